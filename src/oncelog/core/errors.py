@@ -1,0 +1,39 @@
+"""Three kinds of error (STYLE point 7).
+
+- A wire outcome is a *returned* `ErrorCode`: the caller did something that the protocol has an answer for.
+- A peer that breaks the protocol raises `ProtocolError`, which carries the code to answer with.
+- Our own bug raises `InvariantViolation`, which stops the broker.
+"""
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ErrorCode", "InvariantViolation", "OncelogError", "ProtocolError", "require"]
+
+
+class OncelogError(Exception):
+    """Root of every exception that this package raises on purpose."""
+
+
+class ProtocolError(OncelogError):
+    """The peer, or a file, holds bytes that the protocol does not allow.
+
+    `code` is the wire error that describes it; `message` one line for a log or a person.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name.upper()}: {message}")
+        self.code = code
+        self.message = message
+
+
+class InvariantViolation(OncelogError):  # noqa: N818 - a violation is what it is, not an error of the caller
+    """A numbered invariant does not hold: a bug of ours. Nothing may be acknowledged after it."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `InvariantViolation` unless `condition` holds. Unlike `assert` it stays on under `python -O`.
+
+    The message starts with the invariant's number where it keeps one: ``require(lso <= hw, "INV-7: ...")``.
+    """
+    if not condition:
+        raise InvariantViolation(message)
