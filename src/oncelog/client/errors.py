@@ -1,0 +1,142 @@
+"""What can go wrong for a client, in the three kinds a caller can act on (KIP-1050).
+
+- `RetriableError`: it may work later, and the client already tried until its own deadline. Nothing is broken.
+- `AbortableError`: the transaction is lost; abort it and begin again with the same producer.
+- `FatalError`: this producer (or this request) can never succeed; `FencedError` means that another instance took over.
+
+Every error carries the wire's `code`. `classify` holds the whole table; it is a pure function of the code and of what was asked.
+"""
+
+from enum import Enum
+
+from oncelog.core.errors import ErrorCode, OncelogError
+
+__all__ = [
+    "AbortableError",
+    "ClientError",
+    "ConnectionLostError",
+    "DeliveryTimeoutError",
+    "FatalError",
+    "FencedError",
+    "OffsetOutOfRangeError",
+    "Operation",
+    "RetriableError",
+    "classify",
+]
+
+
+class ClientError(OncelogError):
+    """Root of what `oncelog.client` raises. `code` is the wire error behind it."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name.upper()}: {message}" if message else code.name.upper())
+        self.code = code
+        self.message = message
+
+
+class RetriableError(ClientError):
+    """It may work later. Raised once the client's own retries ran out of time; the outcome may be unknown."""
+
+
+class ConnectionLostError(RetriableError):
+    """The connection broke, or a request had no answer in time: whether it took effect is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.network_exception, message)
+
+
+class AbortableError(ClientError):
+    """The transaction can no longer commit. Abort it; the producer stays usable."""
+
+
+class DeliveryTimeoutError(AbortableError):
+    """A batch was not acknowledged within `delivery_timeout_ms`. It may still be in the log.
+
+    In a transaction: abort. Without one: the records may or may not be there, and were not repeated.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.request_timed_out, message)
+
+
+class FatalError(ClientError):
+    """No retry can help: the producer must be closed, or the request was wrong."""
+
+
+class FencedError(FatalError):
+    """A newer instance with the same transactional id exists (INV-5), or the coordinator took the id away after a timeout."""
+
+
+class OffsetOutOfRangeError(FatalError):
+    """The offset asked for is before the log's start or after its end, and no reset policy was given."""
+
+
+class Operation(Enum):
+    """What was asked when a code came back: the same code means different things (KIP-588)."""
+
+    PRODUCE = "produce"
+    """A batch of an idempotent or plain producer."""
+    TRANSACTIONAL_PRODUCE = "transactional produce"
+    TRANSACTION = "transaction"
+    """A call to the transaction coordinator, or an offset commit in a transaction."""
+    OTHER = "other"
+
+
+_FENCING = frozenset(
+    {
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.transaction_coordinator_fenced,
+    }
+)
+
+_ABORTABLE_IN_TRANSACTION = frozenset(
+    {
+        ErrorCode.transaction_abortable,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.operation_not_attempted,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.group_id_not_found,
+        ErrorCode.offset_metadata_too_large,
+    }
+)
+
+_ABORTABLE_PRODUCE = _ABORTABLE_IN_TRANSACTION | {
+    ErrorCode.invalid_producer_epoch,
+    ErrorCode.out_of_order_sequence_number,
+    ErrorCode.message_too_large,
+    ErrorCode.record_list_too_large,
+    ErrorCode.invalid_record,
+    ErrorCode.invalid_timestamp,
+    ErrorCode.invalid_topic_exception,
+    ErrorCode.unsupported_compression_type,
+    ErrorCode.unsupported_for_message_format,
+}
+
+
+def classify(code: ErrorCode, operation: Operation, message: str = "") -> ClientError:
+    """The error that `code` means after `operation`. `code` must not be `none`.
+
+    Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH answers a produce whose transaction was timed out by the coordinator
+    or taken over: abortable, because the coordinator decides which of the two when asked next. From the coordinator itself it is final.
+    """
+    if code.retriable:
+        return RetriableError(code, message)
+    if operation is Operation.TRANSACTIONAL_PRODUCE:
+        if code in _ABORTABLE_PRODUCE:
+            return AbortableError(code, message)
+        if code is ErrorCode.producer_fenced:
+            return FencedError(code, message)
+        return FatalError(code, message)
+    if operation is Operation.TRANSACTION and code in _ABORTABLE_IN_TRANSACTION:
+        return AbortableError(code, message)
+    if operation is not Operation.OTHER and code in _FENCING:
+        return FencedError(code, message)
+    if code is ErrorCode.offset_out_of_range:
+        return OffsetOutOfRangeError(code, message)
+    return FatalError(code, message)

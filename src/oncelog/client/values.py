@@ -1,0 +1,120 @@
+"""The values that users of the client give and get. Frozen; offsets and counts are plain ints, times are milliseconds since the epoch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog.core.ids import TopicId, TopicPartition
+
+__all__ = [
+    "ClusterDescription",
+    "ConsumerRecord",
+    "FetchedPartition",
+    "NewTopic",
+    "Node",
+    "OffsetAndMetadata",
+    "PartitionDescription",
+    "RecordMetadata",
+    "TopicDescription",
+]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands.
+
+    `offset` is -1 when the broker does not know it: acks=0, or a duplicate of a batch so old that it is no longer cached.
+    `timestamp_ms` is the broker's time under ``message.timestamp.type=LogAppendTime``, the record's own otherwise.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read, and a string that the committer may use as it likes."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as read. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """What one fetch of one partition brought.
+
+    `batches` holds whole record batches (v2) back to back, without control batches and, under read_committed, without those of aborted
+    transactions. The first may begin before the offset asked for: skip records below it. `next_offset` is where to go on; it moves
+    past what was left out, so it can advance while `batches` is empty.
+    """
+
+    topic_partition: TopicPartition
+    batches: bytes | bytearray | memoryview
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. `partitions` and `replication_factor` may be -1 for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Node(NamedTuple):
+    """One broker, as it advertises itself."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition. `leader` is -1 while it has none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic; `topic_id` is its identity, None from brokers that do not tell (Metadata before v10)."""
+
+    name: str
+    topic_id: TopicId | None
+    partitions: tuple[PartitionDescription, ...]
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster; `controller_id` is -1 when unknown."""
+
+    cluster_id: str | None
+    controller_id: int
+    nodes: tuple[Node, ...]
