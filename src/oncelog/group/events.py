@@ -1,0 +1,224 @@
+"""What may happen to the groups of one `__consumer_offsets` partition.
+
+Each request of the wire is one frozen event; partitions are flat, in the order of the request, so that the caller
+can nest them again as its version wants. Events that only the machine's own timers make stand at the end. Nothing
+here knows bytes, connections or the wire classes.
+
+Ids that need randomness come in with the event (`fresh_id`): the machine holds none.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from oncelog.core.ids import TopicPartition
+
+ZERO_TOPIC_ID = UUID(int=0)
+"""Stands for "topic id not known" (request versions before topic ids)."""
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+
+
+class JoinProtocol(NamedTuple):
+    """One assignment strategy that a member offers, with the bytes that only members understand."""
+
+    name: str
+    metadata: bytes
+
+
+class MemberAssignment(NamedTuple):
+    """What the leader decided for one member."""
+
+    member_id: str
+    assignment: bytes
+
+
+class LeavingMember(NamedTuple):
+    """One member to remove: by `member_id`, or (for administrators) by `group_instance_id` alone."""
+
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of an offset commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+    topic_id: UUID = ZERO_TOPIC_ID
+
+
+class OffsetToFetch(NamedTuple):
+    """One partition whose committed offset is asked for."""
+
+    topic: str
+    partition: int
+    topic_id: UUID = ZERO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """JoinGroup v0-9. The reply (`JoinResult`) may come much later, through another event or a tick.
+
+    `fresh_id` is a random string (a UUID) that the caller makes for each request; the machine builds a new member's
+    id from it. `rebalance_timeout_ms` < 0 (version 0) means the session timeout.
+    """
+
+    group_id: str
+    version: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[JoinProtocol, ...]
+    fresh_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """SyncGroup v0-5. The leader's carries the assignments; a follower's waits for it. Reply: `SyncResult`."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[MemberAssignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Heartbeat v0-4. Reply: `HeartbeatResult`."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """LeaveGroup v0-5 (versions before 3 name one member). Reply: `LeaveResult`."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """OffsetCommit v1-10. `retention_ms` -1 (all but v2-4) means the broker's. Reply: `OffsetCommitResult`."""
+
+    group_id: str
+    version: int
+    generation_id: int
+    member_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommit:
+    """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
+
+    The caller has verified (or added) the group's partition in the transaction before. Reply: `OffsetCommitResult`.
+    """
+
+    group_id: str
+    version: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    offsets: tuple[OffsetToCommit, ...]
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """OffsetFetch of one group. `offsets` None asks for every committed partition. Reply: `OffsetFetchResult`."""
+
+    group_id: str
+    offsets: tuple[OffsetToFetch, ...] | None
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    """OffsetDelete v0. Reply: `OffsetDeleteResult`."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """DescribeGroups, one group (the caller asks for each of the request's). Reply: `DescribeResult`."""
+
+    group_id: str
+    version: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """ListGroups: every group of this partition. Empty filters take all. Reply: `ListResult`."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """DeleteGroups, one group (the caller asks for each of the request's). Reply: `DeleteResult`."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone: its offsets go too. No reply (submit without a token, to every active partition)."""
+
+    topic: str
+    topic_id: UUID = ZERO_TOPIC_ID
+
+
+# What the machine's own timers make (`tick`); nobody else submits these.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """A member (or one that was only given an id) was silent for its session timeout."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPhaseOver:
+    """The time for members to (re)join has passed."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPhaseOver:
+    """The time for members to send SyncGroup after a rebalance has passed."""
+
+    group_id: str
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """Look for offsets of one group that outlived their retention, and for a group with nothing left."""
+
+    group_id: str

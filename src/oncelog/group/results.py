@@ -1,0 +1,157 @@
+"""What the machine answers: one frozen value per request, with Kafka's error codes and no wire classes.
+
+Partitions are flat, in the order of the request.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.core.errors import ErrorCode
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+
+
+class JoinedMember(NamedTuple):
+    """One member as the leader sees it in its JoinGroup response."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class LeftMember(NamedTuple):
+    """The outcome for one member of a LeaveGroup."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: ErrorCode
+
+
+class PartitionOutcome(NamedTuple):
+    """The outcome for one partition of an offset commit or deletion."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+
+
+class FetchedOffset(NamedTuple):
+    """One committed offset; `offset` is -1 where nothing is committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error: ErrorCode
+
+
+class DescribedMember(NamedTuple):
+    """One member of a described group; `metadata` is empty unless the group is stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class ListedGroup(NamedTuple):
+    """One line of ListGroups."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """JoinGroup. `protocol_name` None has to be written as "" before version 7."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResult:
+    """Heartbeat."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    """LeaveGroup. Before version 3 the only member's error is the response's error."""
+
+    error: ErrorCode
+    members: tuple[LeftMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResult:
+    """OffsetCommit and TxnOffsetCommit."""
+
+    partitions: tuple[PartitionOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResult:
+    """OffsetFetch of one group."""
+
+    error: ErrorCode
+    partitions: tuple[FetchedOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteResult:
+    """OffsetDelete; a top-level `error` leaves `partitions` empty."""
+
+    error: ErrorCode
+    partitions: tuple[PartitionOutcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeResult:
+    """DescribeGroups, one group; `state` is Kafka's spelling, "Dead" for a group that does not exist."""
+
+    error: ErrorCode
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    """ListGroups of this partition."""
+
+    error: ErrorCode
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """DeleteGroups, one group."""
+
+    error: ErrorCode
+    group_id: str

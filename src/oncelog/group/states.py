@@ -1,0 +1,38 @@
+"""The states of a classic group and the moves between them (Kafka's `ClassicGroupState`)."""
+
+from enum import Enum
+
+from oncelog.core.errors import require
+
+
+class GroupState(Enum):
+    """A group's state; the value is Kafka's spelling in DescribeGroups and ListGroups.
+
+    There is no Dead: a deleted group leaves the machine at once, and one that does not exist is described as "Dead".
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+MOVES: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE}),
+}
+"""From each state, where it may go. A move that is not listed is a bug of ours."""
+
+DEAD = "Dead"
+
+
+def may_rebalance(state: GroupState) -> bool:
+    """Whether a new rebalance can start here; while one is being prepared it cannot."""
+    return GroupState.PREPARING_REBALANCE in MOVES[state]
+
+
+def require_move(before: GroupState, after: GroupState) -> None:
+    """Raise `InvariantViolation` unless the table lists the move."""
+    require(after in MOVES[before], f"a group cannot move from {before.value} to {after.value}")
