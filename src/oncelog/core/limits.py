@@ -15,3 +15,39 @@ CACHED_BATCHES_PER_PRODUCER_COUNT = 5
 
 PRODUCER_ID_BLOCK_COUNT = 1000
 """Producer ids reserved in the metadata store at a time (INV-11)."""
+
+READ_BUFFER_BYTES = 256 * 1024
+"""The one buffer that all connections of a loop receive into."""
+
+FRAME_BYTES_MIN = 64 * 1024
+"""What the buffer of a frame that is still arriving starts with; it doubles as bytes arrive, up to the claimed size."""
+
+CONNECTION_WRITE_TURN_BYTES_MAX = 1024 * 1024
+"""Reply bytes gathered in one loop turn before they are handed to the transport."""
+
+CONNECTION_QUEUED_REQUESTS_COUNT_MAX = 256
+"""Pipelined requests of one connection that wait for their turn before reading stops."""
+
+CONNECTION_QUEUED_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of such requests before reading stops."""
+
+CONNECTION_PENDING_REPLIES_COUNT_MAX = 256
+"""Replies of one connection that wait (for the high watermark, for data) before no further request is started."""
+
+CONNECTION_WRITE_BUFFER_BYTES_HIGH = 4 * 1024 * 1024
+"""Bytes a peer may leave unread before we take nothing more from it."""
+
+DISK_EXECUTOR_THREAD_COUNT = 4
+"""Threads for blocking file work: fsync, recovery, retention (D12)."""
+
+SEALED_SEGMENTS_OPEN_COUNT_MAX = 8
+"""Sealed segments per partition whose file and indexes are kept open; the least recently read one goes first."""
+
+RECENT_BATCHES_COUNT_MAX = 8192
+"""Batches at the end of a log whose exact positions are kept, so that a reader at the tail needs no header walk."""
+
+RECOVERY_READ_SIZE_BYTES = 1024 * 1024
+"""Bytes read at a time while a segment is scanned."""
+
+RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
+"""A batch's length is an int32 on the wire and on disk."""

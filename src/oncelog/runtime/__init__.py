@@ -1,4 +1,19 @@
-"""The edges: clock, network, disk and executor, and what is built directly on them.
+"""The edges of the process: clock, disk, executor and network.
 
-Broker and client touch the outside world only through these (D3), so that a simulation can stand in their place.
+Everything above takes time, files and connections from here, so that the simulation can supply its own (D3). This room
+knows how to reach the outside, never what for: no log, topic or transaction is named in it.
 """
+
+from oncelog.runtime.clock import Clock, SystemClock
+from oncelog.runtime.disk import Disk, DiskFile, DiskLock, FolderInUse, StorageFailure, SystemDisk
+
+__all__ = [
+    "Clock",
+    "Disk",
+    "DiskFile",
+    "DiskLock",
+    "FolderInUse",
+    "StorageFailure",
+    "SystemClock",
+    "SystemDisk",
+]

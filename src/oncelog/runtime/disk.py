@@ -1,0 +1,334 @@
+"""Files and folders, and the executor for the work that blocks.
+
+`Disk` is everything that the storage room may do to the outside; `SystemDisk` does it to the machine's file system, the
+simulation to one in memory that loses unsynced bytes (D3). It knows nothing of logs or records.
+
+Rules that keep INV-9:
+
+- Every failure of the operating system surfaces as `StorageFailure`. Its caller must take the folder off line and must
+  not retry an fsync: after a failed one the kernel may have dropped the dirty pages and would report success (D12).
+- `write_atomic` is temp file, (fsync), rename: a reader finds the old content or the new, never a mixture.
+- A file that was removed stays readable through the `DiskFile`s that are open on it, until the last reference goes. So a
+  reader on the event loop is safe from retention in the executor, without a lock around its reads.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
+
+__all__ = ["Disk", "DiskFile", "DiskLock", "FolderInUse", "StorageFailure", "SystemDisk"]
+
+T = TypeVar("T")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the disk
+    """The disk refused or failed: the log folder must go off line. `code` is what clients are told."""
+
+    code = ErrorCode.kafka_storage_error
+
+    def __init__(self, operation: str, path: str, cause: BaseException | str) -> None:
+        super().__init__(f"cannot {operation} {path}: {cause}")
+        self.operation = operation
+        self.path = path
+
+
+class FolderInUse(OncelogError):  # noqa: N818 - names a state of the folder
+    """Another process holds the lock of this folder."""
+
+
+class DiskFile(Protocol):
+    """An open file, addressed by position; it has no cursor of its own."""
+
+    path: str
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position` (bytes). Raises `StorageFailure`; part of it may have been written."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes at `position`; less only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut (or extend with zeros) to `size` bytes."""
+        ...
+
+    def fsync(self) -> None:
+        """Return when what was written before the call survives a loss of power."""
+        ...
+
+    def close(self) -> None:
+        """Close; harmless when closed already."""
+        ...
+
+
+class DiskLock(Protocol):
+    """Holds a folder against other processes until released or until this process ends."""
+
+    def release(self) -> None:
+        """Let others in."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system and an executor. Paths are absolute or relative to the process, with '/' between parts."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open for reading and writing. Without `create` a missing file is a `StorageFailure`."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that name is there."""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a folder."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder and its missing parents; harmless when it is there."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file at `target`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; harmless when it is gone already."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and all in it; harmless when it is gone already."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """A whole small file, or None when there is none."""
+        ...
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace the file's content through a temp file and a rename; `sync` makes it survive a loss of power."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in this folder survive a loss of power."""
+        ...
+
+    def lock(self, path: str) -> DiskLock:
+        """Take the lock file `path` for this process. Raises `FolderInUse`."""
+        ...
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run blocking work off the event loop."""
+        ...
+
+
+@contextlib.contextmanager
+def _failing(operation: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailure(operation, path, error) from error
+
+
+class _SystemFile:
+    """A descriptor. It closes with its last reference, so that a reader never meets a number that was given anew."""
+
+    __slots__ = ("_close_lock", "_descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+        # fsync runs in the executor while the loop may close: the number must stay ours meanwhile.
+        self._close_lock = threading.Lock()
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            if written != len(data):
+                view = memoryview(data)
+                while written < len(view):
+                    count = os.pwrite(self._descriptor, view[written:], position + written)
+                    if count == 0:
+                        raise OSError("wrote nothing")
+                    written += count
+        except OSError as error:
+            raise StorageFailure("write", self.path, error) from error
+
+    def pread(self, size: int, position: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            # A short read means the end of the file, a signal, or Linux's limit of 2 GiB per call.
+            parts = [data]
+            got = len(data)
+            while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
+                parts.append(data)
+                got += len(data)
+        except OSError as error:
+            raise StorageFailure("read", self.path, error) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def size(self) -> int:
+        with _failing("stat", self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        with _failing("truncate", self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def fsync(self) -> None:
+        with self._close_lock, _failing("fsync", self.path):
+            if self._descriptor >= 0:
+                os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        with self._close_lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _SystemLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemDisk:
+    """The machine's file system, with a small thread pool for what blocks."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open for reading and writing; descriptors are not inherited by child processes."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _failing("open", path):
+            return _SystemFile(os.open(path, flags, 0o644), path)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that name is there."""
+        return os.path.lexists(path)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted."""
+        with _failing("list", path):
+            return sorted(os.listdir(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a folder."""
+        return os.path.isdir(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder and its missing parents."""
+        with _failing("create", path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file at `target`."""
+        with _failing("rename", source):
+            os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; harmless when it is gone already."""
+        with _failing("remove", path), contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and all in it, children first."""
+        with _failing("remove", path):
+            for folder, folders, files in os.walk(path, topdown=False):
+                for name in files:
+                    os.remove(os.path.join(folder, name))
+                for name in folders:
+                    os.rmdir(os.path.join(folder, name))
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(path)
+
+    def read(self, path: str) -> bytes | None:
+        """A whole small file, or None when there is none."""
+        with _failing("read", path):
+            try:
+                with open(path, "rb") as file:
+                    return file.read()
+            except FileNotFoundError:
+                return None
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Temp file, (fsync), rename, (fsync of the folder)."""
+        temporary = path + ".tmp"
+        with _failing("write", path):
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path) or ".")
+
+    def sync_dir(self, path: str) -> None:
+        """Fsync of the folder itself."""
+        with _failing("fsync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lock(self, path: str) -> DiskLock:
+        """An advisory lock that the kernel drops when the process ends, however it ends."""
+        with _failing("open", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            folder = os.path.dirname(path) or "."
+            raise FolderInUse(f"the data folder {folder} is in use by another broker") from error
+        except OSError as error:
+            os.close(descriptor)
+            raise StorageFailure("lock", path, error) from error
+        return _SystemLock(descriptor)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run blocking work in this disk's threads."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(DISK_EXECUTOR_THREAD_COUNT, "oncelog-disk")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def close(self) -> None:
+        """Wait for the work in the executor and end its threads."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+            self._executor = None
