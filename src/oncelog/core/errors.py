@@ -1,6 +1,6 @@
 """Three kinds of error (STYLE point 7).
 
-- A wire outcome is a *returned* `ErrorCode`: the caller did something that the protocol has an answer for.
+- A wire outcome is a *returned* `ErrorCode`: the protocol has an answer for what the caller did.
 - A peer that breaks the protocol raises `ProtocolError`, which carries the code to answer with.
 - Our own bug raises `InvariantViolation`, which stops the broker.
 """
@@ -31,9 +31,9 @@ class InvariantViolation(OncelogError):  # noqa: N818 - a violation is what it i
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise `InvariantViolation` unless `condition` holds. Unlike `assert` it stays on under `python -O`.
+    """Raise `InvariantViolation` unless `condition` holds; unlike `assert` it stays on under `-O`.
 
-    The message starts with the invariant's number where it keeps one: ``require(lso <= hw, "INV-7: ...")``.
+    The message starts with the number of the invariant it keeps: ``require(ok, "INV-7: ...")``.
     """
     if not condition:
         raise InvariantViolation(message)

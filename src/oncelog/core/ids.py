@@ -1,6 +1,7 @@
 """The names of things: each id has a type of its own, spelled as in Kafka's documentation.
 
-A `NewType` costs nothing at run time and keeps a producer id from being passed as an offset. This module knows no encoding.
+A `NewType` costs nothing at run time and keeps a producer id from being passed as an offset.
+This module knows no encoding.
 """
 
 from typing import NamedTuple, NewType
@@ -18,7 +19,7 @@ MemberId = NewType("MemberId", str)
 TransactionalId = NewType("TransactionalId", str)
 
 TopicId = UUID
-"""A topic's identity (KIP-516). Names are labels: a topic made again under an old name has a new id."""
+"""A topic's identity (KIP-516). Names are labels: a topic made again has a new id."""
 
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)
@@ -31,7 +32,7 @@ INTERNAL_TOPICS = frozenset({TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, by label. Ordered and hashable, so that it can key maps and sort reports."""
+    """One partition of a topic, by label; ordered and hashable."""
 
     topic: str
     partition: int

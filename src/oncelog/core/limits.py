@@ -1,4 +1,7 @@
-"""Named limits: every queue, buffer, retry and loop has one (STYLE point 10). Units stand last in the name."""
+"""Named limits: every queue, buffer, retry and loop has one (STYLE point 10).
+
+Units stand last in the name.
+"""
 
 INT32_MAX = 2**31 - 1
 PRODUCER_EPOCH_MAX = 2**15 - 1
@@ -11,7 +14,7 @@ SEQUENCE_MODULUS = 2**31
 """Sequence numbers wrap here (INV-2)."""
 
 CACHED_BATCHES_PER_PRODUCER_COUNT = 5
-"""Batches per producer and partition kept to recognise duplicates; Kafka's clients keep at most five in flight."""
+"""Batches per producer and partition kept to recognise duplicates (clients have five in flight)."""
 
 PRODUCER_ID_BLOCK_COUNT = 1000
 """Producer ids reserved in the metadata store at a time (INV-11)."""

@@ -1,0 +1,49 @@
+# Two commands are enough: `make demo` and `make test`. Each does its own set-up on a machine with Python 3.11+ and make.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEED ?= 1
+MINUTES ?= 10
+ARGS ?=
+
+.PHONY: help install demo test test-full soak check bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+install: $(STAMP) ## .venv with everything for development
+
+demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kills (SEED=1 ARGS="--offline")
+	@$(BIN)/oncelog demo --seed $(SEED) $(ARGS)
+
+test: $(STAMP) ## unit, interop, crash and Spark tests (under 8 minutes)
+	@$(BIN)/python -m pytest -q -m "not soak" $(ARGS)
+
+test-full: $(STAMP) ## everything, with evidence in docs/evidence/
+	@$(BIN)/python -m tests.support.full $(ARGS)
+
+soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, with evidence in docs/evidence/
+	@$(BIN)/python -m tests.support.soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+check: $(STAMP) ## what CI checks: format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.support.style
+
+bench: $(STAMP) ## Oncelog beside Apache Kafka (fetched from Maven Central)
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## what the other targets made, but not .venv
+	rm -rf .cache build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,10 @@
+"""Apache Kafka as a peer: its jars from Maven Central, one KRaft broker as a process, its tools.
+
+Used by benchmarks and by interop tests. Nothing of the product depends on it: where Maven or Java
+cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip with it.
+"""
+
+
+from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, run_tool
+
+__all__ = ["KafkaPeer", "PeerUnavailable", "jars", "run_tool"]

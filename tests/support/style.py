@@ -1,0 +1,44 @@
+"""Holds the points of style that no linter knows: the length of files and functions.
+
+Run as ``python -m tests.support.style``; part of ``make check``.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 90
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def findings(path: Path) -> list[str]:
+    """One line per point that `path` breaks."""
+    text = path.read_text()
+    name = path.relative_to(ROOT)
+    found = []
+    line_count = text.count("\n")
+    if line_count > FILE_LINES_MAX:
+        found.append(f"{name}: {line_count} lines, at most {FILE_LINES_MAX}")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                where = f"{name}:{node.lineno}"
+                found.append(
+                    f"{where}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+                )
+    return found
+
+
+def main() -> int:
+    """Print every finding; the exit code is 1 when there is one."""
+    folders = ("src", "tests", "bench", "examples")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = [finding for path in files for finding in findings(path)]
+    print("\n".join(found) or f"style: {len(files)} files, nothing found")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
