@@ -54,3 +54,10 @@ RECOVERY_READ_SIZE_BYTES = 1024 * 1024
 
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
+
+PARKED_REQUEST_WAIT_MS_MAX = 5_000
+"""A coordinator's request waits this long for a transition in progress, then CONCURRENT_TRANSACTIONS (D7): well below the
+30 s after which Kafka's clients give a request up, and the 60 s of librdkafka."""
+
+PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
+"""Events that may queue behind one id's transition; its one producer sends a request per partition leader at most."""

@@ -1,0 +1,32 @@
+"""The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
+
+Pure: it knows no transactions, no groups, no sockets and no time. `machine` says what a coordinator's logic looks like,
+`shard` runs one for one partition of an internal topic.
+"""
+
+from oncelog.coordinator.machine import (
+    NOTHING,
+    AppendProducer,
+    ApplyContext,
+    Decision,
+    Entry,
+    Machine,
+    Reply,
+    Token,
+)
+from oncelog.coordinator.shard import Append, Output, Shard, ShardState
+
+__all__ = [
+    "NOTHING",
+    "Append",
+    "AppendProducer",
+    "ApplyContext",
+    "Decision",
+    "Entry",
+    "Machine",
+    "Output",
+    "Reply",
+    "Shard",
+    "ShardState",
+    "Token",
+]
