@@ -61,3 +61,6 @@ PARKED_REQUEST_WAIT_MS_MAX = 5_000
 
 PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
 """Events that may queue behind one id's transition; its one producer sends a request per partition leader at most."""
+
+IDLE_SWEEP_MS_MAX = 30_000
+"""Longest pause between two looks for idle connections."""

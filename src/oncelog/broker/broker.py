@@ -1,0 +1,173 @@
+"""The broker, put together: what a process owns, in the order in which it starts and stops.
+
+It composes the rooms and holds what handlers ask for: `config`, `clock`, `disk`, `network`, `logs` (the log manager),
+`store`, `image` and `controller` (the metadata), `partitions`, `producer_ids`, `transactions`, `groups`, `server`. It must
+not know any API, nor decide anything that a pure room decides.
+
+Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators loading, socket open.
+The stop is the reverse, so that nothing is answered that could not be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from oncelog.broker.controller import ControllerShell
+from oncelog.broker.coordinators import (
+    CoordinatorShell,
+    ProducerIds,
+    group_shell,
+    transaction_shell,
+)
+from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.partitions import PartitionManager
+from oncelog.broker.server import Server
+from oncelog.core.config import BrokerConfig
+from oncelog.runtime.clock import Clock, SystemClock
+from oncelog.runtime.disk import Disk, SystemDisk
+from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from oncelog.controller.image import ImageDelta, MetadataImage
+    from oncelog.metadata.store import MetadataStore
+
+__all__ = ["Broker"]
+
+log = logging.getLogger(__name__)
+
+METADATA_FILE = "metadata.sqlite"
+
+
+class Broker:
+    """One broker. `start` and `stop` are called once each, by its owner, in one event loop."""
+
+    logs: LogManager
+    store: MetadataStore
+    controller: ControllerShell
+    partitions: PartitionManager
+    producer_ids: ProducerIds
+    transactions: CoordinatorShell
+    groups: CoordinatorShell
+    server: Server
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        network: Network | None = None,
+        store: MetadataStore | None = None,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.disk: Disk = disk or SystemDisk()
+        self.network: Network = network or SystemNetwork()
+        self.broker_id = config.int("node.id")
+        self.stopped_because: BaseException | None = None
+        self._given_store = store
+        self._stop_requested = asyncio.Event()
+        self._background: asyncio.Task[None] | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as of now. A value: keep it across an await only when an older view is wanted."""
+        return self.controller.image
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients start: ``host:port`` as advertised. Valid once started."""
+        return self.server.advertised
+
+    def apply(self, delta: ImageDelta) -> None:
+        """The image became another: partitions follow first, then the coordinators that live on them."""
+        self.partitions.apply(delta)
+        self.transactions.apply(delta)
+        self.groups.apply(delta)
+
+    async def start(self) -> None:
+        """Start everything; when it returns, clients can connect. On failure what was started is stopped again.
+
+        Raises `FolderInUse` and `StorageFailure` for the data folder, `OSError` for the address.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self.logs = await self.disk.run(self._open_logs)
+        self.store = self._given_store or self._open_store()
+        self.partitions = PartitionManager(self)
+        self.producer_ids = ProducerIds(self)
+        self.transactions = transaction_shell(self)
+        self.groups = group_shell(self)
+        self.controller = ControllerShell(self, self.store)
+        self.server = Server(self, Dispatcher(self))
+        await self.controller.start()
+        await self.server.start()
+        self._background = asyncio.create_task(self._run())
+
+    def _open_logs(self) -> LogManager:
+        return LogManager.open(
+            self.disk,
+            self.config.data_dir,
+            node_id=self.broker_id,
+            default_config=self.config.log_config({}),
+            now_ms=self.clock.now_ms(),
+        )
+
+    def _open_store(self) -> MetadataStore:
+        # Imported here because tests and the simulation never need SQLite.
+        from oncelog.metadata.sqlite import SqliteStore
+
+        return SqliteStore(f"{self.config.data_dir}/{METADATA_FILE}")
+
+    async def _run(self) -> None:
+        """The background work of all parts. If any of it ends with an error, the broker stops."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.partitions.run())
+                tasks.create_task(self.transactions.run())
+                tasks.create_task(self.groups.run())
+                tasks.create_task(self.controller.run())
+                tasks.create_task(self.server.run())
+        except BaseExceptionGroup as failures:
+            self.stop_because(failures.exceptions[0])
+
+    def stop_because(self, error: BaseException) -> None:
+        """Ask the owner to stop: nothing may be acknowledged any more. Connections are cut at once."""
+        if self.stopped_because is not None:
+            return
+        log.critical("stopping: %s", error, exc_info=error)
+        self.stopped_because = error
+        self.server.abort()
+        self._stop_requested.set()
+
+    def request_stop(self) -> None:
+        """Ask for a clean stop (a signal handler's call)."""
+        self._stop_requested.set()
+
+    async def wait_until_stop_is_requested(self) -> None:
+        """Return when `request_stop` or `stop_because` was called."""
+        await self._stop_requested.wait()
+
+    async def stop(self) -> None:
+        """Stop accepting, answer nothing more, then close coordinators, partitions, logs and the store."""
+        if hasattr(self, "server"):
+            await self.server.stop()
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
+        for part in ("groups", "transactions", "partitions"):
+            if hasattr(self, part):
+                getattr(self, part).close()
+        if hasattr(self, "logs"):
+            clean = self.stopped_because is None
+            await self.disk.run(lambda: self.logs.close(clean=clean))
+        if hasattr(self, "store"):
+            await self.store.close()

@@ -1,0 +1,116 @@
+"""The metadata image: what the cluster looks like, as one immutable value per revision of the store.
+
+Brokers hold one image and replace it whole when the change feed brings something (D9). Topic ids are identity, names are
+labels: a topic that was deleted and made again under its name appears in a delta as deleted and created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
+
+__all__ = ["BrokerImage", "ImageDelta", "MetadataImage", "PartitionImage", "TopicImage"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One live broker and where clients reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's replicas; `leader` is -1 while nobody leads it. The first replica is the preferred leader."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. `config` holds only what was set for this topic, as text; index in `partitions` = partition number."""
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionImage, ...]
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's two internal topics, which clients may read but not write."""
+        return self.name in INTERNAL_TOPICS
+
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        """Its partitions by label, in order."""
+        return tuple(TopicPartition(self.name, index) for index in range(len(self.partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """How one image became the next: apply `deleted` first, then `created`, then `changed`."""
+
+    deleted: tuple[TopicImage, ...] = ()
+    created: tuple[TopicImage, ...] = ()
+    changed: tuple[TopicImage, ...] = ()
+
+
+class MetadataImage:
+    """All topics and brokers at one revision. Never changed in place."""
+
+    __slots__ = ("brokers", "cluster_id", "controller_id", "revision", "topics", "topics_by_id")
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        revision: int = 0,
+        topics: Iterable[TopicImage] = (),
+        brokers: Iterable[BrokerImage] = (),
+        controller_id: int = -1,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.revision = revision
+        self.topics: Mapping[str, TopicImage] = {topic.name: topic for topic in topics}
+        self.topics_by_id: Mapping[TopicId, TopicImage] = {
+            topic.topic_id: topic for topic in self.topics.values()
+        }
+        self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
+        self.controller_id = controller_id
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name, if there is one."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        """The topic of that id, if there is one."""
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        """One partition, if the topic and the partition exist."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def delta_from(self, before: MetadataImage) -> ImageDelta:
+        """What happened to topics since `before`."""
+        deleted, created, changed = [], [], []
+        for topic_id, topic in before.topics_by_id.items():
+            if topic_id not in self.topics_by_id:
+                deleted.append(topic)
+        for topic_id, topic in self.topics_by_id.items():
+            old = before.topics_by_id.get(topic_id)
+            if old is None:
+                created.append(topic)
+            elif old is not topic and old != topic:
+                changed.append(topic)
+        return ImageDelta(tuple(deleted), tuple(created), tuple(changed))
