@@ -31,7 +31,7 @@ def java() -> str:
 
 
 def jars() -> str:
-    """Class path of Apache Kafka's broker, clients and tools, fetched on first use. Raises `PeerUnavailable`."""
+    """Class path of Kafka's broker, clients and tools, fetched once. Raises `PeerUnavailable`."""
     java()
     stamp = CACHE / ".complete"
     if stamp.exists() and stamp.stat().st_mtime >= POM.stat().st_mtime:
@@ -59,7 +59,7 @@ def jars() -> str:
 
 
 def run_tool(main_class: str, *args: str, timeout_s: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run one of Apache's tools (``kafka.tools.DumpLogSegments``) to its end and return what it printed."""
+    """Run one of Apache's tools (``kafka.tools.DumpLogSegments``) to its end."""
     command = [java(), "-cp", jars(), main_class, *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
@@ -96,7 +96,7 @@ class KafkaPeer:
         return self.process.pid
 
     def prepare(self) -> None:
-        """Write the configuration and format the data folder, as a user does once before the first start."""
+        """Write the configuration and format the data folder, as before a first start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         controller_port = free_port()
         properties = {
