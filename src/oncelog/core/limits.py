@@ -64,3 +64,6 @@ PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
 
 IDLE_SWEEP_MS_MAX = 30_000
 """Longest pause between two looks for idle connections."""
+
+REQUEST_PARTITIONS_COUNT_MAX = 200_000
+"""Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a hostile frame."""

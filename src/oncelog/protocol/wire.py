@@ -1,0 +1,197 @@
+"""Primitive types of the wire: varints, strings, arrays and tagged fields, as functions of (buffer, position).
+
+For codecs written by hand. Every reader returns (value, next position) and never looks past the buffer's end: it raises `ProtocolError` (invalid_request), or lets `IndexError` or
+`struct.error` out, which the codec that calls it turns into one. No count read from the wire is used to allocate.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+
+INT8: Final = Struct(">b")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+
+Buffer = bytes | bytearray | memoryview
+
+NO_UUID_BYTES: Final = bytes(16)
+
+_VARINT_BYTES_MAX: Final = 5
+_VARLONG_BYTES_MAX: Final = 10
+
+
+def malformed(message: str) -> ProtocolError:
+    """The error for bytes that are no message of the kind expected."""
+    return ProtocolError(ErrorCode.invalid_request, message)
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Unsigned varint of at most 32 bits."""
+    value = buffer[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise malformed("varint longer than 5 bytes")
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Zigzag varint of at most 32 bits."""
+    value, position = read_uvarint(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Zigzag varint of at most 64 bits."""
+    value = 0
+    for shift in range(0, 7 * _VARLONG_BYTES_MAX, 7):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise malformed("varlong longer than 10 bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """Unsigned varint of a value that is not negative."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """Zigzag varint; serves 32 and 64 bits alike."""
+    return uvarint(value << 1 if value >= 0 else ((-value) << 1) - 1)
+
+
+def text(buffer: Buffer, position: int, size: int) -> tuple[str, int]:
+    """`size` bytes of UTF-8."""
+    end = position + size
+    if size < 0 or end > len(buffer):
+        raise malformed(f"string of {size} bytes")
+    return str(buffer[position:end], "utf-8"), end
+
+
+def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
+    """A string with an int16 length that may not be null."""
+    return text(buffer, position + 2, INT16.unpack_from(buffer, position)[0])
+
+
+def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
+    """A string with an int16 length, -1 for null."""
+    size = INT16.unpack_from(buffer, position)[0]
+    if size == -1:
+        return None, position + 2
+    return text(buffer, position + 2, size)
+
+
+def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
+    """A string whose length plus one is an unsigned varint; not null."""
+    size, position = read_uvarint(buffer, position)
+    return text(buffer, position, size - 1)
+
+
+def read_compact_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
+    """A string whose length plus one is an unsigned varint, 0 for null."""
+    size, position = read_uvarint(buffer, position)
+    if size == 0:
+        return None, position
+    return text(buffer, position, size - 1)
+
+
+def read_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Count of an array that may not be null, checked against the bytes that are left: every element takes at least one."""
+    count = INT32.unpack_from(buffer, position)[0]
+    position += 4
+    if not 0 <= count <= len(buffer) - position:
+        raise malformed(f"array of {count} elements in {len(buffer) - position} bytes")
+    return count, position
+
+
+def read_compact_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Like `read_array_count`, with the count plus one as an unsigned varint."""
+    count, position = read_uvarint(buffer, position)
+    if not 0 < count <= len(buffer) - position + 1:
+        raise malformed(f"array of {count - 1} elements in {len(buffer) - position} bytes")
+    return count - 1, position
+
+
+def iter_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (tag, start, end) of each tagged field; the last item is (-1, end of all, end of all) (KIP-482)."""
+    count, position = read_uvarint(buffer, position)
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        end = position + size
+        if end > len(buffer):
+            raise malformed(f"tagged field of {size} bytes")
+        yield tag, position, end
+        position = end
+    yield -1, position, position
+
+
+def skip_tags(buffer: Buffer, position: int) -> int:
+    """The position after the tagged fields, none of which is known."""
+    if buffer[position] == 0:
+        return position + 1
+    for _tag, _start, end in iter_tags(buffer, position):
+        position = end
+    return position
+
+
+def string(value: str | None) -> bytes:
+    """A string with an int16 length; None becomes null."""
+    if value is None:
+        return b"\xff\xff"
+    raw = value.encode()
+    return INT16.pack(len(raw)) + raw
+
+
+def compact_string(value: str | None) -> bytes:
+    """A compact string; None becomes null."""
+    if value is None:
+        return b"\x00"
+    raw = value.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+def tag(number: int, value: bytes) -> bytes:
+    """One tagged field."""
+    return uvarint(number) + uvarint(len(value)) + value
+
+
+@lru_cache(maxsize=10_000)
+def uuid_of(raw: bytes) -> UUID | None:
+    """The UUID of 16 bytes; None for the zero UUID. Cached: making a UUID costs more than reading a request."""
+    return None if raw == NO_UUID_BYTES else UUID(bytes=raw)
+
+
+def read_uuid(buffer: Buffer, position: int) -> tuple[UUID | None, int]:
+    """A topic id; None when it is zero."""
+    end = position + 16
+    raw = bytes(buffer[position:end])
+    if len(raw) != 16:
+        raise malformed("cut uuid")
+    return uuid_of(raw), end
+
+
+def uuid_bytes(value: UUID | None) -> bytes:
+    """16 bytes; zeros for None."""
+    return NO_UUID_BYTES if value is None else value.bytes
