@@ -66,7 +66,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.disk: Disk = disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
-        self.broker_id = config.int("node.id")
+        self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
         self._given_store = store
         self._stop_requested = asyncio.Event()

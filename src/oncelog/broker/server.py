@@ -32,16 +32,16 @@ class Server:
     def __init__(self, broker: Broker, dispatcher: Dispatcher) -> None:
         config = broker.config
         self.loop = asyncio.get_running_loop()
-        self.frame_bytes_max = config.int("socket.request.max.bytes")
+        self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         self.connections: set[Connection] = set()
         self.host = ""
         self.port = 0
         self._broker = broker
         self._dispatcher = dispatcher
         self._read_buffer = ReadBuffer()
-        self._connections_max = config.int("max.connections")
-        self._per_ip_max = config.int("max.connections.per.ip")
-        self._idle_ms_max = config.int("connections.max.idle.ms")
+        self._connections_max = config.get_int("max.connections")
+        self._per_ip_max = config.get_int("max.connections.per.ip")
+        self._idle_ms_max = config.get_int("connections.max.idle.ms")
         self._per_ip: Counter[str] = Counter()
         self._ids = itertools.count(1)
         self._listener: Listener | None = None

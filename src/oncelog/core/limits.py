@@ -67,3 +67,15 @@ IDLE_SWEEP_MS_MAX = 30_000
 
 REQUEST_PARTITIONS_COUNT_MAX = 200_000
 """Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a hostile frame."""
+
+RESPONSE_SIZE_MAX = 256 * 1024 * 1024
+"""Largest answer a client takes from a broker; a larger size means that the peer does not speak Kafka."""
+
+CLIENT_BUFFER_SIZE_MAX = 64 * 1024 * 1024
+"""Bytes of records a producer holds that are not acknowledged yet (`buffer_memory`)."""
+
+COORDINATOR_RETRY_TIMEOUT_MS = 60_000
+"""How long a client goes on asking a coordinator that answers "not now"."""
+
+INT64_MAX = 2**63 - 1
+"""Kafka's spelling of "no limit" in LONG settings."""

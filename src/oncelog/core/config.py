@@ -1,0 +1,311 @@
+"""Configuration: how a setting is defined, parsed, checked and resolved. The definitions stand in `config_keys`.
+
+Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never changes; topics carry only
+their own overrides, and everything else comes from the broker's value of the synonymous key. A key that is unknown, or
+Kafka's but not supported here, is refused by name: nothing is silently ignored.
+
+This module must not read files or the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from oncelog.core.errors import OncelogError
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigError",
+    "ConfigSource",
+    "ConfigType",
+    "Definition",
+    "Endpoint",
+    "Support",
+    "Synonym",
+    "SynonymValue",
+    "parse_listener",
+]
+
+
+class ConfigError(OncelogError):
+    """A setting that cannot be accepted. The message is one sentence for a person, and names the key."""
+
+
+class ConfigType(Enum):
+    """Type of a value; the numbers are DescribeConfigs' (`ConfigEntry.ConfigType`)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(Enum):
+    """Where a value comes from; the numbers are DescribeConfigs' (`DescribeConfigsResponse.ConfigSource`)."""
+
+    DYNAMIC_TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Support(Enum):
+    """What a key does here."""
+
+    YES = "supported"
+    NO_EFFECT = "has no effect"
+    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories): named, then passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One key. `default` None means unset; `check` returns what is wrong with a parsed value, or None."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    check: Callable[[Any], str | None] | None = None
+    support: Support = Support.YES
+
+    def parse(self, text: str) -> Any:
+        """The typed value of `text`. Raises `ConfigError`."""
+        value = _parse(self.name, self.type, text.strip())
+        problem = self.check(value) if self.check is not None else None
+        if problem is not None:
+            raise ConfigError(
+                f"Invalid value {text.strip()} for configuration {self.name}: {problem}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker key that stands in for a topic key, and the factor that turns its unit into the topic key's."""
+
+    broker_key: str
+    factor: int = 1
+
+
+class SynonymValue(NamedTuple):
+    """One of the places that could have given a value, best first, as DescribeConfigs lists them."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class Endpoint(NamedTuple):
+    """A listener's address. Host "" is every interface; port 0 is any free port."""
+
+    host: str
+    port: int
+
+
+_INT_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), 2**31 - 1),
+    ConfigType.LONG: (-(2**63), 2**63 - 1),
+}
+
+
+def _parse(name: str, kind: ConfigType, text: str) -> Any:
+    if kind is ConfigType.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: expected true or false"
+            )
+        return lowered == "true"
+    if kind in _INT_RANGES:
+        low, high = _INT_RANGES[kind]
+        try:
+            number = int(text)
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: not a number of type {kind.name}"
+            ) from None
+        if not low <= number <= high:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: outside the range of {kind.name}"
+            )
+        return number
+    if kind is ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: not a number"
+            ) from None
+    if kind is ConfigType.LIST:
+        return tuple(part.strip() for part in text.split(",")) if text else ()
+    return text
+
+
+def format_value(value: Any) -> str | None:
+    """A typed value as Kafka's tools print it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def parse_listener(key: str, text: str) -> Endpoint:
+    """``PLAINTEXT://host:port`` (or ``host:port``) as an `Endpoint`. Raises `ConfigError`."""
+    scheme, separator, address = text.strip().rpartition("://")
+    if separator and scheme.upper() != "PLAINTEXT":
+        raise ConfigError(
+            f"{key}={text} is not supported: listeners other than PLAINTEXT come with authentication"
+        )
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: expected HOST:PORT")
+    return Endpoint(host.strip("[]"), int(port))
+
+
+class BrokerConfig:
+    """A broker's settings: what was given as text, checked and typed, and Kafka's defaults for the rest.
+
+    `warnings` holds one sentence per key that was accepted but has no effect.
+    """
+
+    __slots__ = ("_given", "_values", "advertised_listener", "listener", "warnings")
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        from oncelog.core.config_keys import BROKER_KEYS
+
+        self._given = dict(given or {})
+        self.warnings: list[str] = []
+        self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
+        for name, text in self._given.items():
+            self._values[name] = self._definition(name).parse(text)
+        if "node.id" not in self._given and self._values["broker.id"] >= 0:
+            self._values["node.id"] = self._values["broker.id"]
+        listeners = self._values["listeners"]
+        if len(listeners) != 1:
+            raise ConfigError("listeners has to name exactly one listener")
+        self.listener = parse_listener("listeners", listeners[0])
+        advertised = self._values["advertised.listeners"]
+        if advertised is not None and len(advertised) != 1:
+            raise ConfigError("advertised.listeners has to name exactly one listener")
+        self.advertised_listener = (
+            None if advertised is None else parse_listener("advertised.listeners", advertised[0])
+        )
+        if len(self._values["log.dirs"] or ()) > 1:
+            raise ConfigError("log.dirs has to name exactly one folder: more are not supported")
+
+    def _definition(self, name: str) -> Definition:
+        from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, is_kafka_broker_key
+
+        definition = BROKER_KEYS.get(name)
+        if definition is None:
+            if is_kafka_broker_key(name):
+                raise ConfigError(f"{name} is a key of Apache Kafka that Oncelog does not support")
+            topic_key = TOPIC_KEYS.get(name)
+            if topic_key is not None:
+                synonym = topic_key[1][0].broker_key
+                raise ConfigError(
+                    f"{name} is a topic's key: the broker's default for it is {synonym}"
+                )
+            raise ConfigError(f"{name} is not a known configuration key")
+        if definition.support is Support.NO_EFFECT:
+            self.warnings.append(f"{name} has no effect in Oncelog")
+        return definition
+
+    def get_int(self, name: str) -> int:
+        """The value of a key of type SHORT, INT or LONG."""
+        value: int = self._values[name]
+        return value
+
+    def get_bool(self, name: str) -> bool:
+        """The value of a key of type BOOLEAN."""
+        value: bool = self._values[name]
+        return value
+
+    def get_str(self, name: str) -> str | None:
+        """The value of a key of type STRING; None when it is unset."""
+        value: str | None = self._values[name]
+        return value
+
+    def get(self, name: str) -> Any:
+        """The value of any key; None when it is unset."""
+        return self._values[name]
+
+    @property
+    def data_dir(self) -> str:
+        """The one folder that holds everything (`log.dirs`, else `log.dir`)."""
+        folders: tuple[str, ...] = self._values["log.dirs"] or self._values["log.dir"]
+        return folders[0]
+
+    def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:
+        """Where a broker key's value could come from, best first."""
+        from oncelog.core.config_keys import BROKER_KEYS
+
+        found = []
+        if name in self._given:
+            found.append(SynonymValue(name, self._given[name], ConfigSource.STATIC_BROKER))
+        default = BROKER_KEYS[name].default
+        found.append(SynonymValue(name, format_value(default), ConfigSource.DEFAULT))
+        return tuple(found)
+
+    def topic_value(self, overrides: Mapping[str, str], name: str) -> Any:
+        """A topic's value of `name`: its own override, else the broker's value of the synonymous key."""
+        from oncelog.core.config_keys import TOPIC_KEYS
+
+        definition, synonyms = TOPIC_KEYS[name]
+        if name in overrides:
+            return definition.parse(overrides[name])
+        for synonym in synonyms:
+            value = self._values[synonym.broker_key]
+            if value is not None and (synonym.broker_key in self._given or synonym is synonyms[-1]):
+                return _scaled(value, synonym)
+        return definition.default
+
+    def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
+        """Where a topic key's value could come from, best first, in the topic key's unit."""
+        from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
+
+        _, synonyms = TOPIC_KEYS[name]
+        found = []
+        if name in overrides:
+            found.append(SynonymValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
+        for synonym in synonyms:
+            if synonym.broker_key in self._given:
+                value = _scaled(self._values[synonym.broker_key], synonym)
+                source = ConfigSource.STATIC_BROKER
+                found.append(SynonymValue(synonym.broker_key, format_value(value), source))
+        for synonym in synonyms:
+            default = BROKER_KEYS[synonym.broker_key].default
+            if default is not None:
+                text = format_value(_scaled(default, synonym))
+                found.append(SynonymValue(synonym.broker_key, text, ConfigSource.DEFAULT))
+        return tuple(found)
+
+
+def _scaled(value: Any, synonym: Synonym) -> Any:
+    # A negative limit means "none" in every unit.
+    return value * synonym.factor if synonym.factor != 1 and value >= 0 else value
+
+
+def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
+    """Check the configuration that a topic is created with. Raises `ConfigError` for the first bad entry."""
+    from oncelog.core.config_keys import TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
+
+    for name, text in overrides.items():
+        if name in UNSUPPORTED_TOPIC_KEYS:
+            raise ConfigError(f"{name} is a key of Apache Kafka that Oncelog does not support")
+        if name not in TOPIC_KEYS:
+            raise ConfigError(f"Unknown topic config name: {name}")
+        if text is None:
+            raise ConfigError(f"Null value not supported for topic configs: {name}")
+        TOPIC_KEYS[name][0].parse(text)

@@ -1,0 +1,273 @@
+"""The table of configuration keys: names, types, defaults and units are Kafka's, the words are ours.
+
+Kafka's own definitions: `ServerLogConfigs`, `SocketServerConfigs`, `ServerConfigs`, `ReplicationConfigs`, `CleanerConfig`,
+`GroupCoordinatorConfig`, `TransactionLogConfig`, `TransactionStateManagerConfig`, `LogConfig`, and the synonyms in
+`ServerTopicConfigSynonyms`. Where a default differs from Kafka's, the doc says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from oncelog.core.config import ConfigType, Definition, Support, Synonym
+from oncelog.core.limits import INT32_MAX, INT64_MAX
+
+__all__ = ["BROKER_KEYS", "TOPIC_KEYS", "UNSUPPORTED_TOPIC_KEYS", "is_kafka_broker_key"]
+
+_BOOLEAN = ConfigType.BOOLEAN
+_STRING = ConfigType.STRING
+_INT = ConfigType.INT
+_SHORT = ConfigType.SHORT
+_LONG = ConfigType.LONG
+_DOUBLE = ConfigType.DOUBLE
+_LIST = ConfigType.LIST
+
+_MB = 1024 * 1024
+_MINUTE_MS = 60 * 1000
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+
+def _at_least(low: float) -> Callable[[Any], str | None]:
+    return lambda value: None if value >= low else f"Value must be at least {low}"
+
+
+def _between(low: float, high: float) -> Callable[[Any], str | None]:
+    return lambda value: None if low <= value <= high else f"Value must be between {low} and {high}"
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str | None]:
+    return lambda value: (
+        None if value in allowed else f"String must be one of: {', '.join(allowed)}"
+    )
+
+
+def _each_of(*allowed: str) -> Callable[[Any], str | None]:
+    return lambda value: (
+        None
+        if value and all(part in allowed for part in value)
+        else f"each entry must be one of: {', '.join(allowed)}"
+    )
+
+
+def _gzip_level(value: int) -> str | None:
+    return (
+        None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
+    )
+
+
+_CODECS = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_POLICY = _each_of("compact", "delete")
+_TIMESTAMP_TYPE = _one_of("CreateTime", "LogAppendTime")
+
+_BROKER: Final = (
+    # --- identity and addresses
+    Definition("node.id", _INT, 1, "This broker's number. Kafka has no default; ours is 1.", _at_least(0)),
+    Definition("broker.id", _INT, -1, "The older name of node.id."),
+    Definition("broker.rack", _STRING, None, "The rack or zone this broker stands in."),
+    Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
+    Definition("advertised.listeners", _LIST, None, "Where clients are told to connect to; port 0 is the port that was bound."),
+    Definition("log.dir", _LIST, ("oncelog-data",), "The data folder, when log.dirs is not set. Kafka's default lies in /tmp."),
+    Definition("log.dirs", _LIST, None, "The data folder. Exactly one is supported."),
+    # --- connections
+    Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
+    Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),
+    Definition("max.connections", _INT, INT32_MAX, "Connections open at a time.", _at_least(0)),
+    Definition("max.connections.per.ip", _INT, INT32_MAX, "Connections open at a time from one address.", _at_least(0)),
+    # --- topics
+    Definition("auto.create.topics.enable", _BOOLEAN, True, "Whether a topic that a producer or consumer names comes into being."),
+    Definition("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
+    Definition("num.partitions", _INT, 1, "Partitions of a topic that does not say how many.", _at_least(1)),
+    Definition("default.replication.factor", _INT, 1, "Replicas of a topic that does not say how many.", _at_least(1)),
+    Definition("min.insync.replicas", _INT, 1, "In-sync replicas that an acks=all write needs.", _at_least(1)),
+    Definition("unclean.leader.election.enable", _BOOLEAN, False, "Whether a replica outside the ISR may lead when no other is left, at the price of acknowledged records."),
+    Definition("max.request.partition.size.limit", _INT, 2000, "Partitions that one request may ask to create or describe.", _at_least(1)),
+    # --- logs
+    Definition("message.max.bytes", _INT, _MB + 12, "Largest record batch in bytes, as compressed by the producer.", _at_least(0)),
+    Definition("fetch.max.bytes", _INT, 55 * _MB, "Most bytes that one fetch returns; a first batch larger than that still is.", _at_least(1024)),
+    Definition("compression.type", _STRING, "producer", "Codec of stored batches; producer: as they came.", _CODECS),
+    Definition("compression.gzip.level", _INT, -1, "Level where the broker compresses with gzip; -1: the library's default.", _gzip_level),
+    Definition("compression.lz4.level", _INT, 9, "Level where the broker compresses with lz4.", _between(1, 17)),
+    Definition("compression.zstd.level", _INT, 3, "Level where the broker compresses with zstd.", _between(-131072, 22)),
+    Definition("log.segment.bytes", _INT, 1024 * _MB, "Size at which a segment is closed and a new one begun.", _at_least(_MB)),
+    Definition("log.roll.ms", _LONG, None, "Age at which a segment is closed, in ms; log.roll.hours if unset."),
+    Definition("log.roll.hours", _INT, 168, "Age at which a segment is closed, in hours.", _at_least(1)),
+    Definition("log.roll.jitter.ms", _LONG, None, "Largest random part taken off that age, in ms."),
+    Definition("log.roll.jitter.hours", _INT, 0, "Largest random part taken off that age, in hours.", _at_least(0)),
+    Definition("log.retention.ms", _LONG, None, "Age at which a closed segment is deleted, in ms; log.retention.minutes if unset."),
+    Definition("log.retention.minutes", _INT, None, "Age at which a closed segment is deleted, in minutes; log.retention.hours if unset."),
+    Definition("log.retention.hours", _INT, 168, "Age at which a closed segment is deleted, in hours."),
+    Definition("log.retention.bytes", _LONG, -1, "Size that a partition's log may have before old segments go; -1: any."),
+    Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, "Pause between two looks for segments to delete.", _at_least(1)),
+    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both.", _POLICY),
+    Definition("log.cleaner.delete.retention.ms", _LONG, _DAY_MS, "How long compaction keeps tombstones.", _at_least(0)),
+    Definition("log.cleaner.min.compaction.lag.ms", _LONG, 0, "Age that a record has before compaction may take it.", _at_least(0)),
+    Definition("log.cleaner.max.compaction.lag.ms", _LONG, INT64_MAX, "Age at which a record has to be compacted.", _at_least(1)),
+    Definition("log.cleaner.min.cleanable.ratio", _DOUBLE, 0.5, "Share of uncleaned bytes at which compaction begins.", _between(0, 1)),
+    Definition("log.index.size.max.bytes", _INT, 10 * _MB, "Largest offset or time index in bytes.", _at_least(4)),
+    Definition("log.index.interval.bytes", _INT, 4096, "Bytes of log between two index entries.", _at_least(0)),
+    Definition("log.flush.interval.messages", _LONG, INT64_MAX, "Records after which the log is synced to the disk.", _at_least(1)),
+    Definition("log.flush.interval.ms", _LONG, None, "Age of an unsynced record at which the log is synced."),
+    Definition("log.flush.scheduler.interval.ms", _LONG, INT64_MAX, "Pause between two looks for logs to sync."),
+    Definition("log.flush.offset.checkpoint.interval.ms", _INT, _MINUTE_MS, "Pause between two recovery point checkpoints.", _at_least(0)),
+    Definition("log.flush.start.offset.checkpoint.interval.ms", _INT, _MINUTE_MS, "Pause between two checkpoints of log start offsets.", _at_least(0)),
+    Definition("log.segment.delete.delay.ms", _LONG, _MINUTE_MS, "Time between a segment's end and the removal of its files.", _at_least(0)),
+    Definition("log.message.timestamp.type", _STRING, "CreateTime", "Whose time a record carries: its producer's or the log's.", _TIMESTAMP_TYPE),
+    Definition("log.message.timestamp.before.max.ms", _LONG, INT64_MAX, "How far a record's time may lie in the past.", _at_least(0)),
+    Definition("log.message.timestamp.after.max.ms", _LONG, _HOUR_MS, "How far a record's time may lie in the future.", _at_least(0)),
+    Definition("log.preallocate", _BOOLEAN, False, "Whether a new segment's file gets its full size at once."),
+    Definition("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "Pause between two checkpoints of high watermarks."),
+    Definition("replica.lag.time.max.ms", _LONG, 30_000, "A follower that did not catch up for so long leaves the ISR."),
+    # --- producers and transactions
+    Definition("producer.id.expiration.ms", _INT, _DAY_MS, "Idle time after which a partition forgets a producer.", _at_least(1)),
+    Definition("producer.id.expiration.check.interval.ms", _INT, 10 * _MINUTE_MS, "Pause between two looks for producers to forget.", _at_least(1)),
+    Definition("transactional.id.expiration.ms", _INT, 7 * _DAY_MS, "Idle time after which a transactional id is forgotten.", _at_least(1)),
+    Definition("transaction.max.timeout.ms", _INT, 15 * _MINUTE_MS, "Longest transaction timeout that a producer may ask for.", _at_least(1)),
+    Definition("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000, "Pause between two looks for transactions that timed out.", _at_least(1)),
+    Definition("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, _HOUR_MS, "Pause between two looks for transactional ids to forget.", _at_least(1)),
+    Definition("transaction.partition.verification.enable", _BOOLEAN, True, "Whether a partition asks the coordinator before a transaction's first write."),
+    Definition("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state; fixed once it exists.", _at_least(1)),
+    Definition("transaction.state.log.replication.factor", _SHORT, 3, "Replicas of __transaction_state; 1 on a lone broker.", _at_least(1)),
+    Definition("transaction.state.log.min.isr", _INT, 2, "In-sync replicas that a write to it needs; 1 on a lone broker.", _at_least(1)),
+    Definition("transaction.state.log.segment.bytes", _INT, 100 * _MB, "Segment size of __transaction_state.", _at_least(1)),
+    Definition("add.partitions.to.txn.retry.backoff.ms", _INT, 20, "Pause before a partition asks the coordinator again.", _at_least(0)),
+    Definition("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100, "Longest time that it goes on asking.", _at_least(0)),
+    # --- groups
+    Definition("group.min.session.timeout.ms", _INT, 6000, "Shortest session timeout that a member may ask for."),
+    Definition("group.max.session.timeout.ms", _INT, 30 * _MINUTE_MS, "Longest session timeout that a member may ask for."),
+    Definition("group.initial.rebalance.delay.ms", _INT, 3000, "Time that an empty group waits for more members before its first rebalance."),
+    Definition("group.max.size", _INT, INT32_MAX, "Members that a group may have.", _at_least(1)),
+    Definition("offset.metadata.max.bytes", _INT, 4096, "Largest metadata text of an offset commit, in bytes."),
+    Definition("offsets.commit.timeout.ms", _INT, 5000, "Time that an offset commit waits for its replicas.", _at_least(1)),
+    Definition("offsets.retention.minutes", _INT, 7 * 24 * 60, "Time after which an empty group's offsets are forgotten.", _at_least(1)),
+    Definition("offsets.retention.check.interval.ms", _LONG, 10 * _MINUTE_MS, "Pause between two looks for offsets to forget.", _at_least(1)),
+    Definition("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets; fixed once it exists.", _at_least(1)),
+    Definition("offsets.topic.replication.factor", _SHORT, 3, "Replicas of __consumer_offsets; 1 on a lone broker.", _at_least(1)),
+    Definition("offsets.topic.segment.bytes", _INT, 100 * _MB, "Segment size of __consumer_offsets.", _at_least(1)),
+)  # fmt: skip
+
+_NO_EFFECT: Final = """
+background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
+num.replica.fetchers queued.max.requests socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
+delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
+producer.purgatory.purge.interval.requests group.coordinator.background.threads group.coordinator.threads
+group.coordinator.append.linger.ms offsets.load.buffer.size transaction.state.log.load.buffer.size
+log.cleaner.threads log.cleaner.io.buffer.size log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+process.roles controller.quorum.voters controller.quorum.bootstrap.servers controller.listener.names
+inter.broker.listener.name listener.security.protocol.map
+""".split()
+"""Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of every stock
+server.properties, which describe a quorum that Oncelog does not run."""
+
+BROKER_KEYS: Final[dict[str, Definition]] = {
+    **{definition.name: definition for definition in _BROKER},
+    **{
+        name: Definition(
+            name, _STRING, None, "Has no effect in Oncelog.", support=Support.NO_EFFECT
+        )
+        for name in _NO_EFFECT
+    },
+}
+
+_KAFKA_PREFIXES: Final = (
+    "ssl.", "sasl.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator.", "share.", "remote.",
+    "controller.", "metadata.", "delegation.token.", "client.quota.", "replica.", "replication.quota.", "quota.",
+    "alter.log.dirs.", "log.cleaner.", "log.remote.", "log.local.", "telemetry.", "unstable.", "errors.deadletterqueue.",
+    "kafka.metrics.", "metrics.", "broker.", "connection.", "leader.imbalance.", "initial.broker.", "listener.name.",
+    "zookeeper.", "security.", "password.encoder.",
+)  # fmt: skip
+
+_KAFKA_NAMES: Final = frozenset(
+    """
+    alter.config.policy.class.name authorizer.class.name auto.leader.rebalance.enable auto.include.jmx.reporter
+    connections.max.reauth.ms controlled.shutdown.enable cordoned.log.dirs create.topic.policy.class.name
+    early.start.listeners follower.fetch.last.tiered.offset.enable inter.broker.protocol.version
+    log.dir.failure.timeout.ms log.initial.task.delay.ms log.message.format.version max.connection.creation.rate
+    max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots metric.reporters
+    offsets.topic.compression.codec principal.builder.class queued.max.request.bytes request.timeout.ms
+    server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
+    """.split()
+)
+
+
+def is_kafka_broker_key(name: str) -> bool:
+    """Whether Apache Kafka's broker knows a key of this name (by its families, for those we do not support)."""
+    return name in BROKER_KEYS or name in _KAFKA_NAMES or name.startswith(_KAFKA_PREFIXES)
+
+
+def _topic(
+    name: str,
+    *broker_keys: str | Synonym,
+    kind: ConfigType | None = None,
+    check: Callable[[Any], str | None] | None = None,
+) -> tuple[Definition, tuple[Synonym, ...]]:
+    synonyms = tuple(Synonym(key) if isinstance(key, str) else key for key in broker_keys)
+    last = BROKER_KEYS[synonyms[-1].broker_key]
+    first = BROKER_KEYS[synonyms[0].broker_key]
+    default = last.default
+    if synonyms[-1].factor != 1:
+        default *= synonyms[-1].factor
+    return (
+        Definition(name, kind or first.type, default, last.doc, check or first.check),
+        synonyms,
+    )
+
+
+_TOPIC: Final = (
+    _topic("cleanup.policy", "log.cleanup.policy"),
+    _topic("compression.type", "compression.type"),
+    _topic("compression.gzip.level", "compression.gzip.level"),
+    _topic("compression.lz4.level", "compression.lz4.level"),
+    _topic("compression.zstd.level", "compression.zstd.level"),
+    _topic("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    _topic("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+    _topic("flush.messages", "log.flush.interval.messages"),
+    _topic(
+        "flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", check=_at_least(0)
+    ),
+    _topic("index.interval.bytes", "log.index.interval.bytes"),
+    _topic("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _topic("max.message.bytes", "message.max.bytes"),
+    _topic("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _topic("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _topic("message.timestamp.type", "log.message.timestamp.type"),
+    _topic("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _topic("min.insync.replicas", "min.insync.replicas"),
+    _topic("preallocate", "log.preallocate"),
+    _topic("retention.bytes", "log.retention.bytes"),
+    _topic(
+        "retention.ms",
+        "log.retention.ms",
+        Synonym("log.retention.minutes", _MINUTE_MS),
+        Synonym("log.retention.hours", _HOUR_MS),
+        check=_at_least(-1),
+    ),
+    _topic("segment.bytes", "log.segment.bytes"),
+    _topic("segment.index.bytes", "log.index.size.max.bytes"),
+    _topic(
+        "segment.jitter.ms",
+        "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", _HOUR_MS),
+        check=_at_least(0),
+    ),
+    _topic("segment.ms", "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS), check=_at_least(1)),
+    _topic("unclean.leader.election.enable", "unclean.leader.election.enable"),
+)
+
+TOPIC_KEYS: Final[dict[str, tuple[Definition, tuple[Synonym, ...]]]] = {
+    entry[0].name: entry for entry in _TOPIC
+}
+"""Topic keys and the broker keys that stand in for them, best first."""
+
+UNSUPPORTED_TOPIC_KEYS: Final = frozenset(
+    """
+    remote.storage.enable local.retention.ms local.retention.bytes remote.log.copy.disable remote.log.delete.on.disable
+    remote.copy.lag.ms remote.copy.lag.bytes leader.replication.throttled.replicas
+    follower.replication.throttled.replicas errors.deadletterqueue.group.enable
+    message.format.version message.downconversion.enable
+    """.split()
+)
+"""Topic keys of Kafka's that a topic cannot be created with here."""
