@@ -63,7 +63,9 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 def _has_tags(api_key: int, api_version: int) -> bool:
     # The body of a version that we do not know is never read, so neither are the tags in front of it.
     versions = ADVERTISED.get(api_key)  # type: ignore[call-overload]
-    return versions is not None and api_version <= versions.max and is_flexible(api_key, api_version)
+    return (
+        versions is not None and api_version <= versions.max and is_flexible(api_key, api_version)
+    )
 
 
 def request_header_bytes(

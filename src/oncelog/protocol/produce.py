@@ -230,9 +230,7 @@ def _encode_compact(
         for partition in partitions:
             index, error, base_offset, time_ms, start, message, record_errors, leader = partition
             if not record_errors and message is None and leader is None:
-                out.append(
-                    _PARTITION_V9.pack(index, error, base_offset, time_ms, start, 1, 0, 0)
-                )
+                out.append(_PARTITION_V9.pack(index, error, base_offset, time_ms, start, 1, 0, 0))
             else:
                 out.append(_compact_partition(version, partition))
         out.append(b"\x00")
@@ -389,9 +387,7 @@ def _parse_compact_response(buffer: Buffer, version: int, position: int) -> Prod
     return ProduceResponse(topics, throttle_ms, endpoints)
 
 
-def _read_compact_partition(
-    buffer: Buffer, position: int
-) -> tuple[ProducePartitionResponse, int]:
+def _read_compact_partition(buffer: Buffer, position: int) -> tuple[ProducePartitionResponse, int]:
     index, error, base_offset, time_ms, start = _PARTITION_V5.unpack_from(buffer, position)
     position += _PARTITION_V5.size
     record_errors: list[tuple[int, str | None]] = []
