@@ -18,6 +18,7 @@ __all__ = [
     "DeliveryTimeoutError",
     "FatalError",
     "FencedError",
+    "IllegalStateError",
     "OffsetOutOfRangeError",
     "Operation",
     "RetriableError",
@@ -65,6 +66,13 @@ class FatalError(ClientError):
 
 class FencedError(FatalError):
     """A newer instance with the same transactional id exists (INV-5), or the coordinator took the id away after a timeout."""
+
+
+class IllegalStateError(ClientError):
+    """The call is not allowed now (sending outside a transaction, say). Nothing was sent and nothing changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_txn_state, message)
 
 
 class OffsetOutOfRangeError(FatalError):

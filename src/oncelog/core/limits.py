@@ -79,3 +79,9 @@ COORDINATOR_RETRY_TIMEOUT_MS = 60_000
 
 INT64_MAX = 2**63 - 1
 """Kafka's spelling of "no limit" in LONG settings."""
+
+METADATA_POLL_MS = 500
+"""Pause between two looks for metadata that another process wrote."""
+
+SQLITE_BUSY_TIMEOUT_MS = 10_000
+"""Longest wait for another process's write to the metadata store."""

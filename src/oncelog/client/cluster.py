@@ -1,0 +1,316 @@
+"""The cluster as one client sees it: connections by broker id, metadata, coordinators, and the patience to ask again.
+
+Shared by producer, consumer, admin and transaction driver. It turns whatever happens to a connection into the three kinds of
+`oncelog.client.errors`; what a request means is its caller's business.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from oncelog.client import requests
+from oncelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    FatalError,
+    Operation,
+    RetriableError,
+    classify,
+)
+from oncelog.client.machines.metadata import MetadataCache
+from oncelog.client.values import TopicDescription
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.runtime.backoff import Backoff
+from oncelog.runtime.clock import Clock, SystemClock
+from oncelog.runtime.connection import Connection, DisconnectedError
+from oncelog.runtime.network import Network, SystemNetwork
+
+__all__ = ["GROUP", "TRANSACTION", "Cluster", "parse_bootstrap_servers"]
+
+T = TypeVar("T")
+
+GROUP = 0
+TRANSACTION = 1
+"""Kinds of coordinator, as FindCoordinator numbers them."""
+
+TRANSACTION_VERSION_FEATURE = "transaction.version"
+PORT_DEFAULT = 9092
+CONNECT_TIMEOUT_MS = 10_000
+
+
+def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
+    """Read ``host:port,host:port`` (or a list of such). Raises `ValueError` for a text that is none."""
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = []
+    for text in (text.strip() for text in texts):
+        if not text:
+            continue
+        host, colon, port = text.rpartition(":")
+        if not colon or "]" in port:
+            host, port = text, str(PORT_DEFAULT)
+        if not port.isdigit() or not host:
+            raise ValueError(f"bootstrap server {text!r} is not host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no bootstrap servers given")
+    return addresses
+
+
+class Cluster:
+    """See the module's docstring. `network`, `clock` and `rng` are injected by tests and the simulation."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "oncelog",
+        request_timeout_ms: float = 30_000,
+        retry_backoff_ms: float = 20,
+        retry_backoff_max_ms: float = 1_000,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.request_timeout_ms = request_timeout_ms
+        self.clock: Clock = clock or SystemClock()
+        self.metadata = MetadataCache()
+        uniform = (rng or random.Random()).uniform
+        self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, uniform)
+        self._bootstrap = parse_bootstrap_servers(bootstrap_servers)
+        self._network: Network = network or SystemNetwork()
+        self._connections: dict[int, Connection] = {}
+        self._bootstrap_connection: Connection | None = None
+        self._opening: dict[int, asyncio.Lock] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._transaction_version = 0
+        self._features_epoch = -1
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close every connection. Requests in flight fail with `ConnectionLostError`."""
+        self._closed = True
+        connections = [*self._connections.values()]
+        if self._bootstrap_connection is not None:
+            connections.append(self._bootstrap_connection)
+        for connection in connections:
+            connection.close("the client is closed")
+        await asyncio.sleep(0)
+
+    @property
+    def transaction_version(self) -> int:
+        """2 when the cluster finalized ``transaction.version`` >= 2, else 1 (KIP-890). Known once a broker was connected to."""
+        return 2 if self._transaction_version >= 2 else 1
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def retrying(
+        self,
+        call: Callable[[], Awaitable[T]],
+        timeout_ms: float,
+        backoff: Backoff | None = None,
+    ) -> T:
+        """Await `call` again after every `RetriableError`, with backoff, until `timeout_ms` is over; then raise the last one."""
+        backoff = backoff or self.backoff
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except RetriableError:
+                delay_ms = backoff.delay_ms(attempt)
+                if self._closed or self.clock.monotonic_ms() + delay_ms >= deadline_ms:
+                    raise
+            await self.clock.sleep(delay_ms)
+            attempt += 1
+
+    async def request(
+        self, connection: Connection, api: ApiKey, request: object, at_most: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """One request on one connection. Raises `ConnectionLostError`, or `FatalError` when versions do not meet."""
+        try:
+            return await connection.request(api, request, at_most=at_most, timeout_ms=timeout_ms)
+        except DisconnectedError as error:
+            raise ConnectionLostError(str(error)) from error
+        except ProtocolError as error:
+            raise FatalError(error.code, error.message) from error
+
+    async def request_any(self, api: ApiKey, request: object, at_most: int | None = None) -> Any:
+        """One request to whichever broker answers. Raises as `request`."""
+        return await self.request(await self.any_connection(), api, request, at_most)
+
+    async def request_node(
+        self, node_id: int, api: ApiKey, request: object, at_most: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """One request to the broker `node_id`. Raises as `request`."""
+        connection = await self.connection(node_id)
+        return await self.request(connection, api, request, at_most, timeout_ms)
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    async def connection(self, node_id: int) -> Connection:
+        """The connection to a broker, opened if there is none. Raises `ConnectionLostError`."""
+        connection = self._connections.get(node_id)
+        if connection is not None and not connection.is_closed:
+            return connection
+        # The lock keeps two callers from opening two connections to one broker.
+        async with self._opening.setdefault(node_id, asyncio.Lock()):
+            connection = self._connections.get(node_id)
+            if connection is not None and not connection.is_closed:
+                return connection
+            node = self.metadata.nodes.get(node_id)
+            if node is None:
+                raise ConnectionLostError(f"broker {node_id} is not in the metadata")
+            connection = self._connections[node_id] = await self._open(node.host, node.port)
+            return connection
+
+    async def any_connection(self) -> Connection:
+        """Some open connection; opens one to a known broker or a bootstrap server if there is none."""
+        candidates = [*self._connections.values()]
+        if self._bootstrap_connection is not None:
+            candidates.append(self._bootstrap_connection)
+        for connection in candidates:
+            if not connection.is_closed:
+                return connection
+        async with self._opening.setdefault(-1, asyncio.Lock()):
+            if self._bootstrap_connection is not None and not self._bootstrap_connection.is_closed:
+                return self._bootstrap_connection
+            return await self._bootstrap_any()
+
+    async def _bootstrap_any(self) -> Connection:
+        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        failures = []
+        for host, port in dict.fromkeys([*known, *self._bootstrap]):
+            try:
+                self._bootstrap_connection = await self._open(host, port)
+            except ConnectionLostError as error:
+                failures.append(error.message)
+            else:
+                return self._bootstrap_connection
+        raise ConnectionLostError("no broker answers: " + "; ".join(failures))
+
+    async def _open(self, host: str, port: int) -> Connection:
+        if self._closed:
+            raise ConnectionLostError("the client is closed")
+        try:
+            connection = await Connection.open(
+                self._network,
+                host,
+                port,
+                client_id=self.client_id,
+                request_timeout_ms=self.request_timeout_ms,
+                connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            )
+        except DisconnectedError as error:
+            raise ConnectionLostError(str(error)) from error
+        except ProtocolError as error:
+            raise FatalError(error.code, error.message) from error
+        support = connection.support
+        if support.features_epoch >= self._features_epoch:
+            # Levels are valid from epoch 0 on, and never go back (KIP-584).
+            self._features_epoch = support.features_epoch
+            if support.features_epoch >= 0:
+                self._transaction_version = support.features.get(TRANSACTION_VERSION_FEATURE, 0)
+        return connection
+
+    # --- metadata ---------------------------------------------------------------------------------------------------
+
+    async def refresh(self, topics: Iterable[str] | None, *, create: bool = False) -> None:
+        """Ask for the brokers and for `topics` (None: all). `create` lets the broker create topics that do not exist.
+
+        A topic that the broker does not know is dropped from the cache. Raises as `request`.
+        """
+        names = None if topics is None else sorted(set(topics))
+        request = requests.metadata_request(names, create=create)
+        response = await self.request_any(ApiKey.METADATA, request)
+        self.metadata.update_cluster(
+            requests.nodes_of(response), response.cluster_id, response.controller_id
+        )
+        for name, code, topic in requests.topics_of(response):
+            if code in (ErrorCode.none, ErrorCode.leader_not_available):
+                self.metadata.update_topic(topic)
+            elif code is ErrorCode.unknown_topic_or_partition:
+                self.metadata.forget_topic(name)
+            elif not code.retriable:
+                raise classify(code, Operation.OTHER, f"topic {name}")
+
+    async def topic(
+        self, name: str, *, timeout_ms: float, create: bool = False
+    ) -> TopicDescription:
+        """The topic's description, with a leader for every partition; asks until it has it.
+
+        Raises `RetriableError` (unknown_topic_or_partition or leader_not_available) after `timeout_ms`.
+        """
+
+        async def ask() -> TopicDescription:
+            if not self.metadata.is_fresh(name):
+                await self.refresh([name], create=create)
+            topic = self.metadata.topics.get(name)
+            if topic is None:
+                raise RetriableError(ErrorCode.unknown_topic_or_partition, name)
+            if not self.metadata.is_fresh(name):
+                raise RetriableError(ErrorCode.leader_not_available, name)
+            return topic
+
+        return await self.retrying(ask, timeout_ms)
+
+    async def leader(self, topic_partition: TopicPartition) -> int:
+        """Broker id of the partition's leader, from the cache or asked for once. Raises `RetriableError`."""
+        if not self.metadata.is_fresh(topic_partition.topic):
+            await self.refresh([topic_partition.topic])
+        leader = self.metadata.leader(topic_partition)
+        if leader is None:
+            self.metadata.mark_stale(topic_partition.topic)
+            known = self.metadata.partition(topic_partition) is not None
+            code = (
+                ErrorCode.leader_not_available if known else ErrorCode.unknown_topic_or_partition
+            )
+            raise RetriableError(code, str(topic_partition))
+        return leader
+
+    # --- coordinators -----------------------------------------------------------------------------------------------
+
+    async def coordinator(self, kind: int, key: str) -> Connection:
+        """A connection to the coordinator of a group or transactional id. Raises `RetriableError` while there is none."""
+        node_id = self._coordinators.get((kind, key))
+        if node_id is None:
+            request = requests.find_coordinator_request(kind, key)
+            response = await self.request_any(ApiKey.FIND_COORDINATOR, request)
+            code, node, text = requests.coordinator_of(response)
+            if code is not ErrorCode.none:
+                raise classify(code, Operation.TRANSACTION, text or key)
+            self.metadata.nodes[node.node_id] = node
+            node_id = self._coordinators[(kind, key)] = node.node_id
+        try:
+            return await self.connection(node_id)
+        except ConnectionLostError:
+            self.forget_coordinator(kind, key)
+            raise
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """Look the coordinator up again before the next call."""
+        self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, api: ApiKey, request: object, at_most: int | None = None
+    ) -> Any:
+        """One request to the coordinator. A lost connection makes the next call look it up again. Raises as `request`."""
+        connection = await self.coordinator(kind, key)
+        try:
+            return await self.request(connection, api, request, at_most)
+        except ConnectionLostError:
+            self.forget_coordinator(kind, key)
+            raise
+
+    def coordinator_error(
+        self, kind: int, key: str, code: ErrorCode, message: str = ""
+    ) -> ClientError:
+        """The error for a coordinator's answer; forgets the coordinator when the answer says that it is another."""
+        if code in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
+            self.forget_coordinator(kind, key)
+        return classify(code, Operation.TRANSACTION, message)

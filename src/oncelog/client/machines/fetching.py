@@ -1,0 +1,83 @@
+"""What a reader may see of fetched bytes (INV-3), and where it goes on.
+
+A broker sends whole batches up to the last stable offset together with the aborted transactions among them. The reader leaves out control
+batches always, and under read_committed the batches of aborted producers: a producer counts as aborted from its transaction's first
+offset until its abort marker. Batches are judged by their headers and stay bytes.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop
+from typing import NamedTuple
+
+from oncelog.protocol.batch import BatchHeader, iter_headers
+from oncelog.protocol.record import iter_records, read_end_marker
+
+__all__ = ["Aborted", "Visible", "visible_batches"]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Aborted(NamedTuple):
+    """One aborted transaction of a fetch answer."""
+
+    first_offset: int
+    producer_id: int
+
+
+class Visible(NamedTuple):
+    """The bytes that the reader may see, and the offset to go on from."""
+
+    batches: Buffer
+    next_offset: int
+
+
+def visible_batches(
+    buffer: Buffer, position: int, aborted: Iterable[Aborted] | None
+) -> Visible:
+    """Filter the records of one fetch answer for one partition, asked for at offset `position`.
+
+    `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is copied unless something is left out.
+    Raises `ProtocolError` when the bytes are no batches.
+    """
+    pending = list(aborted or ())
+    heapify(pending)
+    open_aborts: set[int] = set()
+    slices: list[tuple[int, int]] = []
+    next_offset = position
+    for start, header in iter_headers(buffer, allow_partial=True):
+        while pending and pending[0].first_offset <= header.last_offset:
+            open_aborts.add(heappop(pending).producer_id)
+        next_offset = max(next_offset, header.next_offset)
+        if header.is_control:
+            if _is_abort(buffer, start, header):
+                open_aborts.discard(header.producer_id)
+        elif header.next_offset > position and not (
+            header.is_transactional and header.producer_id in open_aborts
+        ):
+            _extend(slices, start, start + header.length)
+    return Visible(_join(buffer, slices), next_offset)
+
+
+def _extend(slices: list[tuple[int, int]], start: int, end: int) -> None:
+    if slices and slices[-1][1] == start:
+        slices[-1] = (slices[-1][0], end)
+    else:
+        slices.append((start, end))
+
+
+def _join(buffer: Buffer, slices: list[tuple[int, int]]) -> Buffer:
+    if not slices:
+        return b""
+    view = memoryview(buffer)
+    if len(slices) == 1:
+        start, end = slices[0]
+        return view[start:end]
+    return b"".join(view[start:end] for start, end in slices)
+
+
+def _is_abort(buffer: Buffer, start: int, header: BatchHeader) -> bool:
+    record = next(iter_records(buffer, start, header), None)
+    if record is None:
+        # Compaction may leave an empty batch where a marker stood.
+        return False
+    return not read_end_marker(record).commit

@@ -1,0 +1,89 @@
+"""What the client believes about the cluster: brokers, topics, leaders. Old news never replaces newer.
+
+Leader epochs order what different brokers tell (KIP-320): a partition's leader with a lower epoch than the one known is kept out, unless
+the topic's id changed. This module sends nothing; `oncelog.client.cluster` feeds it.
+"""
+
+from collections.abc import Iterable
+
+from oncelog.client.values import Node, PartitionDescription, TopicDescription
+from oncelog.core.ids import TopicId, TopicPartition
+
+__all__ = ["MetadataCache"]
+
+
+class MetadataCache:
+    """Topics that were asked for, and every broker of the last answer. `controller_id` is -1 while unknown."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicDescription] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self._stale: set[str] = set()
+
+    def update_cluster(
+        self, nodes: Iterable[Node], cluster_id: str | None, controller_id: int
+    ) -> None:
+        """Replace the list of brokers."""
+        self.nodes = {node.node_id: node for node in nodes}
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+
+    def update_topic(self, topic: TopicDescription) -> None:
+        """Take over a topic's description, but keep every partition leader that is newer than the one told."""
+        known = self.topics.get(topic.name)
+        self._stale.discard(topic.name)
+        if known is not None and known.topic_id == topic.topic_id:
+            newer = {p.index: p for p in known.partitions}
+            kept = tuple(_newer(p, newer.get(p.index)) for p in topic.partitions)
+            topic = TopicDescription(topic.name, topic.topic_id, kept, topic.is_internal)
+        self.topics[topic.name] = topic
+
+    def forget_topic(self, name: str) -> None:
+        """The topic does not exist (any more)."""
+        self.topics.pop(name, None)
+        self._stale.discard(name)
+
+    def mark_stale(self, name: str) -> None:
+        """An answer contradicted the cache (NOT_LEADER_OR_FOLLOWER and its like): ask again before the next use."""
+        self._stale.add(name)
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether the topic is known, every partition has a leader, and nothing contradicted it."""
+        topic = self.topics.get(name)
+        if topic is None or name in self._stale:
+            return False
+        return all(p.leader >= 0 for p in topic.partitions)
+
+    def leader(self, topic_partition: TopicPartition) -> int | None:
+        """Broker id of the partition's leader; None when unknown or when there is none."""
+        partition = self.partition(topic_partition)
+        if partition is None or partition.leader not in self.nodes:
+            return None
+        return partition.leader
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionDescription | None:
+        """What is known of the partition."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.partition]
+
+    def partition_count(self, name: str) -> int | None:
+        """Number of the topic's partitions, None when the topic is unknown."""
+        topic = self.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    def topic_id(self, name: str) -> TopicId | None:
+        """The topic's identity, None when unknown."""
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+
+def _newer(
+    told: PartitionDescription, known: PartitionDescription | None
+) -> PartitionDescription:
+    if known is None or told.leader_epoch < 0 or told.leader_epoch >= known.leader_epoch:
+        return told
+    return known

@@ -1,0 +1,173 @@
+"""A transactional producer's states: what it may do now, what the coordinator must be told first, and what an end changes.
+
+Two protocols (KIP-890). Under TV1 a partition is added to the transaction before the first produce to it, and the epoch stays the same
+from transaction to transaction. Under TV2 a produce adds its partition by itself, and every end brings the next epoch.
+The machine knows neither time nor connections; its shell makes the calls and reports how they went.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from oncelog.client.errors import (
+    AbortableError,
+    ClientError,
+    FatalError,
+    IllegalStateError,
+    RetriableError,
+)
+from oncelog.core.ids import TopicPartition
+
+__all__ = ["State", "TransactionMachine"]
+
+
+class State(Enum):
+    """Where a transactional producer stands."""
+
+    UNINITIALIZED = "uninitialized"
+    READY = "ready"
+    IN_TRANSACTION = "in transaction"
+    ABORTABLE = "abortable"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    FATAL = "fatal"
+
+
+_MOVES: dict[State, frozenset[State]] = {
+    State.UNINITIALIZED: frozenset({State.READY, State.IN_TRANSACTION, State.FATAL}),
+    State.READY: frozenset({State.READY, State.IN_TRANSACTION, State.FATAL}),
+    State.IN_TRANSACTION: frozenset(
+        {State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FATAL}
+    ),
+    State.ABORTABLE: frozenset({State.ABORTING, State.FATAL}),
+    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FATAL}),
+    State.ABORTING: frozenset({State.READY, State.FATAL}),
+    State.FATAL: frozenset(),
+}
+
+
+class TransactionMachine:
+    """See the module's docstring. `version` is 1 or 2; `error` is what made the transaction abortable or the producer useless."""
+
+    def __init__(self) -> None:
+        self.state = State.UNINITIALIZED
+        self.version = 1
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.error: ClientError | None = None
+        self.attached = False
+        self.end_in_doubt = False
+        """An EndTxn had to be sent again: under TV1 the first one may still arrive, in the middle of the next transaction."""
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._started = False
+
+    def initialized(self, producer_id: int, producer_epoch: int, version: int) -> None:
+        """InitProducerId was answered: whatever an earlier instance left open is ended, and it is fenced (INV-5)."""
+        self._move(State.READY)
+        self._identify(producer_id, producer_epoch)
+        self.version = version
+
+    def attach(self, producer_id: int, producer_epoch: int, version: int) -> None:
+        """Join a transaction that another process began and will end."""
+        self._move(State.IN_TRANSACTION)
+        self._identify(producer_id, producer_epoch)
+        self.version = version
+        self.attached = True
+
+    def begin(self) -> None:
+        """Begin a transaction. Nothing is sent: the coordinator learns of it with the first partition."""
+        if self.state is not State.READY:
+            raise self._refusal("begin a transaction")
+        self._move(State.IN_TRANSACTION)
+
+    def check_may_send(self) -> None:
+        """Raise unless records and offsets may be added now: the earlier error when there was one."""
+        if self.state is not State.IN_TRANSACTION:
+            raise self._refusal("send")
+
+    def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that the coordinator must be told of before a produce (TV1); none under TV2. Sorted."""
+        if self.version >= 2:
+            return []
+        return sorted(set(partitions) - self._added)
+
+    def partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
+        """The coordinator knows them now (TV1), or a produce that adds them is about to be sent (TV2)."""
+        self._added.update(partitions)
+        self._started = True
+
+    def is_added(self, partition: TopicPartition) -> bool:
+        """Whether a batch for `partition` may be sent."""
+        return self.version >= 2 or partition in self._added
+
+    def group_to_add(self, group_id: str) -> bool:
+        """Whether AddOffsetsToTxn must precede a TxnOffsetCommit for the group: TV1, once per transaction."""
+        return self.version < 2 and group_id not in self._groups
+
+    def group_added(self, group_id: str) -> None:
+        """The group's offsets partition belongs to the transaction, or is about to (TV2)."""
+        self._groups.add(group_id)
+        self._started = True
+
+    def call_begins(self) -> None:
+        """A call that may open the transaction at the coordinator is about to be sent; from here on an end must be sent too."""
+        self._started = True
+
+    def failed(self, error: ClientError) -> None:
+        """Something in the transaction failed for good. Retries that ran out of time lose the transaction, not the producer."""
+        if self.state in (State.FATAL, State.READY, State.UNINITIALIZED):
+            if isinstance(error, FatalError) and self.state is not State.FATAL:
+                self._move(State.FATAL)
+                self.error = error
+            return
+        if isinstance(error, FatalError):
+            self._move(State.FATAL)
+            self.error = error
+        elif self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            self._move(State.ABORTABLE)
+            self.error = error
+
+    def ending(self, commit: bool) -> None:
+        """The user wants the end. Raises the error that made a commit impossible."""
+        what = "commit" if commit else "abort"
+        if self.attached:
+            raise IllegalStateError(f"cannot {what}: this producer is attached; its driver ends the transaction")
+        allowed = (State.IN_TRANSACTION,) if commit else (State.IN_TRANSACTION, State.ABORTABLE)
+        if self.state not in allowed:
+            raise self._refusal(what)
+        self._move(State.COMMITTING if commit else State.ABORTING)
+
+    @property
+    def end_must_be_sent(self) -> bool:
+        """Whether the coordinator may hold something of this transaction."""
+        return self._started
+
+    def ended(self, producer_id: int = -1, producer_epoch: int = -1) -> bool:
+        """The transaction ended. Under TV2 adopts the epoch of the answer and returns True: sequences restart at 0."""
+        self._move(State.READY)
+        self._added.clear()
+        self._groups.clear()
+        self._started = False
+        self.error = None
+        if self.version >= 2 and producer_id >= 0:
+            self._identify(producer_id, producer_epoch)
+            return True
+        return False
+
+    def _identify(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.end_in_doubt = False
+
+    def _move(self, to: State) -> None:
+        if to not in _MOVES[self.state]:
+            raise IllegalStateError(f"a transactional producer that is {self.state.value} cannot become {to.value}")
+        self.state = to
+
+    def _refusal(self, what: str) -> ClientError:
+        if self.error is None:
+            return IllegalStateError(f"cannot {what}: the producer is {self.state.value}")
+        if isinstance(self.error, RetriableError):
+            text = f"cannot {what}: the transaction failed earlier with {self.error}"
+            return AbortableError(self.error.code, text)
+        return self.error

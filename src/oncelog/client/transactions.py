@@ -1,0 +1,326 @@
+"""Calls to the transaction coordinator, each with its retries; and the driver that runs transactions without a producer of its own.
+
+`TransactionCalls` holds no state but names: producers and drivers keep the producer id and epoch. Every call may be repeated safely:
+adding is idempotent, InitProducerId with an expected epoch answers a repeat alike (KIP-360), and a repeated EndTxn is recognised by
+its epoch (KIP-890) or by the state it meets (TV1).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from oncelog.client import requests
+from oncelog.client.cluster import GROUP, TRANSACTION, Cluster
+from oncelog.client.errors import (
+    ConnectionLostError,
+    IllegalStateError,
+    Operation,
+    RetriableError,
+    classify,
+)
+from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import COORDINATOR_RETRY_TIMEOUT_MS
+from oncelog.protocol.api import ApiKey
+from oncelog.runtime.backoff import Backoff
+
+__all__ = ["TransactionCalls", "TransactionDriver"]
+
+T = TypeVar("T")
+
+ADD_PARTITIONS_CLIENT_MAX = 3
+END_TXN_TV1_MAX = 4
+TXN_OFFSET_COMMIT_TV1_MAX = 4
+"""Newest versions that say "TV1": the next ones imply KIP-890's behaviour at the broker."""
+
+CONCURRENT_BACKOFF_MS = 5
+CONCURRENT_BACKOFF_MAX_MS = 100
+"""Waits after CONCURRENT_TRANSACTIONS: markers of the last transaction are being written, which takes milliseconds."""
+
+
+class TransactionCalls:
+    """The coordinator calls of one transactional id. All raise `AbortableError`, `FatalError`, or `RetriableError` after `timeout_ms`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int,
+        timeout_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
+    ) -> None:
+        self.cluster = cluster
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.timeout_ms = timeout_ms
+        uniform = cluster.backoff.uniform
+        self._backoff = Backoff(CONCURRENT_BACKOFF_MS, CONCURRENT_BACKOFF_MAX_MS, uniform)
+
+    async def init_producer_id(
+        self, producer_id: int = -1, producer_epoch: int = -1
+    ) -> tuple[int, int]:
+        """Fence older instances, end what they left open, and take the next epoch. Returns (producer id, epoch)."""
+        request = requests.init_producer_id_request(
+            self.transactional_id, self.transaction_timeout_ms, producer_id, producer_epoch
+        )
+
+        async def call() -> tuple[int, int]:
+            response = await self._ask(ApiKey.INIT_PRODUCER_ID, request)
+            self._check(response.error_code)
+            return int(response.producer_id), int(response.producer_epoch)
+
+        return await self._retrying(call)
+
+    async def add_partitions(
+        self, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+    ) -> None:
+        """Add partitions to the transaction (TV1), before the first produce to each."""
+        request = requests.add_partitions_request(
+            self.transactional_id, producer_id, producer_epoch, partitions
+        )
+
+        async def call() -> None:
+            response = await self._ask(
+                ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_PARTITIONS_CLIENT_MAX
+            )
+            errors = requests.add_partitions_errors(response)
+            # OPERATION_NOT_ATTEMPTED only says that another partition failed; that one's code decides.
+            errors.sort(key=lambda item: item[1] is ErrorCode.operation_not_attempted)
+            for topic_partition, code in errors:
+                self._check(code, str(topic_partition))
+
+        await self._retrying(call)
+
+    async def add_offsets(self, producer_id: int, producer_epoch: int, group_id: str) -> None:
+        """Add the group's offsets partition to the transaction (TV1)."""
+        request = requests.add_offsets_request(
+            self.transactional_id, producer_id, producer_epoch, group_id
+        )
+
+        async def call() -> None:
+            response = await self._ask(ApiKey.ADD_OFFSETS_TO_TXN, request)
+            self._check(response.error_code)
+
+        await self._retrying(call)
+
+    async def txn_offset_commit(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Write offsets that become visible when the transaction commits (INV-6)."""
+        request = requests.txn_offset_commit_request(
+            self.transactional_id, producer_id, producer_epoch, group_id, offsets
+        )
+
+        async def call() -> None:
+            at_most = None if self.cluster.transaction_version >= 2 else TXN_OFFSET_COMMIT_TV1_MAX
+            response = await self.cluster.ask_coordinator(
+                GROUP, group_id, ApiKey.TXN_OFFSET_COMMIT, request, at_most
+            )
+            for topic_partition, code in requests.partition_errors(response):
+                text = f"offset of {topic_partition} for group {group_id}"
+                raise self.cluster.coordinator_error(GROUP, group_id, code, text)
+
+        await self._retrying(call)
+
+    async def end(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        in_doubt: Callable[[], None] = lambda: None,
+    ) -> tuple[int, int]:
+        """End the transaction; returns the (producer id, epoch) of the next one, or (-1, -1) under TV1.
+
+        `in_doubt` is called whenever an answer got lost and the call is made again. A `RetriableError` means that the outcome is unknown.
+        """
+        request = requests.end_txn_request(
+            self.transactional_id, producer_id, producer_epoch, commit
+        )
+
+        async def call() -> tuple[int, int]:
+            at_most = None if self.cluster.transaction_version >= 2 else END_TXN_TV1_MAX
+            try:
+                response = await self._ask(ApiKey.END_TXN, request, at_most)
+            except ConnectionLostError:
+                in_doubt()
+                raise
+            self._check(response.error_code)
+            return int(response.producer_id), int(response.producer_epoch)
+
+        return await self._retrying(call)
+
+    async def _ask(self, api: ApiKey, request: object, at_most: int | None = None) -> Any:
+        return await self.cluster.ask_coordinator(
+            TRANSACTION, self.transactional_id, api, request, at_most
+        )
+
+    def _check(self, code: ErrorCode, text: str = "") -> None:
+        if code is not ErrorCode.none:
+            text = f"{self.transactional_id} {text}".rstrip()
+            raise self.cluster.coordinator_error(TRANSACTION, self.transactional_id, code, text)
+
+    async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self.cluster.retrying(call, self.timeout_ms, self._backoff)
+
+
+class TransactionDriver:
+    """Runs the transactions of one transactional id whose records other processes produce (`Producer.attach`).
+
+    For the driver of a distributed job: it takes an epoch, hands (producer id, epoch) to its workers, and when all of them are done
+    commits offsets and ends the transaction. One driver per transactional id is alive: `open` fences all others (INV-5).
+
+    Every method raises `FencedError` when another instance took over, `AbortableError` when the transaction is lost,
+    `RetriableError` when the cluster did not answer within `timeout_ms` (after `end` the outcome is then unknown).
+    Source: KIP-98, KIP-360, KIP-890.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = 60_000,
+        timeout_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
+        **cluster_options: Any,
+    ) -> None:
+        self._cluster = Cluster(bootstrap_servers, **cluster_options)
+        self._calls = TransactionCalls(
+            self._cluster,
+            transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            timeout_ms=timeout_ms,
+        )
+        self._timeout_ms = timeout_ms
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._epoch_is_fresh = False
+        self._added_groups: set[str] = set()
+
+    async def __aenter__(self) -> "TransactionDriver":
+        """Return the driver; `open` is a call of its own, because it fences."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close the connections. An open transaction stays open: `open` of the next instance aborts it, or its timeout."""
+        await self.close()
+
+    @property
+    def transactional_id(self) -> str:
+        """The id whose transactions these are."""
+        return self._calls.transactional_id
+
+    @property
+    def producer_id(self) -> int:
+        """Current producer id, -1 before `open`."""
+        return self._producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """Current epoch, -1 before `open`."""
+        return self._producer_epoch
+
+    @property
+    def transaction_version(self) -> int:
+        """1 or 2, by what the cluster finalized. Known after `open`."""
+        return self._cluster.transaction_version
+
+    async def open(self) -> tuple[int, int]:
+        """Fence every other instance, abort what is open, take a new epoch. Returns (producer id, epoch). May be called again."""
+        self._adopt(await self._calls.init_producer_id())
+        return self._producer_id, self._producer_epoch
+
+    async def new_epoch(self) -> tuple[int, int]:
+        """The (producer id, epoch) for the next transaction, with sequences from 0.
+
+        Under TV2 that is what the last `end` returned. Under TV1, and when the current epoch was used without an `end`, it is
+        asked for with the current epoch as condition, so a driver that was superseded gets `FencedError` (KIP-360).
+        """
+        self._check_open()
+        if not self._epoch_is_fresh:
+            producer = await self._calls.init_producer_id(self._producer_id, self._producer_epoch)
+            self._adopt(producer)
+        self._epoch_is_fresh = False
+        return self._producer_id, self._producer_epoch
+
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = True,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group committed (None: everything); partitions without an offset are left out.
+
+        With `require_stable` it waits until no transaction holds offsets of these partitions open (KIP-447).
+        """
+        return await fetch_offsets(
+            self._cluster, group_id, partitions, require_stable, self._timeout_ms
+        )
+
+    async def add_offsets(self, group_id: str) -> None:
+        """Tell the coordinator that offsets of `group_id` follow. Under TV2 `txn_offset_commit` does so by itself."""
+        self._check_open()
+        if self.transaction_version < 2 and group_id not in self._added_groups:
+            await self._calls.add_offsets(self._producer_id, self._producer_epoch, group_id)
+            self._added_groups.add(group_id)
+
+    async def txn_offset_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Write offsets into the transaction (INV-6), adding the group first where that is needed."""
+        await self.add_offsets(group_id)
+        await self._calls.txn_offset_commit(
+            self._producer_id, self._producer_epoch, group_id, offsets
+        )
+
+    async def end(self, commit: bool) -> None:
+        """Commit or abort. Lost answers are asked for again; `RetriableError` leaves the outcome unknown: call it again, or `open`.
+
+        A transaction in which nothing was produced and no offset was written is unknown to the coordinator, which answers
+        INVALID_TXN_STATE (`FatalError`).
+        """
+        self._check_open()
+        producer_id, epoch = await self._calls.end(self._producer_id, self._producer_epoch, commit)
+        self._added_groups.clear()
+        if producer_id >= 0:
+            self._adopt((producer_id, epoch))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    def _adopt(self, producer: tuple[int, int]) -> None:
+        self._producer_id, self._producer_epoch = producer
+        self._epoch_is_fresh = True
+        self._added_groups.clear()
+
+    def _check_open(self) -> None:
+        if self._producer_id < 0:
+            raise IllegalStateError("the transaction driver is not open")
+
+
+async def fetch_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    require_stable: bool,
+    timeout_ms: float,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Ask a group's coordinator for its offsets, again while they are unstable. Raises `RetriableError` after `timeout_ms`."""
+    request = requests.offset_fetch_request(group_id, partitions, require_stable)
+
+    async def call() -> dict[TopicPartition, OffsetAndMetadata]:
+        response = await cluster.ask_coordinator(
+            GROUP, group_id, ApiKey.OFFSET_FETCH, request, requests.OFFSETS_BY_NAME_MAX
+        )
+        code, offsets = requests.offsets_of(response)
+        if code is not ErrorCode.none:
+            error = cluster.coordinator_error(GROUP, group_id, code, f"group {group_id}")
+            raise classify(code, Operation.OTHER) if not isinstance(error, RetriableError) else error
+        return offsets
+
+    return await cluster.retrying(call, timeout_ms)
