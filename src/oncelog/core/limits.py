@@ -85,3 +85,33 @@ METADATA_POLL_MS = 500
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """Longest wait for another process's write to the metadata store."""
+
+EXPIRED_IDS_REMEMBERED_COUNT_MAX = 1_000
+"""Expired transactional ids that a coordinator can still explain."""
+
+TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 1_000
+"""Timed out transactions, or expired ids, that one tick of a coordinator takes on; the rest follow a second later."""
+
+TRANSACTION_SWEEP_CONTINUE_MS = 1_000
+"""When a sweep goes on that met the limit above."""
+
+MARKER_RETRY_BACKOFF_MS = 50
+"""Pause before end markers are sent again to leaders that could not write them."""
+
+COMPLETE_RETRY_BACKOFF_MS = 100
+"""Pause before the COMPLETE record of a transaction is appended again."""
+
+BATCH_DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes that the records of one batch may take once decompressed."""
+
+TOPIC_NAME_LENGTH_MAX = 249
+"""Kafka's limit: a folder name with the partition's number has to fit."""
+
+TOPIC_PARTITIONS_COUNT_MAX = 10_000
+"""Partitions of one topic that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`)."""
+
+METADATA_WRITE_ATTEMPTS_MAX = 10
+"""Tries of one metadata write against concurrent writers before the caller is told."""
+
+METADATA_FEED_WAIT_MS = 60_000
+"""Longest wait of one look at the metadata feed."""

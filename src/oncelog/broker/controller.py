@@ -1,0 +1,235 @@
+"""The controller's shell on a broker: it carries decisions into the metadata store and follows the store's feed.
+
+`image` is the broker's view; it only ever moves forward, and `Broker.apply` is told each step. A write of ours is followed
+before its caller is answered, so whoever created a topic can use it at once.
+
+On a lone broker it claims the controller's epoch at start. It must not decide what a topic may look like: the controller
+room does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.controller import layout
+from oncelog.controller.image import BrokerImage, MetadataImage, TopicImage
+from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
+from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    TopicId,
+)
+from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, ControllerFenced, MetadataStore
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["ControllerShell"]
+
+log = logging.getLogger(__name__)
+
+
+class ControllerShell:
+    """Creates and deletes topics; owns the broker's metadata image."""
+
+    def __init__(self, broker: Broker, store: MetadataStore) -> None:
+        self.image = MetadataImage(cluster_id="")
+        self.epoch = -1
+        self._broker = broker
+        self._store = store
+        self._topics: dict[str, TopicImage] = {}
+        self._self_image: BrokerImage | None = None
+        # Keeps images in the order of revisions when a writer and the feed follow at the same time.
+        self._following = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Read the cluster's id, claim the controller's role, and take in the first image."""
+        await self._identify()
+        self.epoch = await self._claim()
+        self._publish(self.image.revision)
+        await self._follow()
+
+    def announce(self, host: str, port: int) -> None:
+        """This broker can be reached there."""
+        rack = self._broker.config.get_str("broker.rack")
+        self._self_image = BrokerImage(self._broker.broker_id, host, port, rack)
+        self._publish(self.image.revision)
+
+    async def run(self) -> None:
+        """Follow the feed until cancelled."""
+        while True:
+            await self._follow(METADATA_FEED_WAIT_MS)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Create topics, each by itself; what could be created can be used when this returns."""
+        outcomes = []
+        for new in topics:
+            outcome = decide_creation(self.image, new, uuid.uuid4(), self._defaults())
+            if outcome.topic is not None and not validate_only:
+                outcome = await self._store_topic(outcome.topic)
+            outcomes.append(outcome)
+        return outcomes
+
+    async def delete_topic(self, topic_id: TopicId) -> ErrorCode:
+        """Delete a topic by its identity; `unknown_topic_id` when there is none (any more)."""
+        await self._follow()
+        topic = self.image.topic_by_id(topic_id)
+        if topic is None:
+            return ErrorCode.unknown_topic_id
+        path = layout.topic_path(topic.name)
+        stored = await self._store.get(path)
+        if stored is None or layout.decode_topic(path, stored.value).topic_id != topic_id:
+            return ErrorCode.unknown_topic_id
+        try:
+            await self._store.delete(path, stored.version, controller_epoch=self.epoch)
+        except Conflict:
+            return ErrorCode.unknown_topic_id
+        except ControllerFenced:
+            return ErrorCode.not_controller
+        await self._follow()
+        log.info("deleted topic %s (%s)", topic.name, topic_id)
+        return ErrorCode.none
+
+    async def internal_topic(self, name: str) -> TopicImage:
+        """One of Kafka's internal topics, created on first use. Raises `OncelogError` when it cannot be had."""
+        topic = self.image.topic(name)
+        if topic is None:
+            (outcome,) = await self.create_topics([self._new_internal_topic(name)])
+            topic = outcome.topic or self.image.topic(name)
+            if topic is None:
+                raise OncelogError(f"cannot create {name}: {outcome.message}")
+        return topic
+
+    async def auto_create(self, name: str) -> ErrorCode:
+        """Create a topic because a client named it. What Metadata answers for it meanwhile comes back."""
+        if name in INTERNAL_TOPICS:
+            await self.internal_topic(name)
+            return ErrorCode.none
+        (outcome,) = await self.create_topics([NewTopic(name)])
+        if outcome.error is ErrorCode.topic_already_exists:
+            return ErrorCode.none
+        return outcome.error
+
+    def _defaults(self) -> CreationDefaults:
+        config = self._broker.config
+        return CreationDefaults(
+            config.get_int("num.partitions"), config.get_int("default.replication.factor")
+        )
+
+    def _new_internal_topic(self, name: str) -> NewTopic:
+        config = self._broker.config
+        prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
+        brokers = len(self.image.brokers)
+        settings: dict[str, str | None] = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(max(config.get_int(f"{prefix}.segment.bytes"), 1024 * 1024)),
+        }
+        if name == TRANSACTION_STATE_TOPIC:
+            min_isr = min(config.get_int(f"{prefix}.min.isr"), brokers)
+            settings |= {
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(min_isr),
+                "unclean.leader.election.enable": "false",
+            }
+        return NewTopic(
+            name,
+            config.get_int(f"{prefix}.num.partitions"),
+            # D9: a lone broker can only hold one replica, and must work out of the box.
+            min(config.get_int(f"{prefix}.replication.factor"), brokers),
+            config=settings,
+        )
+
+    async def _store_topic(self, topic: TopicImage) -> TopicOutcome:
+        try:
+            await self._store.create(
+                layout.topic_path(topic.name),
+                layout.encode_topic(topic),
+                controller_epoch=self.epoch,
+            )
+        except Conflict:
+            await self._follow()
+            message = f"Topic '{topic.name}' already exists."
+            return TopicOutcome(topic.name, ErrorCode.topic_already_exists, message)
+        except ControllerFenced as error:
+            return TopicOutcome(topic.name, ErrorCode.not_controller, str(error))
+        await self._follow()
+        log.info(
+            "created topic %s (%s), %d partitions",
+            topic.name,
+            topic.topic_id,
+            len(topic.partitions),
+        )
+        return TopicOutcome(topic.name, topic=topic)
+
+    async def _identify(self) -> None:
+        """Read the cluster's id, or give it one."""
+        stored = await self._store.get(layout.CLUSTER_PATH)
+        if stored is None:
+            fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=")
+            try:
+                await self._store.create(layout.CLUSTER_PATH, fresh)
+            except Conflict:
+                log.debug("another broker named the cluster first")
+            stored = await self._store.get(layout.CLUSTER_PATH)
+        if stored is None:
+            raise OncelogError("the metadata store lost the cluster's id")
+        self.image = MetadataImage(cluster_id=stored.value.decode())
+
+    async def _claim(self) -> int:
+        """Become the controller: every earlier one is fenced from here on."""
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            stored = await self._store.get(CONTROLLER_EPOCH_PATH)
+            try:
+                if stored is None:
+                    await self._store.create(CONTROLLER_EPOCH_PATH, b"1")
+                    return 1
+                epoch = int(stored.value) + 1
+                await self._store.compare_and_set(
+                    CONTROLLER_EPOCH_PATH, str(epoch).encode(), stored.version
+                )
+                return epoch
+            except Conflict:
+                continue
+        raise OncelogError("the controller's role could not be claimed: too many brokers try")
+
+    async def _follow(self, wait_ms: float = 0) -> None:
+        """Take in what the store has beyond our image."""
+        # The feed waits outside the lock, so that a writer is never held up by it.
+        if wait_ms:
+            await self._store.changes(self.image.revision, wait_ms=wait_ms)
+        async with self._following:
+            changes = await self._store.changes(self.image.revision)
+            if changes.revision == self.image.revision:
+                return
+            for path, value in changes.entries:
+                if not path.startswith(layout.TOPICS_PREFIX):
+                    continue
+                if value is None:
+                    self._topics.pop(path.removeprefix(layout.TOPICS_PREFIX), None)
+                else:
+                    topic = layout.decode_topic(path, value)
+                    self._topics[topic.name] = topic
+            before = self.image
+            self._publish(changes.revision)
+            self._broker.apply(self.image.delta_from(before))
+
+    def _publish(self, revision: int) -> None:
+        brokers = (self._self_image,) if self._self_image is not None else ()
+        self.image = MetadataImage(
+            cluster_id=self.image.cluster_id,
+            revision=revision,
+            topics=self._topics.values(),
+            brokers=brokers,
+            controller_id=self._broker.broker_id,
+        )

@@ -1,0 +1,70 @@
+"""How metadata lies in the store: which path holds what, as JSON. The one place that knows the encoding.
+
+- ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
+- ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one atomic write and two brokers
+  cannot both make it. A topic's name never holds a slash.
+- ``/producer_ids``: the first producer id that was not handed out in a block yet (INV-11).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from oncelog.controller.image import PartitionImage, TopicImage
+
+__all__ = [
+    "CLUSTER_PATH",
+    "PRODUCER_IDS_PATH",
+    "TOPICS_PREFIX",
+    "decode_topic",
+    "encode_topic",
+    "topic_path",
+]
+
+CLUSTER_PATH = "/cluster"
+PRODUCER_IDS_PATH = "/producer_ids"
+TOPICS_PREFIX = "/topics/"
+
+
+def topic_path(name: str) -> str:
+    """Where a topic of that name is kept."""
+    return TOPICS_PREFIX + name
+
+
+def encode_topic(topic: TopicImage) -> bytes:
+    """A topic as the store keeps it."""
+    value: dict[str, Any] = {
+        "topic_id": str(topic.topic_id),
+        "partitions": [
+            {
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "isr": partition.isr,
+                "replicas": partition.replicas,
+            }
+            for partition in topic.partitions
+        ],
+        "config": dict(topic.config),
+    }
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_topic(path: str, value: bytes) -> TopicImage:
+    """The topic that the store keeps at `path`."""
+    fields = json.loads(value)
+    return TopicImage(
+        name=path.removeprefix(TOPICS_PREFIX),
+        topic_id=UUID(fields["topic_id"]),
+        partitions=tuple(
+            PartitionImage(
+                leader=partition["leader"],
+                leader_epoch=partition["leader_epoch"],
+                isr=tuple(partition["isr"]),
+                replicas=tuple(partition["replicas"]),
+            )
+            for partition in fields["partitions"]
+        ),
+        config=fields["config"],
+    )

@@ -1,0 +1,176 @@
+"""Deciding about topics: names, counts, replica placement, configuration. Nothing is written here.
+
+The caller gives the image, the request and a fresh topic id; the answer is the topic as it will be, or the error. The
+rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round robin over the live brokers, starting
+where the existing partitions left off, so that the same image always gives the same placement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.core.config import ConfigError, check_topic_overrides
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId
+from oncelog.core.limits import TOPIC_NAME_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX
+
+__all__ = ["CreationDefaults", "NewTopic", "TopicOutcome", "decide_creation", "name_problem"]
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to make. Counts of -1 take the broker's default; an assignment (partition -> replicas) excludes both."""
+
+    name: str
+    partitions: int = _DEFAULT
+    replication_factor: int = _DEFAULT
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    config: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreationDefaults:
+    """`num.partitions` and `default.replication.factor`."""
+
+    partitions: int = 1
+    replication_factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of one topic in a request: the topic, or why not."""
+
+    name: str
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    topic: TopicImage | None = None
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with a topic's name, None when nothing is (Kafka's `Topic.validate`)."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        )
+    if _LEGAL_NAME.fullmatch(name) is None:
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    return None
+
+
+def decide_creation(
+    image: MetadataImage, new: NewTopic, topic_id: TopicId, defaults: CreationDefaults
+) -> TopicOutcome:
+    """The topic that `new` becomes, or the error that Kafka answers with."""
+    problem = name_problem(new.name)
+    if problem is not None:
+        return TopicOutcome(
+            new.name, ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}"
+        )
+    if image.topic(new.name) is not None:
+        message = f"Topic '{new.name}' already exists."
+        return TopicOutcome(new.name, ErrorCode.topic_already_exists, message)
+    collision = _collision(image, new.name)
+    if collision is not None:
+        message = f"Topic '{new.name}' collides with existing topic: {collision}"
+        return TopicOutcome(new.name, ErrorCode.invalid_topic_exception, message)
+    try:
+        check_topic_overrides(new.config)
+    except ConfigError as error:
+        return TopicOutcome(new.name, ErrorCode.invalid_config, str(error))
+    placed = _assigned(image, new) if new.assignment else _placed(image, new, defaults)
+    if isinstance(placed, TopicOutcome):
+        return placed
+    partitions = tuple(
+        PartitionImage(leader=replicas[0], leader_epoch=0, isr=replicas, replicas=replicas)
+        for replicas in placed
+    )
+    config = {name: value for name, value in new.config.items() if value is not None}
+    return TopicOutcome(new.name, topic=TopicImage(new.name, topic_id, partitions, config))
+
+
+def _collision(image: MetadataImage, name: str) -> str | None:
+    # Metric names turn both into the same letter, so Kafka forbids names that differ in it only.
+    if "." not in name and "_" not in name:
+        return None
+    flat = name.replace(".", "_")
+    return next((other for other in image.topics if other.replace(".", "_") == flat), None)
+
+
+def _placed(
+    image: MetadataImage, new: NewTopic, defaults: CreationDefaults
+) -> tuple[tuple[int, ...], ...] | TopicOutcome:
+    count = defaults.partitions if new.partitions == _DEFAULT else new.partitions
+    if count <= 0:
+        return TopicOutcome(
+            new.name,
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if count > TOPIC_PARTITIONS_COUNT_MAX:
+        return TopicOutcome(
+            new.name,
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions: {count}, at most {TOPIC_PARTITIONS_COUNT_MAX}",
+        )
+    factor = new.replication_factor
+    if factor == _DEFAULT:
+        factor = defaults.replication_factor
+    if factor <= 0:
+        return TopicOutcome(
+            new.name,
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    brokers = sorted(image.brokers)
+    if factor > len(brokers):
+        return TopicOutcome(
+            new.name,
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
+            f"{factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    start = sum(len(topic.partitions) for topic in image.topics.values())
+    return tuple(
+        tuple(brokers[(start + index + step) % len(brokers)] for step in range(factor))
+        for index in range(count)
+    )
+
+
+def _assigned(image: MetadataImage, new: NewTopic) -> tuple[tuple[int, ...], ...] | TopicOutcome:
+    def refused(message: str) -> TopicOutcome:
+        return TopicOutcome(new.name, ErrorCode.invalid_replica_assignment, message)
+
+    if new.replication_factor != _DEFAULT or new.partitions not in (_DEFAULT, len(new.assignment)):
+        return TopicOutcome(
+            new.name,
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but partition count or replication "
+            "factor was not set to -1.",
+        )
+    if sorted(new.assignment) != list(range(len(new.assignment))):
+        return refused("partitions should be a consecutive 0-based integer sequence")
+    placed = tuple(tuple(new.assignment[index]) for index in range(len(new.assignment)))
+    for index, replicas in enumerate(placed):
+        if not replicas:
+            return refused(f"The manual partition assignment of partition {index} is empty.")
+        if len(set(replicas)) != len(replicas):
+            return refused(f"Partition {index} names a broker more than once.")
+        if len(replicas) != len(placed[0]):
+            return refused("Partitions have inconsistent numbers of replicas.")
+        unknown = [broker for broker in replicas if broker not in image.brokers]
+        if unknown:
+            return refused(f"Broker {unknown[0]} of partition {index} is not registered.")
+    return placed

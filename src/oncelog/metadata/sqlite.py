@@ -1,0 +1,219 @@
+"""`SqliteStore`: the metadata store of the brokers of one machine, in one SQLite file.
+
+SQLite blocks, so every call runs on one thread of its own, in order. Writes of this process wake its feed at once; those
+of other processes are found by polling the highest revision, which costs microseconds. Every write is synced: an id or
+a topic that was handed out survives the loss of power (INV-11).
+
+A deleted path stays as a row without value, so that the feed can tell; rows are small and topics are few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from oncelog.core.limits import METADATA_POLL_MS, SQLITE_BUSY_TIMEOUT_MS
+from oncelog.metadata.store import (
+    CONTROLLER_EPOCH_PATH,
+    Change,
+    Changes,
+    Conflict,
+    ControllerFenced,
+    Stored,
+    StoreFailure,
+)
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS node (
+    path TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, revision INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS node_by_revision ON node (revision);
+"""
+_SCHEMA_VERSION = 1
+
+
+class SqliteStore:
+    """See `MetadataStore`. The file is made when it is not there. Use it from one event loop."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
+        self._connection: sqlite3.Connection | None = None
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def get(self, path: str) -> Stored | None:
+        """See `MetadataStore.get`."""
+        return await self._run(lambda db: _read(db, path))
+
+    async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
+        """See `MetadataStore.create`."""
+
+        def work(db: sqlite3.Connection) -> int:
+            with _writing(db, controller_epoch):
+                if _read(db, path) is not None:
+                    raise Conflict(f"{path} exists")
+                _write(db, path, value, 1)
+            return 1
+
+        return await self._run_write(work)
+
+    async def compare_and_set(
+        self, path: str, value: bytes, version: int, *, controller_epoch: int | None = None
+    ) -> int:
+        """See `MetadataStore.compare_and_set`."""
+
+        def work(db: sqlite3.Connection) -> int:
+            with _writing(db, controller_epoch):
+                _check_version(db, path, version)
+                _write(db, path, value, version + 1)
+            return version + 1
+
+        return await self._run_write(work)
+
+    async def delete(
+        self, path: str, version: int | None = None, *, controller_epoch: int | None = None
+    ) -> None:
+        """See `MetadataStore.delete`."""
+
+        def work(db: sqlite3.Connection) -> None:
+            with _writing(db, controller_epoch):
+                _check_version(db, path, version)
+                _write(db, path, None, 0)
+
+        await self._run_write(work)
+
+    async def list(self, prefix: str) -> dict[str, Stored]:
+        """See `MetadataStore.list`."""
+
+        def work(db: sqlite3.Connection) -> dict[str, Stored]:
+            rows = db.execute(
+                "SELECT path, value, version FROM node WHERE substr(path, 1, ?) = ? "
+                "AND value IS NOT NULL ORDER BY path",
+                (len(prefix), prefix),
+            )
+            return {path: Stored(value, version) for path, value, version in rows}
+
+        return await self._run(work)
+
+    async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        """See `MetadataStore.changes`."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_ms / 1000
+        while True:
+            self._changed.clear()
+            found = await self._run(lambda db: _changes(db, after_revision))
+            left_s = deadline_s - loop.time()
+            if found.revision > after_revision or left_s <= 0:
+                return found
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left_s, METADATA_POLL_MS / 1000))
+            except TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        """See `MetadataStore.close`."""
+        if self._closed:
+            return
+        self._closed = True
+
+        def work() -> None:
+            if self._connection is not None:
+                self._connection.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def on_thread() -> T:
+            try:
+                if self._connection is None:
+                    self._connection = _open(self._path)
+                return work(self._connection)
+            except sqlite3.Error as error:
+                raise StoreFailure(f"metadata store {self._path}: {error}") from error
+
+        if self._closed:
+            raise StoreFailure(f"metadata store {self._path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, on_thread)
+
+    async def _run_write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._run(work)
+        finally:
+            self._changed.set()
+
+
+def _open(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        path, timeout=SQLITE_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    (schema_version,) = db.execute("PRAGMA user_version").fetchone()
+    if schema_version > _SCHEMA_VERSION:
+        db.close()
+        raise StoreFailure(f"metadata store {path} was written by a newer Oncelog")
+    if schema_version < _SCHEMA_VERSION:
+        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;")
+    return db
+
+
+@contextmanager
+def _writing(db: sqlite3.Connection, controller_epoch: int | None) -> Iterator[None]:
+    """One atomic write, refused when a newer controller has claimed the role."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if controller_epoch is not None:
+            newest = _read(db, CONTROLLER_EPOCH_PATH)
+            if newest is not None and int(newest.value) != controller_epoch:
+                raise ControllerFenced(
+                    f"controller epoch {controller_epoch}, newest is {newest.value.decode()}"
+                )
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _read(db: sqlite3.Connection, path: str) -> Stored | None:
+    row = db.execute(
+        "SELECT value, version FROM node WHERE path = ? AND value IS NOT NULL", (path,)
+    ).fetchone()
+    return Stored(row[0], row[1]) if row is not None else None
+
+
+def _check_version(db: sqlite3.Connection, path: str, version: int | None) -> None:
+    stored = _read(db, path)
+    if stored is None:
+        raise Conflict(f"{path} does not exist")
+    if version is not None and stored.version != version:
+        raise Conflict(f"{path} is at version {stored.version}, not {version}")
+
+
+def _write(db: sqlite3.Connection, path: str, value: bytes | None, version: int) -> None:
+    db.execute(
+        "INSERT INTO node (path, value, version, revision) "
+        "VALUES (?, ?, ?, (SELECT coalesce(max(revision), 0) + 1 FROM node)) "
+        "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version, "
+        "revision = excluded.revision",
+        (path, value, version),
+    )
+
+
+def _changes(db: sqlite3.Connection, after_revision: int) -> Changes:
+    rows = db.execute(
+        "SELECT path, value, revision FROM node WHERE revision > ? ORDER BY revision",
+        (after_revision,),
+    ).fetchall()
+    revision = rows[-1][2] if rows else after_revision
+    return Changes(revision, tuple(Change(path, value) for path, value, _ in rows))
