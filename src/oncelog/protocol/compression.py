@@ -1,0 +1,202 @@
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, with a bound on what comes out.
+
+What Kafka's clients write is what is written here: gzip with its header, snappy in the Xerial framing
+of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java reader
+takes no dependent blocks), zstd as a frame. Read is anything those formats allow, raw snappy too.
+
+A batch names no size for its records before compression, so a few bytes could ask for any amount of
+memory: every function that decompresses takes the most bytes that may come out.
+"""
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception class
+from typing import Final
+
+import cramjam
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
+from oncelog.protocol.batch import CODEC_NAMES
+
+Buffer = bytes | bytearray | memoryview
+
+_UINT32: Final = Struct("<I")
+_INT32: Final = Struct(">i")
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of those two."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_UNCOMPRESSED: Final = 0x80000000
+
+_GZIP_WINDOW: Final = 31
+_FIRST_GUESS_FACTOR: Final = 4
+_FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
+
+
+def codec_id(name: str) -> int:
+    """The number of a codec in a batch's attributes. Raises `ValueError` for an unknown name."""
+    try:
+        return CODEC_NAMES.index(name)
+    except ValueError:
+        known = ", ".join(CODEC_NAMES)
+        raise ValueError(f"unknown compression codec {name!r}; known are {known}") from None
+
+
+def compress(name: str, data: Buffer) -> bytes:
+    """Compress the records of a batch. Raises `ValueError` for an unknown codec."""
+    return _COMPRESSORS[codec_id(name)](data)
+
+
+def decompress(name: str, data: Buffer, limit: int = BATCH_DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Decompress the records of a batch into at most `limit` bytes.
+
+    Raises `ProtocolError`: corrupt_message for bytes that are no such stream, message_too_large for
+    one that holds more.
+    """
+    try:
+        return _DECOMPRESSORS[codec_id(name)](data, limit)
+    except (cramjam.DecompressionError, zlib.error, StructError, IndexError) as error:
+        raise ProtocolError(ErrorCode.corrupt_message, f"{name}: {error}") from error
+
+
+def _too_large(limit: int) -> ProtocolError:
+    return ProtocolError(ErrorCode.message_too_large, f"batch holds more than {limit} bytes")
+
+
+def _copy(data: Buffer) -> bytes:
+    return bytes(data)
+
+
+def _bounded_copy(data: Buffer, limit: int) -> bytes:
+    if len(data) > limit:
+        raise _too_large(limit)
+    return bytes(data)
+
+
+def _compress_gzip(data: Buffer) -> bytes:
+    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return packer.compress(data) + packer.flush()
+
+
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+    out = unpacker.decompress(data, limit + 1)
+    if len(out) > limit:
+        raise _too_large(limit)
+    if not unpacker.eof:
+        raise zlib.error("stream is cut")
+    return out
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    out = [_XERIAL_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+            block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+            out.append(_INT32.pack(len(block)))
+            out.append(block)
+    return b"".join(out)
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+    with memoryview(data) as view:
+        if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+            return _decompress_raw_snappy(view, limit)
+        out = []
+        total = 0
+        position = len(_XERIAL_HEADER)
+        while position < len(view):
+            size = _INT32.unpack_from(view, position)[0]
+            position += 4
+            if not 0 < size <= len(view) - position:
+                raise ProtocolError(ErrorCode.corrupt_message, f"snappy block of {size} bytes")
+            block = _decompress_raw_snappy(view[position : position + size], limit - total)
+            out.append(block)
+            total += len(block)
+            position += size
+    return b"".join(out)
+
+
+def _decompress_raw_snappy(view: memoryview, limit: int) -> bytes:
+    # The stream begins with its size, which is checked before anything is allocated.
+    raw = bytes(view)
+    if cramjam.snappy.decompress_raw_len(raw) > limit:
+        raise _too_large(limit)
+    return bytes(cramjam.snappy.decompress_raw(raw))
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    out = [_LZ4_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+            block = bytes(view[start : start + _LZ4_BLOCK_BYTES])
+            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+            if len(packed) < len(block):
+                out.append(_UINT32.pack(len(packed)))
+                out.append(packed)
+            else:
+                out.append(_UINT32.pack(len(block) | _LZ4_UNCOMPRESSED))
+                out.append(block)
+    out.append(_UINT32.pack(0))
+    return b"".join(out)
+
+
+def _decompress_lz4(data: Buffer, limit: int) -> bytes:
+    return _grow(cramjam.lz4.decompress_into, data, limit)
+
+
+def _compress_zstd(data: Buffer) -> bytes:
+    return bytes(cramjam.zstd.compress(bytes(data)))
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    return _grow(cramjam.zstd.decompress_into, data, limit)
+
+
+def _grow(
+    decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limit: int
+) -> bytes:
+    """Decompress into a buffer that doubles until the output fits or the limit is passed.
+
+    Neither format need name its size, and where it does, the sender chose it.
+    """
+    raw = bytes(data)
+    size = min(max(len(raw) * _FIRST_GUESS_FACTOR, _FIRST_GUESS_BYTES_MIN), limit)
+    while True:
+        out = bytearray(size)
+        try:
+            written = decompress_into(raw, out)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise
+            if size >= limit:
+                raise _too_large(limit) from error
+            size = min(size * 2, limit)
+        else:
+            with memoryview(out) as view:
+                return bytes(view[:written])
+
+
+_OUTPUT_FULL: Final = "failed to write whole buffer"
+"""What Rust's writer into a slice says when the slice is full."""
+
+_COMPRESSORS: Final[tuple[Callable[[Buffer], bytes], ...]] = (
+    _copy,
+    _compress_gzip,
+    _compress_snappy,
+    _compress_lz4,
+    _compress_zstd,
+)
+_DECOMPRESSORS: Final[tuple[Callable[[Buffer, int], bytes], ...]] = (
+    _bounded_copy,
+    _decompress_gzip,
+    _decompress_snappy,
+    _decompress_lz4,
+    _decompress_zstd,
+)

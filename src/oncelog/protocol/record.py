@@ -1,0 +1,266 @@
+"""Records inside a batch: building batches and walking them.
+
+The broker's hot path never comes here (D4). Coordinators, the client, compaction and tools do.
+Control batches, the markers that end a transaction, are made and read here too (`EndTxnMarker.json`,
+`ControlRecordType.json`).
+
+Layout of a record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key
+and value each with a varint length (-1 for null), headers as a varint count of key and value pairs.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception class
+from typing import Final, NamedTuple
+
+from oncelog.core.errors import ErrorCode, ProtocolError, require
+from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
+from oncelog.protocol import compression
+from oncelog.protocol.batch import (
+    CONTROL_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    renew_crc,
+)
+from oncelog.protocol.wire import read_varint, read_varlong, varint
+
+ABORT_MARKER: Final = 0
+COMMIT_MARKER: Final = 1
+NO_TIMESTAMP: Final = -1
+
+_CONTROL_KEY: Final = Struct(">hh")
+_CONTROL_VALUE: Final = Struct(">hi")
+_CONTROL_VERSION: Final = 0
+_NULL: Final = b"\x01"
+_ONE_BYTE: Final = tuple(varint(value) for value in range(64))
+_RECORD_SIZE_MIN: Final = 7
+"""Length, attributes, two deltas, two lengths and the header count, one byte each."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record. `timestamp` is milliseconds since the epoch; -1 for none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class EndMarker(NamedTuple):
+    """What a control record says: how a producer's transaction ended, and who decided it."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    codec: str = "none",
+    leader_epoch: int = -1,
+    timestamp_type: int = 0,
+    keep_offsets: bool = False,
+) -> bytearray:
+    """Encode a batch.
+
+    Records are numbered from `base_offset` on without gaps, whatever their `offset`; with
+    `keep_offsets` (compaction) their own offsets count, which must ascend from `base_offset`. At
+    least one record is needed. Raises `ValueError` for an unknown codec.
+    """
+    records = list(records)
+    require(bool(records), "a batch holds at least one record")
+    base_timestamp = records[0].timestamp
+    max_timestamp = base_timestamp
+    body = bytearray()
+    delta = -1
+    for record in records:
+        delta = record.offset - base_offset if keep_offsets else delta + 1
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+        encoded = encode_record(record, delta, record.timestamp - base_timestamp)
+        size = len(encoded)
+        body += _ONE_BYTE[size] if size < 64 else varint(size)
+        body += encoded
+    codec_id = compression.codec_id(codec)
+    packed: Buffer = compression.compress(codec, body) if codec_id else body
+    attributes = codec_id | (timestamp_type * TIMESTAMP_TYPE_MASK)
+    if transactional:
+        attributes |= TRANSACTIONAL_MASK
+    if control:
+        attributes |= CONTROL_MASK
+    length = HEADER_SIZE + len(packed)
+    out = bytearray(
+        HEADER.pack(
+            base_offset,
+            length - LENGTH_PREFIX_SIZE,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    )
+    out += packed
+    renew_crc(out, 0, length)
+    return out
+
+
+def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    """One record without its length, for a batch being filled step by step."""
+    _offset, _timestamp, key, value, headers = record
+    parts = [b"\x00", varint(timestamp_delta), varint(offset_delta)]
+    for item in (key, value):
+        if item is None:
+            parts.append(_NULL)
+        else:
+            parts.append(varint(len(item)))
+            parts.append(item)
+    parts.append(varint(len(headers)))
+    for name, content in headers:
+        raw = name.encode()
+        parts.append(varint(len(raw)))
+        parts.append(raw)
+        if content is None:
+            parts.append(_NULL)
+        else:
+            parts.append(varint(len(content)))
+            parts.append(content)
+    return b"".join(parts)
+
+
+def iter_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit_bytes: int = BATCH_DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """Yield the records of the batch at `position`, decompressed into at most `limit_bytes`.
+
+    Raises `ProtocolError`: corrupt_message for records that are none, message_too_large,
+    unsupported_compression_type. The CRC is not checked here.
+    """
+    with memoryview(buffer) as view:
+        body = view[position + HEADER_SIZE : position + header.length]
+        data = compression.decompress(header.codec, body, limit_bytes)
+        body.release()
+    if header.record_count * _RECORD_SIZE_MIN > len(data):
+        raise _corrupt(f"{header.record_count} records in {len(data)} bytes")
+    end = 0
+    for _ in range(header.record_count):
+        try:
+            size, start = read_varint(data, end)
+            end = start + size
+            if not 0 <= end <= len(data) or size < 0:
+                raise _corrupt(f"record of {size} bytes")
+            record = _read_record(data, start, end, header)
+        except (IndexError, StructError, UnicodeDecodeError) as error:
+            raise _corrupt(f"record: {error}") from error
+        except ProtocolError as error:
+            raise _corrupt(error.message) from error
+        yield record
+    if end != len(data):
+        raise _corrupt(f"{len(data) - end} bytes after the last record")
+
+
+def _read_record(data: bytes, position: int, end: int, header: BatchHeader) -> Record:
+    timestamp_delta, position = read_varlong(data, position + 1)
+    offset_delta, position = read_varint(data, position)
+    key, position = _read_bytes(data, position, end)
+    value, position = _read_bytes(data, position, end)
+    count, position = read_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise _corrupt(f"{count} headers")
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position, end)
+        if name is None:
+            raise _corrupt("header without a key")
+        content, position = _read_bytes(data, position, end)
+        headers.append((name.decode(), content))
+    if position != end:
+        raise _corrupt(f"record ends {end - position} bytes early")
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position)
+    if size < 0:
+        return None, position
+    stop = position + size
+    if stop > end:
+        raise _corrupt(f"field of {size} bytes")
+    return data[position:stop], stop
+
+
+def _corrupt(message: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.corrupt_message, message)
+
+
+def control_batch(
+    commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The marker that ends a producer's transaction on one partition (INV-3). It has no sequence."""
+    key = _CONTROL_KEY.pack(_CONTROL_VERSION, COMMIT_MARKER if commit else ABORT_MARKER)
+    value = _CONTROL_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
+    return build_batch(
+        [Record(0, timestamp_ms, key, value)],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        leader_epoch=leader_epoch,
+    )
+
+
+def read_end_marker(record: Record) -> EndMarker | None:
+    """Read a control record; None for a type that ends no transaction (the Raft records).
+
+    Raises `ProtocolError` (corrupt_message).
+    """
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise _corrupt("control record without a key")
+    version, kind = _CONTROL_KEY.unpack_from(record.key)
+    if version < 0:
+        raise _corrupt(f"control record of version {version}")
+    if kind not in (ABORT_MARKER, COMMIT_MARKER):
+        return None
+    if record.value is None or len(record.value) < _CONTROL_VALUE.size:
+        raise _corrupt("end of transaction marker without a value")
+    version, coordinator_epoch = _CONTROL_VALUE.unpack_from(record.value)
+    if version < 0:
+        raise _corrupt(f"end of transaction marker of version {version}")
+    return EndMarker(kind == COMMIT_MARKER, coordinator_epoch)
