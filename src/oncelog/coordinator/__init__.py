@@ -1,7 +1,7 @@
 """The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
 
-Pure: it knows no transactions, no groups, no sockets and no time. `machine` says what a coordinator's logic looks like,
-`shard` runs one for one partition of an internal topic.
+Pure: it knows no transactions, no groups, no sockets and no time. `machine` says what a
+coordinator's logic looks like, `shard` runs one for one partition of an internal topic.
 """
 
 from oncelog.coordinator.machine import (

@@ -1,21 +1,28 @@
-"""What a coordinator's machine is: events in, decisions out, and records that alone change durable state (D2).
+"""What a coordinator's machine is.
 
-The transaction and the group coordinator each implement `Machine`; `oncelog.coordinator.shard.Shard` drives one machine
-for one partition of the internal topic. Nothing here knows of sockets, tasks, clocks or logs: time comes in as an
-argument, and what should happen outside leaves as a value.
+Events in, decisions out, and records that alone change durable state (D2).
+
+The transaction and the group coordinator each implement `Machine`;
+`oncelog.coordinator.shard.Shard` drives one machine for one partition of the internal topic.
+Nothing here knows of sockets, tasks, clocks or logs: time comes in as an argument, and what should
+happen outside leaves as a value.
 
 The life of an event, in this order:
 
-1. `id_of(event)`: whether a transition that is under way holds the event back. If so the shard calls `meet(event)` once,
-   keeps what it returns, and comes back to it when the transition is over.
+1. `id_of(event)`: whether a transition that is under way holds the event back. If so the shard
+   calls `meet(event)` once, keeps what it returns, and comes back to it when the transition is
+   over.
 2. `decide(event, token, now_ms)`: reads state, changes nothing durable, returns a `Decision`.
-3. The shard has the decision's entries appended. Until the high watermark passes them, `Decision.id` is *pending*: later
-   events of that id wait in the order of arrival.
-4. `apply(entry, context)` for each entry in order. Only this changes durable state. Replay calls it with the same entries.
+3. The shard has the decision's entries appended. Until the high watermark passes them,
+   `Decision.id` is *pending*: later events of that id wait in the order of arrival.
+4. `apply(entry, context)` for each entry in order. Only this changes durable state. Replay calls it
+   with the same entries.
 5. The decision's replies and effects are released, together, after the last `apply`.
-6. The events that waited for the id are decided, oldest first, until one makes the id pending again or has to wait.
+6. The events that waited for the id are decided, oldest first, until one makes the id pending again
+   or has to wait.
 
-If the append fails, steps 4 to 6 are replaced by: `failed(event, token, error, now_ms)`, then step 6.
+If the append fails, steps 4 to 6 are replaced by: `failed(event, token, error, now_ms)`, then step
+6.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +34,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 
 Token = NewType("Token", int)
-"""Names one waiting request. The shell makes it, unique within the broker's life; `None` stands for nobody waits."""
+"""Names one waiting request.
+
+The shell makes it, unique within the broker's life; `None` stands for nobody waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to one waiting request: `value` is a frozen result of the machine, never a wire class."""
+    """The answer to one waiting request.
+
+    `value` is a frozen result of the machine, never a wire class.
+    """
 
     token: Token
     value: object
@@ -48,7 +61,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class AppendProducer:
-    """Whose transaction an append belongs to: transactional offset commits are written as that producer's batch."""
+    """Whose transaction an append belongs to.
+
+    Transactional offset commits are written as that producer's batch.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -58,13 +74,15 @@ class AppendProducer:
 class Decision:
     """What the machine wants done about one event.
 
-    - `entries` are appended as one batch; `replies` and `effects` are released when it is committed (at once if there are
-      no entries), never before.
-    - `id` names the id whose transition is pending until the entries are committed. Entries without an id do not hold
-      anybody back: several such appends may be in flight, and are applied in the order of the log.
-    - `wait` parks the event until the transition of its id (`id`, or else `Machine.id_of`) is over: it is then decided
-      again, as `resume` if that is given. With entries as well, they are appended first, and the event is the first to be
-      decided after them. A waiting event is not answered: `replies` are for other tokens.
+    - `entries` are appended as one batch; `replies` and `effects` are released when it is committed
+      (at once if there are no entries), never before.
+    - `id` names the id whose transition is pending until the entries are committed. Entries without
+      an id do not hold anybody back: several such appends may be in flight, and are applied in the
+      order of the log.
+    - `wait` parks the event until the transition of its id (`id`, or else `Machine.id_of`) is over:
+      it is then decided again, as `resume` if that is given. With entries as well, they are
+      appended first, and the event is the first to be decided after them. A waiting event is not
+      answered: `replies` are for other tokens.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -77,12 +95,18 @@ class Decision:
 
 
 NOTHING = Decision()
-"""The decision to do nothing: for timers that came too late, and other events that nobody waits for."""
+"""The decision to do nothing.
+
+For timers that came too late, and other events that nobody waits for.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyContext:
-    """Where an applied entry stands in the log, and as part of which batch. `timestamp_ms` is the record's own."""
+    """Where an applied entry stands in the log, and as part of which batch.
+
+    `timestamp_ms` is the record's own.
+    """
 
     offset: Offset
     timestamp_ms: int
@@ -92,27 +116,42 @@ class ApplyContext:
 
 
 class Machine(ABC):
-    """One coordinator's logic for one partition of its internal topic. Pure; see the module for the order of calls."""
+    """One coordinator's logic for one partition of its internal topic.
+
+    Pure; see the module for the order of calls.
+    """
 
     @abstractmethod
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        """Say what to do about `event`. Durable state must not change here; named volatile state may."""
+        """Say what to do about `event`.
+
+        Durable state must not change here; named volatile state may.
+        """
 
     @abstractmethod
     def apply(self, entry: Entry, context: ApplyContext) -> None:
-        """Take over one committed record: after an append of ours, or in replay. The only writer of durable state."""
+        """Take over one committed record: after an append of ours, or in replay.
+
+        The only writer of durable state.
+        """
 
     @abstractmethod
     def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
-        """Answer an event that could not be carried out; the decision holds no entries and does not wait.
+        """Answer an event that could not be carried out.
 
-        `error` is what the append said (map it: facts, "Append errors seen by coordinator clients"), or one of the
-        shard's own: COORDINATOR_LOAD_IN_PROGRESS (before `activate`), NOT_COORDINATOR (after `resign`),
-        CONCURRENT_TRANSACTIONS (the event waited for too long, or too many wait already).
+        The decision holds no entries and does not wait.
+
+        `error` is what the append said (map it: facts, "Append errors seen by coordinator
+        clients"), or one of the shard's own: COORDINATOR_LOAD_IN_PROGRESS (before `activate`),
+        NOT_COORDINATOR (after `resign`), CONCURRENT_TRANSACTIONS (the event waited for too long, or
+        too many wait already).
         """
 
     def id_of(self, event: object) -> str | None:
-        """Name the id whose pending transition holds this event back; None if the event never waits for one."""
+        """Name the id whose pending transition holds this event back.
+
+        None if the event never waits for one.
+        """
         return None
 
     def overtakes(self, event: object) -> bool:
@@ -123,10 +162,12 @@ class Machine(ABC):
         return False
 
     def meet(self, event: object, token: Token | None) -> object:
-        """See an event that has to queue before it was ever decided; return what to decide in its place later.
+        """See an event that has to queue before it was ever decided.
 
-        Called once, and not for events that were parked by `Decision.wait` (those say it with `resume`). This is where a
-        request remembers which transaction it met (D7).
+        Return what to decide in its place later.
+
+        Called once, and not for events that were parked by `Decision.wait` (those say it with
+        `resume`). This is where a request remembers which transaction it met (D7).
         """
         return event
 
@@ -137,15 +178,24 @@ class Machine(ABC):
         commit: bool,
         offset: Offset,
     ) -> None:
-        """Take over a transaction's end marker in the internal topic. Only groups, which keep offsets in them, act."""
+        """Take over a transaction's end marker in the internal topic.
+
+        Only groups, which keep offsets in them, act.
+        """
         return
 
     def dropped(self, token: Token) -> None:
-        """Forget a request whose connection is gone. It will not be decided again, and needs no reply."""
+        """Forget a request whose connection is gone.
+
+        It will not be decided again, and needs no reply.
+        """
         return
 
     def tick(self, now_ms: int) -> Sequence[object]:
-        """Return the events that are due by now; the shard submits each, with no token. Must not return one for ever."""
+        """Return the events that are due by now; the shard submits each, with no token.
+
+        Must not return one for ever.
+        """
         return ()
 
     def next_deadline_ms(self) -> int | None:
@@ -153,9 +203,15 @@ class Machine(ABC):
         return None
 
     def on_activated(self, now_ms: int) -> Decision:
-        """After replay, before the first event: what has to be taken up again. Effects and replies only, no entries."""
+        """After replay, before the first event: what has to be taken up again.
+
+        Effects and replies only, no entries.
+        """
         return NOTHING
 
     def on_resigned(self) -> Decision:
-        """Leadership is lost: answer the requests held in volatile state (with NOT_COORDINATOR). Nothing comes after."""
+        """Leadership is lost: answer the requests held in volatile state (with NOT_COORDINATOR).
+
+        Nothing comes after.
+        """
         return NOTHING

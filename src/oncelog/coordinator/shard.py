@@ -1,21 +1,28 @@
-"""One partition of an internal topic, led by this broker: keeps the order of decide, append, apply and reply (D2, D7).
+"""One partition of an internal topic, led by this broker.
 
-Pure: the shell (broker/coordinators.py) owns the log and the sockets. Every call returns an `Output`, and the shell carries
-it out in this order: write the appends (in their order), release the replies, carry out the effects. Replies and effects in
-an output never depend on that output's appends: they are of things already committed. When the high watermark has passed an
-append the shell calls `committed`, in the order of the log; it may do so at once in the same call stack.
+Keeps the order of decide, append, apply and reply (D2, D7).
+
+Pure: the shell (broker/coordinators.py) owns the log and the sockets. Every call returns an
+`Output`, and the shell carries it out in this order: write the appends (in their order), release
+the replies, carry out the effects. Replies and effects in an output never depend on that output's
+appends: they are of things already committed. When the high watermark has passed an append the
+shell calls `committed`, in the order of the log; it may do so at once in the same call stack.
 
 The rules of waiting (D7):
 
-- At most one append per id is in flight. Events of that id queue in the order of arrival, also while a parked event stands
-  before them; events for which `Machine.overtakes` holds go ahead of parked ones.
-- A queued request is answered with CONCURRENT_TRANSACTIONS once it waited `PARKED_REQUEST_WAIT_MS_MAX`, or at once if
-  `PARKED_REQUESTS_PER_ID_COUNT_MAX` wait for the id already. Events without a token (timers) have no such bound in time.
-- `drop` forgets a request whose connection closed. An append that it caused goes on: its record may be committed already.
+- At most one append per id is in flight. Events of that id queue in the order of arrival, also
+  while a parked event stands before them; events for which `Machine.overtakes` holds go ahead of
+  parked ones.
+- A queued request is answered with CONCURRENT_TRANSACTIONS once it waited
+  `PARKED_REQUEST_WAIT_MS_MAX`, or at once if `PARKED_REQUESTS_PER_ID_COUNT_MAX` wait for the id
+  already. Events without a token (timers) have no such bound in time.
+- `drop` forgets a request whose connection closed. An append that it caused goes on: its record may
+  be committed already.
 - What a parked request met is the machine's to remember: `Machine.meet` and `Decision.resume`.
 
-Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5 and INV-6); an id has at
-most one transition in flight; entries are applied exactly once, in the order in which they were appended.
+Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5
+and INV-6); an id has at most one transition in flight; entries are applied exactly once, in the
+order in which they were appended.
 """
 
 from collections import deque
@@ -38,7 +45,10 @@ from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_
 
 
 class ShardState(Enum):
-    """A shard is replayed, serves, and resigns; there is no way back. A new leadership is a new shard."""
+    """A shard is replayed, serves, and resigns; there is no way back.
+
+    A new leadership is a new shard.
+    """
 
     LOADING = auto()
     ACTIVE = auto()
@@ -47,7 +57,10 @@ class ShardState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One batch for the internal partition: all entries or none. `timestamp_ms` goes into its records."""
+    """One batch for the internal partition: all entries or none.
+
+    `timestamp_ms` goes into its records.
+    """
 
     append_id: int
     entries: tuple[Entry, ...]
@@ -129,12 +142,18 @@ class Shard:
         commit: bool,
         offset: Offset,
     ) -> None:
-        """Apply a transaction's end marker: in replay, and later whenever one is committed to the partition."""
+        """Apply a transaction's end marker.
+
+        In replay, and later whenever one is committed to the partition.
+        """
         require(self.state is not ShardState.RESIGNED, "a resigned shard takes no markers")
         self.machine.apply_marker(producer_id, producer_epoch, commit, offset)
 
     def activate(self, now_ms: int) -> Output:
-        """Begin to serve. The output holds what has to be taken up again, such as markers of a `Prepare*` state."""
+        """Begin to serve.
+
+        The output holds what has to be taken up again, such as markers of a `Prepare*` state.
+        """
         require(self.state is ShardState.LOADING, "a shard is activated once")
         self.state = ShardState.ACTIVE
         gathered = _Gathered()
@@ -159,7 +178,9 @@ class Shard:
         return gathered.output()
 
     def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:
-        """The high watermark passed an append, whose first record stands at `base_offset`: apply it and release.
+        """The high watermark passed an append, whose first record stands at `base_offset`.
+
+        Apply it and release.
 
         After `resign` this does nothing: the next leader replays the record.
         """
@@ -182,10 +203,12 @@ class Shard:
         return gathered.output()
 
     def append_failed(self, append_id: int, error: ErrorCode, now_ms: int) -> Output:
-        """An append did not happen, and never will: drop the transition and answer with the mapped error.
+        """An append did not happen, and never will.
 
-        Not for an append that is in the log and merely slow to replicate: that one stays pending until it is committed, or
-        until leadership is lost (`resign`).
+        Drop the transition and answer with the mapped error.
+
+        Not for an append that is in the log and merely slow to replicate: that one stays pending
+        until it is committed, or until leadership is lost (`resign`).
         """
         gathered = _Gathered()
         if self.state is ShardState.RESIGNED:
@@ -213,7 +236,10 @@ class Shard:
         return gathered.output()
 
     def next_deadline_ms(self) -> int | None:
-        """Say when `tick` should be called next; None if nothing is planned. Changes with every other call."""
+        """Say when `tick` should be called next; None if nothing is planned.
+
+        Changes with every other call.
+        """
         if self.state is not ShardState.ACTIVE:
             return None
         while self._deadlines and self._deadlines[0].over:
@@ -234,7 +260,10 @@ class Shard:
         self.machine.dropped(token)
 
     def resign(self, now_ms: int) -> Output:
-        """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all. Appends in flight are left."""
+        """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all.
+
+        Appends in flight are left.
+        """
         gathered = _Gathered()
         if self.state is ShardState.RESIGNED:
             return gathered.output()
@@ -288,7 +317,10 @@ class Shard:
         gathered: _Gathered,
         queued: _Queued | None,
     ) -> bool:
-        """Decide one event and start what it asks for. Returns whether the event waits on (as `queued`, or a new one)."""
+        """Decide one event and start what it asks for.
+
+        Returns whether the event waits on (as `queued`, or a new one).
+        """
         decision = self.machine.decide(event, token, now_ms)
         parked = None
         if decision.wait:
@@ -361,7 +393,10 @@ class Shard:
         return queued
 
     def _finish(self, queued: _Queued) -> None:
-        """A queued event was decided, answered or dropped: take it out. In `_deadlines` it stays until its turn, as over."""
+        """A queued event was decided, answered or dropped: take it out.
+
+        In `_deadlines` it stays until its turn, as over.
+        """
         if queued.over:
             return
         queued.over = True
@@ -373,7 +408,10 @@ class Shard:
             del self._by_token[queued.token]
 
     def _overdue(self, now_ms: int) -> Iterator[_Queued]:
-        """Yield the parked requests past their deadline. All wait equally long, so the oldest are due first."""
+        """Yield the parked requests past their deadline.
+
+        All wait equally long, so the oldest are due first.
+        """
         while self._deadlines:
             first = self._deadlines[0]
             if not first.over and first.deadline_ms > now_ms:

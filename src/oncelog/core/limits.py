@@ -115,3 +115,6 @@ METADATA_WRITE_ATTEMPTS_MAX = 10
 
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one look at the metadata feed."""
+
+TRANSACTION_PARTITIONS_COUNT_MAX = 100_000
+"""Partitions of one transaction: they must fit into one record of the transaction log."""

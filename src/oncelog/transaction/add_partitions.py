@@ -1,0 +1,148 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn.
+
+Partitions join a transaction, and the first one begins it; also verify-only.
+
+While the transaction before it is still ending, an add waits (D7). Producer id and epoch are
+checked only after that: under TV2 the producer may use the id that COMPLETE is about to bring
+(KAFKA-18660).
+"""
+
+from oncelog.coordinator.machine import Decision, Reply, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
+from oncelog.transaction.events import AddPartitions, AddPartitionsResult, Parked
+from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
+from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.transitions import EPOCH_BUMP_VERSION
+
+
+def decide(
+    store: Store,
+    event: AddPartitions,
+    parked: Parked | None,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    """Decide a request to add partitions, or to verify them."""
+    if not event.transactional_id:
+        return answer(event, token, ErrorCode.invalid_request)
+    metadata = store.transactions.get(event.transactional_id)
+    if metadata is None:
+        return answer(event, token, ErrorCode.invalid_producer_id_mapping)
+    if event.verify_only:
+        return _verify(metadata, event, token)
+    if metadata.state.is_prepared and (parked is None or not parked.met_open):
+        return Decision(id=event.transactional_id, wait=True, resume=parked or park(store, event))
+    error = _identity_error(metadata, event) or _late_error(store, metadata, parked)
+    if error is not None:
+        return answer(event, token, error)
+    is_ongoing = metadata.state is TransactionState.ONGOING
+    if is_ongoing and metadata.partitions.issuperset(event.partitions):
+        return answer(event, token, ErrorCode.none)
+    partitions = metadata.partitions.union(event.partitions)
+    if len(partitions) > TRANSACTION_PARTITIONS_COUNT_MAX:
+        return answer(event, token, ErrorCode.invalid_request)
+    return _add(store, metadata, event, partitions, token, now_ms)
+
+
+def park(store: Store, event: AddPartitions) -> Parked:
+    """Remember which transaction a waiting request met.
+
+    It is for that one if that is open, otherwise for the next.
+    """
+    metadata = store.transactions.get(event.transactional_id)
+    met_open = metadata is not None and metadata.state is TransactionState.ONGOING
+    return Parked(event, store.notes(event.transactional_id).ordinal, met_open=met_open)
+
+
+def answer(event: AddPartitions, token: Token | None, error: ErrorCode) -> Decision:
+    """Answer every partition of a request with one error."""
+    if token is None:
+        return Decision()
+    each = tuple((partition, error) for partition in event.partitions)
+    return Decision(replies=(Reply(token, AddPartitionsResult(error, each)),))
+
+
+def _add(
+    store: Store,
+    metadata: TransactionMetadata,
+    event: AddPartitions,
+    partitions: frozenset[TopicPartition],
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    begins = metadata.state is not TransactionState.ONGOING
+    after = moved(
+        metadata,
+        TransactionState.ONGOING,
+        now_ms,
+        partitions=partitions,
+        start_timestamp_ms=now_ms if begins else metadata.start_timestamp_ms,
+        client_transaction_version=_logged_version(event.transaction_version),
+    )
+    last = store.notes(metadata.transactional_id).last_producer_epoch
+    each = tuple((partition, ErrorCode.none) for partition in event.partitions)
+    result = AddPartitionsResult(ErrorCode.none, each)
+    return Decision(
+        entries=store.propose(Proposal(after, last)),
+        replies=() if token is None else (Reply(token, result),),
+        id=metadata.transactional_id,
+    )
+
+
+def _verify(metadata: TransactionMetadata, event: AddPartitions, token: Token | None) -> Decision:
+    """Say which partitions are in the transaction (KIP-890).
+
+    It never waits: the log checks again when it appends.
+    """
+    error = _identity_error(metadata, event)
+    if error is None and metadata.state.is_prepared:
+        error = ErrorCode.concurrent_transactions
+    if error is not None:
+        return answer(event, token, error)
+    each = tuple(
+        (
+            partition,
+            ErrorCode.none if partition in metadata.partitions else ErrorCode.transaction_abortable,
+        )
+        for partition in event.partitions
+    )
+    if token is None:
+        return Decision()
+    return Decision(replies=(Reply(token, AddPartitionsResult(ErrorCode.none, each)),))
+
+
+def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> ErrorCode | None:
+    """INV-5: only the producer that holds the id, at its current epoch, adds to its transaction."""
+    if metadata.producer_id != event.producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    if metadata.producer_epoch != event.producer_epoch:
+        return ErrorCode.producer_fenced
+    return None
+
+
+def _late_error(
+    store: Store, metadata: TransactionMetadata, parked: Parked | None
+) -> ErrorCode | None:
+    """D7.
+
+    An add that met an open transaction, and had to wait while it was ended, must not begin or join
+    another.
+
+    The producer decides whether to ask again. Under TV2 the epoch tells the same, and was checked
+    before.
+    """
+    if parked is None:
+        return None
+    ordinal = store.notes(metadata.transactional_id).ordinal
+    if parked.met_open:
+        is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
+    else:
+        is_same = ordinal - parked.ordinal <= 1
+    return None if is_same else ErrorCode.concurrent_transactions
+
+
+def _logged_version(transaction_version: int) -> int:
+    """Kafka logs TV1 as 0: only the epoch bump of TV2 makes a difference later."""
+    return EPOCH_BUMP_VERSION if transaction_version >= EPOCH_BUMP_VERSION else 0

@@ -1,0 +1,214 @@
+"""EndTxn: commit or abort, under TV1 and TV2, for clients and for the coordinator's own timeouts.
+
+The answer goes out when PREPARE is committed; markers and COMPLETE follow (INV-4). A retry that
+finds PREPARE waits for COMPLETE and then hears the same (D7).
+
+TV2 (KIP-890): the epoch says which transaction is meant. With the epoch before the current one it
+is a retry:
+
+    state           abort retry  abort current  commit retry  commit current
+    Empty           FENCED       bump           FENCED        INVALID_TXN_STATE
+    CompleteAbort   NONE         bump           INVALID       INVALID_TXN_STATE
+    CompleteCommit  INVALID      bump           NONE          INVALID_TXN_STATE
+
+The current epoch in a prepared state is the producer's next transaction, which it was told of when
+PREPARE was committed; Kafka fences it, we wait for COMPLETE and then answer by the table.
+
+TV1: all transactions of a producer share one epoch, so a delayed EndTxn can hit the next one. What
+the wire lets us see:
+
+- A request that had to wait is for the transaction that it met. If another is open by then:
+  CONCURRENT_TRANSACTIONS.
+- A client that lost patience ends its transaction again on a newer connection and never returns to
+  the old one. So an EndTxn on a connection older than one that has ended a transaction of this
+  producer is late: INVALID_TXN_STATE.
+"""
+
+from dataclasses import replace
+
+from oncelog.coordinator.machine import NOTHING, Decision, Reply, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
+from oncelog.transaction.events import AbortTimedOut, EndTxn, EndTxnResult, Parked
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.store import Store
+from oncelog.transaction.transitions import (
+    EPOCH_BUMP_VERSION,
+    Ending,
+    ending_entries,
+    prepare,
+    prepare_fence,
+)
+
+_S = TransactionState
+_COMMITTED = frozenset({_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT})
+
+
+def decide(
+    store: Store, event: EndTxn, parked: Parked | None, token: Token | None, now_ms: int
+) -> Decision:
+    """Decide an EndTxn that has just arrived, or that waited (`parked`)."""
+    if not event.transactional_id:
+        return answer(token, ErrorCode.invalid_request)
+    metadata = store.transactions.get(event.transactional_id)
+    if metadata is None:
+        return answer(token, ErrorCode.invalid_producer_id_mapping)
+    if event.transaction_version >= EPOCH_BUMP_VERSION:
+        return _decide_tv2(store, metadata, event, parked, token, now_ms)
+    return _decide_tv1(store, metadata, event, parked, token, now_ms)
+
+
+def park(store: Store, event: EndTxn) -> Parked:
+    """Remember which transaction a waiting request met."""
+    return Parked(event, store.notes(event.transactional_id).ordinal)
+
+
+def answer(
+    token: Token | None,
+    error: ErrorCode,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
+) -> Decision:
+    """Answer without a move."""
+    if token is None:
+        return NOTHING
+    return Decision(replies=(Reply(token, EndTxnResult(error, producer_id, producer_epoch)),))
+
+
+def _decide_tv1(
+    store: Store,
+    metadata: TransactionMetadata,
+    event: EndTxn,
+    parked: Parked | None,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    if metadata.producer_id != event.producer_id:
+        return answer(token, ErrorCode.invalid_producer_id_mapping)
+    if metadata.producer_epoch != event.producer_epoch:
+        return answer(token, ErrorCode.producer_fenced)
+    if metadata.state is _S.EMPTY:
+        return answer(token, ErrorCode.invalid_txn_state)
+    notes = store.notes(event.transactional_id)
+    if metadata.state is not _S.ONGOING:
+        if (metadata.state in _COMMITTED) != event.commit:
+            return answer(token, ErrorCode.invalid_txn_state)
+        notes.end_connection = max(notes.end_connection, event.connection)
+        if metadata.state.is_prepared:
+            return _wait(store, event, parked)
+        return answer(token, ErrorCode.none)
+    if parked is not None and parked.ordinal != notes.ordinal:
+        return answer(token, ErrorCode.concurrent_transactions)
+    if 0 < event.connection < notes.end_connection:
+        return answer(token, ErrorCode.invalid_txn_state)
+    notes.end_connection = max(notes.end_connection, event.connection)
+    ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
+    return _end(store, ending, token, tells_ids=False)
+
+
+def _decide_tv2(
+    store: Store,
+    metadata: TransactionMetadata,
+    event: EndTxn,
+    parked: Parked | None,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    is_current = _is_current(metadata, event)
+    is_retry = _is_retry(metadata, event)
+    if metadata.state.is_prepared:
+        return _decide_tv2_prepared(store, metadata, event, parked, token, is_retry)
+    if metadata.producer_id != event.producer_id and not is_retry:
+        return answer(token, ErrorCode.invalid_producer_id_mapping)
+    if not is_current and not (is_retry and metadata.state.is_complete):
+        return answer(token, ErrorCode.producer_fenced)
+    if is_retry:
+        if (metadata.state in _COMMITTED) != event.commit:
+            return answer(token, ErrorCode.invalid_txn_state)
+        return answer(token, ErrorCode.none, metadata.producer_id, metadata.producer_epoch)
+    if metadata.state is not _S.ONGOING and event.commit:
+        return answer(token, ErrorCode.invalid_txn_state)
+    ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
+    return _end(store, ending, token, tells_ids=True)
+
+
+def _decide_tv2_prepared(
+    store: Store,
+    metadata: TransactionMetadata,
+    event: EndTxn,
+    parked: Parked | None,
+    token: Token | None,
+    is_retry: bool,
+) -> Decision:
+    """While markers are under way: wait as a retry, or as the end of the next transaction."""
+    if is_retry:
+        if (metadata.state in _COMMITTED) != event.commit:
+            return answer(token, ErrorCode.invalid_txn_state)
+        return _wait(store, event, parked)
+    if (event.producer_id, event.producer_epoch) == _coming_ids(metadata):
+        return _wait(store, event, parked)
+    if metadata.producer_id != event.producer_id:
+        return answer(token, ErrorCode.invalid_producer_id_mapping)
+    return answer(token, ErrorCode.producer_fenced)
+
+
+def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
+    current = (metadata.producer_id, metadata.producer_epoch)
+    return (event.producer_id, event.producer_epoch) == current
+
+
+def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
+    """The request bears the epoch before the last bump, also across a change of the producer id."""
+    if event.producer_id == metadata.producer_id:
+        return metadata.producer_epoch == event.producer_epoch + 1
+    return (
+        event.producer_id == metadata.previous_producer_id
+        and event.producer_epoch == PRODUCER_EPOCH_EXHAUSTED
+        and metadata.producer_epoch == 0
+    )
+
+
+def _coming_ids(metadata: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
+    """Producer id and epoch of the next transaction, as TV2 told them when PREPARE was committed."""
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        return metadata.next_producer_id, ProducerEpoch(0)
+    return metadata.producer_id, metadata.producer_epoch
+
+
+def _wait(store: Store, event: EndTxn, parked: Parked | None) -> Decision:
+    resume = parked or park(store, event)
+    return Decision(id=event.transactional_id, wait=True, resume=resume)
+
+
+def _end(
+    store: Store, ending: Ending | ErrorCode, token: Token | None, tells_ids: bool
+) -> Decision:
+    """Start the ending, and answer once PREPARE is committed."""
+    if isinstance(ending, ErrorCode):
+        return answer(token, ending)
+    begun = ending_entries(store, ending)
+    if token is None:
+        return begun
+    after = ending.completed
+    ids = (after.producer_id, after.producer_epoch) if tells_ids else ()
+    return replace(begun, replies=(Reply(token, EndTxnResult(ErrorCode.none, *ids)),))
+
+
+def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision:
+    """Fence and abort a transaction that is open beyond its timeout, if it still is (INV-5).
+
+    The sweep saw it earlier: the request that it waited behind may have ended it, and even begun
+    another.
+    """
+    metadata = store.transactions.get(event.transactional_id)
+    if metadata is None or not metadata.is_overdue(now_ms):
+        return NOTHING
+    if (metadata.producer_id, metadata.producer_epoch) != (event.producer_id, event.producer_epoch):
+        return NOTHING
+    ending = prepare_fence(store, metadata, now_ms)
+    if isinstance(ending, ErrorCode):
+        return NOTHING
+    cause = f"transaction timeout of {metadata.timeout_ms} ms"
+    store.notes(event.transactional_id).cause = cause
+    return ending_entries(store, ending)

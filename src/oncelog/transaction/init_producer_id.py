@@ -1,0 +1,190 @@
+"""InitProducerId.
+
+A producer takes a transactional id over, or bumps its own epoch (KIP-98, KIP-360).
+
+At rest, the epoch is bumped, or the id moves to a fresh producer id when its epochs are used up. An
+open transaction is fenced and aborted first (INV-5). Kafka then answers CONCURRENT_TRANSACTIONS and
+has the client try again; we let the request wait for the end of the abort and answer in one go
+(D7). If another InitProducerId arrived meanwhile, the newest gets the id and the others
+PRODUCER_FENCED.
+
+Stricter than Kafka in one point: with an expected epoch that is not the current one, an open
+transaction is not aborted. A delayed InitProducerId of a superseded producer would end its
+successor's transaction otherwise (INV-5).
+"""
+
+from dataclasses import replace
+
+from oncelog.coordinator.machine import Decision, Reply, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
+from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
+from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
+from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.transitions import ending_entries, prepare_fence
+
+
+def decide(
+    store: Store,
+    event: InitProducerId,
+    parked: Parked | None,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    """Decide an InitProducerId that has just arrived, or that waited (`parked`)."""
+    error = _refusal(store, event)
+    if error is not None:
+        return _answer(token, error)
+    metadata = store.transactions.get(event.transactional_id)
+    if metadata is None:
+        store.leave_init(token)
+        return _create(store, event, token, now_ms)
+    if parked is None:
+        parked = park(store, event, token)
+    if metadata.state.is_prepared:
+        return Decision(id=event.transactional_id, wait=True, resume=parked)
+    if not store.is_newest_init(event.transactional_id, parked.ticket):
+        store.leave_init(token)
+        return _answer(token, ErrorCode.producer_fenced)
+    if metadata.state is TransactionState.ONGOING:
+        return _fence(store, metadata, parked, event, token, now_ms)
+    store.leave_init(token)
+    return _take_over(store, metadata, event, parked.has_aborted, token, now_ms)
+
+
+def park(store: Store, event: InitProducerId, token: Token | None) -> Parked:
+    """Remember what a waiting request met, and that it competes for the id."""
+    ticket = store.enter_init(event.transactional_id, token)
+    return Parked(event, store.notes(event.transactional_id).ordinal, ticket)
+
+
+def _refusal(store: Store, event: InitProducerId) -> ErrorCode | None:
+    """What is wrong with the request itself, whatever the state."""
+    if not event.transactional_id:
+        return ErrorCode.invalid_request
+    if event.enable_two_phase_commit:
+        return ErrorCode.transactional_id_authorization_failed
+    if event.keep_prepared:
+        return ErrorCode.unsupported_version
+    if not 0 < event.timeout_ms <= store.config.timeout_ms_max:
+        return ErrorCode.invalid_transaction_timeout
+    return None
+
+
+def _create(store: Store, event: InitProducerId, token: Token | None, now_ms: int) -> Decision:
+    """Give a new id its first producer id, at epoch 0, whatever the producer says it had before."""
+    fresh = store.fresh_producer_id()
+    if fresh is None:
+        return _answer(token, ErrorCode.coordinator_load_in_progress)
+    new = TransactionMetadata(
+        transactional_id=event.transactional_id,
+        producer_id=fresh,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=event.timeout_ms,
+    )
+    after = moved(new, TransactionState.EMPTY, now_ms, producer_epoch=ProducerEpoch(0))
+    return _grant(store, Proposal(after, NO_PRODUCER_EPOCH), token)
+
+
+def _fence(
+    store: Store,
+    metadata: TransactionMetadata,
+    parked: Parked,
+    event: InitProducerId,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    """Abort the open transaction under a bumped epoch, and come back when it is over."""
+    current = (metadata.producer_id, metadata.producer_epoch)
+    if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
+        store.leave_init(token)
+        return _answer(token, ErrorCode.producer_fenced)
+    ending = prepare_fence(store, metadata, now_ms)
+    if isinstance(ending, ErrorCode):
+        store.leave_init(token)
+        return _answer(token, ending)
+    store.notes(event.transactional_id).cause = "InitProducerId of another producer"
+    begun = ending_entries(store, ending)
+    return replace(begun, wait=True, resume=replace(parked, has_aborted=True))
+
+
+def _take_over(
+    store: Store,
+    metadata: TransactionMetadata,
+    event: InitProducerId,
+    has_aborted: bool,
+    token: Token | None,
+    now_ms: int,
+) -> Decision:
+    """Bump the epoch of an id at rest, or repeat the answer of a bump that the producer did not hear of (KIP-360)."""
+    last = NO_PRODUCER_EPOCH
+    if _is_expecting(event):
+        if has_aborted or _expects_current(metadata, event):
+            last = event.producer_epoch if has_aborted else metadata.producer_epoch
+        elif _expects_last(store, metadata, event):
+            kept = store.notes(metadata.transactional_id).last_producer_epoch
+            return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
+        else:
+            return _answer(token, ErrorCode.producer_fenced)
+    if not metadata.is_epoch_exhausted:
+        epoch = ProducerEpoch(metadata.producer_epoch + 1)
+        after = _emptied(metadata, event, now_ms, producer_epoch=epoch)
+        return _grant(store, Proposal(after, last), token)
+    fresh = store.fresh_producer_id()
+    if fresh is None:
+        return _answer(token, ErrorCode.coordinator_load_in_progress)
+    after = _emptied(metadata, event, now_ms, producer_id=fresh, producer_epoch=ProducerEpoch(0))
+    return _grant(store, Proposal(after, last), token)
+
+
+def _is_expecting(event: InitProducerId) -> bool:
+    """The producer says which (producer id, epoch) it has; -1 and -1 is a producer that starts."""
+    return event.producer_id != NO_PRODUCER_ID
+
+
+def _expects_current(metadata: TransactionMetadata, event: InitProducerId) -> bool:
+    current = (metadata.producer_id, metadata.producer_epoch)
+    return (event.producer_id, event.producer_epoch) == current
+
+
+def _expects_last(store: Store, metadata: TransactionMetadata, event: InitProducerId) -> bool:
+    """Recognise a retry.
+
+    The epoch before the last bump, of this producer id or of a used up one before it.
+    """
+    if event.producer_epoch != store.notes(metadata.transactional_id).last_producer_epoch:
+        return False
+    is_used_up = event.producer_epoch >= PRODUCER_EPOCH_EXHAUSTED
+    return event.producer_id == metadata.producer_id or (
+        is_used_up and event.producer_id == metadata.previous_producer_id
+    )
+
+
+def _emptied(
+    metadata: TransactionMetadata, event: InitProducerId, now_ms: int, **ids: int
+) -> TransactionMetadata:
+    return moved(
+        metadata,
+        TransactionState.EMPTY,
+        now_ms,
+        timeout_ms=event.timeout_ms,
+        partitions=frozenset(),
+        start_timestamp_ms=NO_TIMESTAMP_MS,
+        next_producer_id=NO_PRODUCER_ID,
+        **ids,
+    )
+
+
+def _grant(store: Store, proposal: Proposal, token: Token | None) -> Decision:
+    after = proposal.after
+    result = InitProducerIdResult(ErrorCode.none, after.producer_id, after.producer_epoch)
+    return Decision(
+        entries=store.propose(proposal),
+        replies=() if token is None else (Reply(token, result),),
+        id=after.transactional_id,
+    )
+
+
+def _answer(token: Token | None, error: ErrorCode) -> Decision:
+    return Decision(replies=() if token is None else (Reply(token, InitProducerIdResult(error)),))

@@ -1,0 +1,72 @@
+"""DescribeTransactions and ListTransactions: what stands, by committed state.
+
+Nothing here changes anything (KIP-664).
+"""
+
+import re
+
+from oncelog.core.errors import ErrorCode
+from oncelog.transaction.events import (
+    DescribeTransaction,
+    DescribeTransactionResult,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsResult,
+)
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.store import Store
+
+STATE_BY_LABEL = {state.label: state for state in TransactionState}
+
+
+def describe(store: Store, event: DescribeTransaction) -> DescribeTransactionResult:
+    """Say what stands about one id.
+
+    INVALID_REQUEST if it is empty, TRANSACTIONAL_ID_NOT_FOUND if there is none.
+    """
+    id_ = event.transactional_id
+    if not id_:
+        return DescribeTransactionResult(ErrorCode.invalid_request, id_)
+    metadata = store.transactions.get(id_)
+    if metadata is None:
+        expired_ms = store.expired.get(id_)
+        cause = None if expired_ms is None else f"expired at {expired_ms} ms"
+        return DescribeTransactionResult(ErrorCode.transactional_id_not_found, id_, cause=cause)
+    return DescribeTransactionResult(
+        error=ErrorCode.none,
+        transactional_id=id_,
+        state=metadata.state,
+        timeout_ms=metadata.timeout_ms,
+        start_timestamp_ms=metadata.start_timestamp_ms,
+        last_update_timestamp_ms=metadata.last_update_timestamp_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        partitions=tuple(sorted(metadata.partitions)),
+        cause=store.notes(id_).cause,
+    )
+
+
+def list_transactions(store: Store, event: ListTransactions, now_ms: int) -> ListTransactionsResult:
+    """List the ids that pass all filters. INVALID_REGULAR_EXPRESSION if the pattern is none."""
+    try:
+        pattern = re.compile(event.pattern) if event.pattern else None
+    except re.error:
+        return ListTransactionsResult(ErrorCode.invalid_regular_expression)
+    unknown = tuple(sorted(event.states - STATE_BY_LABEL.keys()))
+    states = {STATE_BY_LABEL[label] for label in event.states - set(unknown)}
+
+    def is_listed(metadata: TransactionMetadata) -> bool:
+        if event.producer_ids and metadata.producer_id not in event.producer_ids:
+            return False
+        if event.states and metadata.state not in states:
+            return False
+        if event.duration_ms >= 0 and now_ms - metadata.start_timestamp_ms <= event.duration_ms:
+            return False
+        return pattern is None or pattern.fullmatch(metadata.transactional_id) is not None
+
+    listed = tuple(
+        ListedTransaction(id_, metadata.producer_id, metadata.state)
+        for id_, metadata in sorted(store.transactions.items())
+        if is_listed(metadata)
+    )
+    return ListTransactionsResult(ErrorCode.none, listed, unknown)

@@ -1,0 +1,163 @@
+"""The states of a transactional id, the legal moves between them, and what is durable about it.
+
+Source: Kafka's TransactionState and TransactionMetadata (KIP-98, KIP-890). This module decides
+nothing: it only refuses moves that are not in the table. `TransactionMetadata` is exactly what one
+record of `__transaction_state` holds, so that a replay ends in the same value; what is known only
+while this broker leads stands in `oncelog.transaction.store`.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from oncelog.core.errors import require
+from oncelog.core.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from oncelog.core.limits import INT32_MAX, PRODUCER_EPOCH_EXHAUSTED
+
+NO_TIMESTAMP_MS = -1
+
+TWO_PHASE_COMMIT_TIMEOUT_MS = INT32_MAX
+"""The timeout that marks a transaction of KIP-939, which never times out."""
+
+
+class TransactionState(Enum):
+    """Where a transactional id stands.
+
+    Values are the ids in the log, `label` is the name that tools print.
+    """
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Expiring. A tombstone is written, never this state."""
+    PREPARE_EPOCH_FENCE = 7
+    """About to be fenced and aborted.
+
+    Part of one decision here; never written, never a state at rest.
+    """
+
+    @property
+    def label(self) -> str:
+        """The name as Kafka's tools print it, for example CompleteCommit."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """The outcome is decided and its markers are under way."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_complete(self) -> bool:
+        """The outcome stands on every partition."""
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """No transaction is open: a new one may begin, the id may expire."""
+        return self is TransactionState.EMPTY or self.is_complete
+
+
+_S = TransactionState
+_AT_REST = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+
+LEGAL_PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
+    _S.EMPTY: _AT_REST,
+    _S.ONGOING: _AT_REST | {_S.ONGOING},
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: _AT_REST | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: _AT_REST,
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""For each state, where it may be reached from.
+
+PREPARE_ABORT from a state at rest is TV2's abort of nothing (KIP-890).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """What `__transaction_state` says about one transactional id.
+
+    Times are wall-clock milliseconds.
+
+    `next_producer_id` is set in a prepared state only: the fresh producer id that follows when the
+    epochs of the present one are used up. `client_transaction_version` is 2 if the last move bumped
+    the epoch as TV2 does, otherwise 0.
+    """
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_timestamp_ms: int = NO_TIMESTAMP_MS
+    last_update_timestamp_ms: int = NO_TIMESTAMP_MS
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    client_transaction_version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """No client may be given a higher epoch of this producer id.
+
+        The last one is kept for fencing.
+        """
+        return self.producer_epoch >= PRODUCER_EPOCH_EXHAUSTED
+
+    @property
+    def times_out(self) -> bool:
+        """Say whether the coordinator may abort it on its own.
+
+        Not under two-phase commit (KIP-939).
+        """
+        return self.timeout_ms != TWO_PHASE_COMMIT_TIMEOUT_MS
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Say whether an open transaction has outlived its timeout."""
+        return (
+            self.state is TransactionState.ONGOING
+            and self.times_out
+            and self.start_timestamp_ms + self.timeout_ms < now_ms
+        )
+
+
+def moved(
+    metadata: TransactionMetadata, state: TransactionState, now_ms: int, **changes: Any
+) -> TransactionMetadata:
+    """Return `metadata` after a legal move.
+
+    Raises InvariantViolation for a move that is not in the table.
+
+    Kafka notes the producer id before each move as the previous one, and so do we: a retry that
+    spans a change of the producer id is recognised by it.
+    """
+    before = metadata.state
+    require(
+        before in LEGAL_PREVIOUS[state],
+        f"INV-4: {metadata.transactional_id} cannot move from {before.label} to {state.label}",
+    )
+    after = replace(
+        metadata,
+        state=state,
+        previous_producer_id=metadata.producer_id,
+        last_update_timestamp_ms=max(now_ms, metadata.last_update_timestamp_ms),
+        **changes,
+    )
+    require(
+        after.producer_id > NO_PRODUCER_ID and after.producer_epoch > NO_PRODUCER_EPOCH,
+        f"INV-11: {metadata.transactional_id} needs a producer id and an epoch",
+    )
+    return after

@@ -1,0 +1,207 @@
+"""What one shard of the transaction coordinator knows.
+
+The durable map, and the volatile notes beside it.
+
+Durable: `transactions`, changed by `apply` alone (D2), so that a replay of the log ends in the same
+map (INV-4, INV-5).
+
+Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, never safety:
+
+- `Notes.last_producer_epoch`: the epoch before the last bump, for KIP-360's retries. Kafka does not
+  log it either.
+- `Notes.ordinal`: counts the transactions of an id, so that a parked request knows the one it met
+  (D7).
+- `Notes.markers_left`, `is_cancelled`: which partitions still owe a marker. After a fail-over all
+  of them are sent again.
+- `Notes.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the producer
+  was fenced.
+- `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
+  explain it afterwards.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from oncelog.coordinator.machine import ApplyContext, Entry, Token
+from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
+from oncelog.transaction import records
+from oncelog.transaction.events import SendMarkers
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+
+FreshProducerId = Callable[[], ProducerId | None]
+"""Takes the next producer id from a durable block (INV-11); None while no block is at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """The coordinator's settings; the comments name Kafka's keys and defaults are Kafka's."""
+
+    timeout_ms_max: int = 900_000
+    """`transaction.max.timeout.ms`"""
+    abort_interval_ms: int = 10_000
+    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`"""
+    id_expiration_ms: int = 604_800_000
+    """`transactional.id.expiration.ms`"""
+    expire_interval_ms: int = 3_600_000
+    """`transaction.remove.expired.transaction.cleanup.interval.ms`"""
+    transaction_version: int = 2
+    """The finalized level of the feature `transaction.version`.
+
+    It rules how the coordinator's own aborts bump.
+    """
+
+
+@dataclass(slots=True)
+class Notes:
+    """Volatile notes about one id; see the module."""
+
+    ordinal: int = 0
+    last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    proposed: "tuple[Proposal, ...]" = ()
+    markers_left: set[TopicPartition] = field(default_factory=set)
+    is_cancelled: bool = False
+    end_connection: int = 0
+    inits: dict[Token, int] = field(default_factory=dict)
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A move that is decided and not yet committed, and the last producer epoch that goes with it."""
+
+    after: TransactionMetadata
+    last_producer_epoch: ProducerEpoch
+
+
+class Store:
+    """The state that the machine's parts share.
+
+    They read it to decide; `apply` alone changes `transactions`.
+    """
+
+    def __init__(
+        self, coordinator_epoch: int, config: TransactionConfig, fresh_producer_id: FreshProducerId
+    ) -> None:
+        self.coordinator_epoch = coordinator_epoch
+        self.config = config
+        self.fresh_producer_id = fresh_producer_id
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self.ongoing: set[str] = set()
+        self.to_complete: dict[str, int] = {}
+        self.expired: dict[str, int] = {}
+        self._notes: dict[str, Notes] = {}
+        self._id_of_init: dict[Token, str] = {}
+        self._next_ticket = 0
+
+    # Deciding.
+
+    def notes(self, transactional_id: str) -> Notes:
+        """Return the volatile notes about an id that has been written or is about to be."""
+        notes = self._notes.get(transactional_id)
+        if notes is None:
+            notes = self._notes[transactional_id] = Notes()
+        return notes
+
+    def propose(self, *moves: Proposal) -> tuple[Entry, ...]:
+        """Turn moves of one id into entries, and note what goes with them once they are committed."""
+        self.notes(moves[0].after.transactional_id).proposed = moves
+        return tuple(records.encode(move.after) for move in moves)
+
+    def markers(
+        self, metadata: TransactionMetadata, partitions: Iterable[TopicPartition], delay_ms: int = 0
+    ) -> SendMarkers:
+        """Describe the end markers that `partitions` owe, stamped with this leadership's coordinator epoch."""
+        return SendMarkers(
+            transactional_id=metadata.transactional_id,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            commit=metadata.state is TransactionState.PREPARE_COMMIT,
+            partitions=tuple(sorted(partitions)),
+            transaction_version=metadata.client_transaction_version,
+            delay_ms=delay_ms,
+        )
+
+    # Who waits to take an id over: the newest of them gets it.
+
+    def enter_init(self, transactional_id: str, token: Token | None) -> int:
+        """Give a waiting InitProducerId its ticket: later ones get higher ones."""
+        self._next_ticket += 1
+        if token is not None:
+            self.notes(transactional_id).inits[token] = self._next_ticket
+            self._id_of_init[token] = transactional_id
+        return self._next_ticket
+
+    def leave_init(self, token: Token | None) -> None:
+        """A waiting InitProducerId was answered, or its connection closed: it competes no more."""
+        if token is None:
+            return
+        transactional_id = self._id_of_init.pop(token, None)
+        if transactional_id is not None and transactional_id in self._notes:
+            self._notes[transactional_id].inits.pop(token, None)
+
+    def is_newest_init(self, transactional_id: str, ticket: int) -> bool:
+        """Say whether no later InitProducerId waits for the id."""
+        return all(other <= ticket for other in self.notes(transactional_id).inits.values())
+
+    # Applying.
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        """Take over one committed record: the only writer of `transactions` (D2)."""
+        transactional_id, metadata = records.decode(entry)
+        if transactional_id is None:
+            return
+        if metadata is None:
+            self._forget(transactional_id, context.timestamp_ms)
+            return
+        before = self.transactions.get(transactional_id)
+        self.transactions[transactional_id] = metadata
+        self._note_move(before, metadata)
+
+    def _forget(self, transactional_id: str, now_ms: int) -> None:
+        if self.transactions.pop(transactional_id, None) is not None:
+            self.expired[transactional_id] = now_ms
+            if len(self.expired) > EXPIRED_IDS_REMEMBERED_COUNT_MAX:
+                del self.expired[next(iter(self.expired))]
+        self._notes.pop(transactional_id, None)
+        self.ongoing.discard(transactional_id)
+        self.to_complete.pop(transactional_id, None)
+
+    def _note_move(self, before: TransactionMetadata | None, after: TransactionMetadata) -> None:
+        """Bring the volatile notes in line with a committed move."""
+        id_ = after.transactional_id
+        notes = self.notes(id_)
+        self._note_last_epoch(notes, before, after)
+        if after.state is TransactionState.ONGOING:
+            if before is None or before.state is not TransactionState.ONGOING:
+                notes.ordinal += 1
+            self.ongoing.add(id_)
+        else:
+            self.ongoing.discard(id_)
+        if after.state is TransactionState.EMPTY:
+            notes.end_connection = 0
+        self.to_complete.pop(id_, None)
+        self.expired.pop(id_, None)
+        notes.is_cancelled = False
+        notes.markers_left = set(after.partitions) if after.state.is_prepared else set()
+
+    def _note_last_epoch(
+        self, notes: Notes, before: TransactionMetadata | None, after: TransactionMetadata
+    ) -> None:
+        """Take the last epoch from the proposal that this record is of.
+
+        A replayed one says nothing about it.
+
+        Forgetting is safe (an old producer is fenced); remembering a wrong one would not be
+        (INV-5).
+        """
+        for proposal in notes.proposed:
+            if proposal.after == after:
+                notes.last_producer_epoch = proposal.last_producer_epoch
+                return
+        if before is None or (before.producer_id, before.producer_epoch) != (
+            after.producer_id,
+            after.producer_epoch,
+        ):
+            notes.last_producer_epoch = NO_PRODUCER_EPOCH

@@ -1,0 +1,100 @@
+"""The sweeps.
+
+Transactions open beyond their timeout, ids idle beyond their expiration, COMPLETE records to write.
+
+A sweep only finds; each finding becomes an event that is decided in its turn, by the state of that
+time.
+"""
+
+from oncelog.coordinator.machine import NOTHING, Decision
+from oncelog.core.limits import (
+    TRANSACTION_SWEEP_CONTINUE_MS,
+    TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
+)
+from oncelog.transaction import records
+from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
+from oncelog.transaction.states import TransactionMetadata
+from oncelog.transaction.store import Store
+
+
+class Sweeps:
+    """When each sweep is due. `start` is called when the shard begins to serve."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._next_abort_ms = 0
+        self._next_expire_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        """Plan the first sweeps, one interval after the start."""
+        self._next_abort_ms = now_ms + self._store.config.abort_interval_ms
+        self._next_expire_ms = now_ms + self._store.config.expire_interval_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """Say when `due` may have something to return; wall-clock milliseconds."""
+        store = self._store
+        planned = list(store.to_complete.values())
+        if store.ongoing:
+            planned.append(self._next_abort_ms)
+        if store.transactions:
+            planned.append(self._next_expire_ms)
+        return min(planned, default=None)
+
+    def due(self, now_ms: int) -> list[object]:
+        """Return what the sweeps found, and plan the next ones."""
+        found: list[object] = self._due_completions(now_ms)
+        if now_ms >= self._next_abort_ms:
+            overdue = self._overdue(now_ms)
+            found += overdue
+            self._next_abort_ms = now_ms + _pause(self._store.config.abort_interval_ms, overdue)
+        if now_ms >= self._next_expire_ms:
+            idle = self._idle(now_ms)
+            found += idle
+            self._next_expire_ms = now_ms + _pause(self._store.config.expire_interval_ms, idle)
+        return found
+
+    def _due_completions(self, now_ms: int) -> list[object]:
+        due = [id_ for id_, at_ms in self._store.to_complete.items() if at_ms <= now_ms]
+        for id_ in due:
+            del self._store.to_complete[id_]
+        return [CompletePrepared(id_) for id_ in due]
+
+    def _overdue(self, now_ms: int) -> list[object]:
+        found: list[object] = []
+        for id_ in sorted(self._store.ongoing):
+            metadata = self._store.transactions[id_]
+            if metadata.is_overdue(now_ms):
+                found.append(AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch))
+        return found[:TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX]
+
+    def _idle(self, now_ms: int) -> list[object]:
+        found: list[object] = []
+        for metadata in self._store.transactions.values():
+            if _is_idle(self._store, metadata, now_ms):
+                found.append(ExpireId(metadata.transactional_id))
+                if len(found) == TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX:
+                    break
+        return found
+
+
+def expire(store: Store, event: ExpireId, now_ms: int) -> Decision:
+    """Write the tombstone of an id that is still idle."""
+    metadata = store.transactions.get(event.transactional_id)
+    if metadata is None or not _is_idle(store, metadata, now_ms):
+        return NOTHING
+    entry = records.tombstone(event.transactional_id)
+    return Decision(entries=(entry,), id=event.transactional_id)
+
+
+def _is_idle(store: Store, metadata: TransactionMetadata, now_ms: int) -> bool:
+    idle_since_ms = now_ms - store.config.id_expiration_ms
+    return metadata.state.is_at_rest and metadata.last_update_timestamp_ms <= idle_since_ms
+
+
+def _pause(interval_ms: int, found: list[object]) -> int:
+    """Return the pause before the next sweep.
+
+    A short one if this sweep found as much as it may take on.
+    """
+    is_full = len(found) >= TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX
+    return min(interval_ms, TRANSACTION_SWEEP_CONTINUE_MS) if is_full else interval_ms

@@ -1,0 +1,129 @@
+"""The moves that end a transaction, shared by EndTxn, by fencing and by timeouts.
+
+TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with every PREPARE
+(KIP-890), so that each transaction has an epoch of its own; when the epochs of a producer id are
+used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
+"""
+
+from dataclasses import dataclass
+
+from oncelog.coordinator.machine import Decision, Entry
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from oncelog.core.limits import PRODUCER_EPOCH_MAX
+from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
+from oncelog.transaction.store import Proposal, Store
+
+EPOCH_BUMP_VERSION = 2
+"""From this `transaction.version` on, ending a transaction bumps the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a transaction is about to end.
+
+    PREPARE, and COMPLETE as it will be (its ids are what TV2 answers).
+    """
+
+    prepared: Proposal
+    completed: TransactionMetadata
+
+
+def prepare(
+    store: Store, metadata: TransactionMetadata, commit: bool, version: int, now_ms: int
+) -> Ending | ErrorCode:
+    """Plan the end that a client asks for, under TV1 or TV2.
+
+    Returns COORDINATOR_LOAD_IN_PROGRESS if a fresh producer id is needed and no block is at hand
+    (retriable).
+    """
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    notes = store.notes(metadata.transactional_id)
+    if version < EPOCH_BUMP_VERSION:
+        plain = moved(
+            metadata,
+            state,
+            now_ms,
+            next_producer_id=NO_PRODUCER_ID,
+            client_transaction_version=0,
+        )
+        return _ending(Proposal(plain, notes.last_producer_epoch), now_ms)
+    next_producer_id = NO_PRODUCER_ID
+    if metadata.is_epoch_exhausted:
+        fresh = store.fresh_producer_id()
+        if fresh is None:
+            return ErrorCode.coordinator_load_in_progress
+        next_producer_id = fresh
+    bumped = moved(
+        metadata,
+        state,
+        now_ms,
+        producer_epoch=_next_epoch(metadata),
+        next_producer_id=next_producer_id,
+        start_timestamp_ms=now_ms if metadata.state.is_at_rest else metadata.start_timestamp_ms,
+        client_transaction_version=EPOCH_BUMP_VERSION,
+    )
+    return _ending(Proposal(bumped, metadata.producer_epoch), now_ms)
+
+
+def prepare_fence(store: Store, metadata: TransactionMetadata, now_ms: int) -> Ending | ErrorCode:
+    """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
+
+    One bump does both, also under TV2 (KAFKA-19367), and nothing is kept if the append fails: the
+    next attempt uses the same epoch, which no client has seen. From the last epoch there is no
+    further bump (KAFKA-20090).
+    """
+    fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, now_ms)
+    version = store.config.transaction_version
+    if version >= EPOCH_BUMP_VERSION:
+        return prepare(store, fencing, commit=False, version=version, now_ms=now_ms)
+    aborted = moved(
+        fencing,
+        TransactionState.PREPARE_ABORT,
+        now_ms,
+        producer_epoch=_next_epoch(metadata),
+        next_producer_id=NO_PRODUCER_ID,
+        client_transaction_version=0,
+    )
+    return _ending(Proposal(aborted, NO_PRODUCER_EPOCH), now_ms)
+
+
+def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """Return a prepared transaction as it stands when every partition has its marker."""
+    committed = metadata.state is TransactionState.PREPARE_COMMIT
+    state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+    changes: dict[str, object] = {"partitions": frozenset(), "next_producer_id": NO_PRODUCER_ID}
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        changes["producer_id"] = metadata.next_producer_id
+        changes["producer_epoch"] = ProducerEpoch(0)
+    return moved(metadata, state, now_ms, **changes)
+
+
+def ending_entries(store: Store, ending: Ending) -> Decision:
+    """Return the decision that starts an ending, without replies: PREPARE, then the markers.
+
+    A transaction without partitions owes no marker, so PREPARE and COMPLETE go into one append.
+    """
+    prepared = ending.prepared
+    id_ = prepared.after.transactional_id
+    if prepared.after.partitions:
+        entries: tuple[Entry, ...] = store.propose(prepared)
+        markers = store.markers(prepared.after, prepared.after.partitions)
+        return Decision(entries=entries, effects=(markers,), id=id_)
+    both = (prepared, Proposal(ending.completed, prepared.last_producer_epoch))
+    return Decision(entries=store.propose(*both), id=id_)
+
+
+def complete_decision(store: Store, metadata: TransactionMetadata, now_ms: int) -> Decision:
+    """Return the decision that finishes a prepared transaction."""
+    last = store.notes(metadata.transactional_id).last_producer_epoch
+    proposal = Proposal(complete(metadata, now_ms), last)
+    return Decision(entries=store.propose(proposal), id=metadata.transactional_id)
+
+
+def _ending(prepared: Proposal, now_ms: int) -> Ending:
+    return Ending(prepared, complete(prepared.after, now_ms))
+
+
+def _next_epoch(metadata: TransactionMetadata) -> ProducerEpoch:
+    return ProducerEpoch(min(metadata.producer_epoch + 1, PRODUCER_EPOCH_MAX))
