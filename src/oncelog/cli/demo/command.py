@@ -1,0 +1,155 @@
+"""The demo from its options to its exit code. Each act is a function; `run` is the whole story."""
+
+import math
+import random
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from oncelog.cli.demo import expected, flights, report, topics
+from oncelog.cli.demo.options import JobOptions
+from oncelog.cli.demo.plan import Moment, draw
+from oncelog.cli.demo.processes import Broker, SparkJob
+from oncelog.cli.demo.watch import Kill, Steps, Watch
+
+BATCHES = 36
+"""Micro-batches that the input makes: at least 30 are promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What `oncelog demo` was asked for."""
+
+    seed: int
+    kills: int
+    keep: bool
+    offline: bool
+    bootstrap_server: str | None
+
+
+class Demo:
+    """One run: its folder, its broker (None when the cluster is the user's) and its job."""
+
+    def __init__(self, options: DemoOptions, console: Console) -> None:
+        self.options = options
+        self.console = console
+        self.folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
+        self.broker = None if options.bootstrap_server else Broker(self.folder)
+        own = self.broker.bootstrap_servers if self.broker else ""
+        self.bootstrap_servers = options.bootstrap_server or own
+        # On a cluster of the user's, names must not meet those of an earlier run.
+        run = f"-{random.SystemRandom().randrange(16**6):06x}" if options.bootstrap_server else ""
+        self.topics = topics.Topics(f"flights{run}", f"delayed{run}", f"daily{run}")
+        self.application_id = f"oncelog-demo{run}"
+        self.job: SparkJob | None = None
+
+    def load(self) -> list[flights.Flight]:
+        """Act 1: the flights into their topic."""
+        options = self.options
+        rows = flights.generated(options.seed) if options.offline else flights.packaged()
+        topics.create(self.bootstrap_servers, self.topics)
+        with report.bar(self.console) as bar:
+            task = bar.add_task("loading flights", total=len(rows))
+            topics.load(
+                self.bootstrap_servers,
+                self.topics.flights,
+                rows,
+                lambda count: bar.update(task, completed=count),
+            )
+        return rows
+
+    def process(self, flight_count: int, plan: list[Moment]) -> list[Kill]:
+        """Act 2: the Spark job, through its kills."""
+        per_batch = math.ceil(flight_count / BATCHES)
+        progress_path = self.folder / "progress.jsonl"
+        checkpoint = self.folder / "checkpoint"
+        job_options = JobOptions(
+            self.bootstrap_servers,
+            self.application_id,
+            self.topics.flights,
+            self.topics.delayed,
+            self.topics.daily,
+            str(checkpoint),
+            str(progress_path),
+            per_batch,
+        )
+        self.job = SparkJob(job_options, self.folder)
+        kills: list[Kill] = []
+        with report.bar(self.console) as bar:
+            task = bar.add_task("exactly-once Spark job, batches", total=BATCHES)
+
+            def on_kill(kill: Kill) -> None:
+                kills.append(kill)
+                bar.console.print(report.kill_line(len(kills), kill))
+
+            watch = Watch(
+                self.job,
+                self.broker,
+                Steps(progress_path),
+                checkpoint,
+                lambda batch: bar.update(task, completed=batch + 1, total=max(BATCHES, batch + 1)),
+                on_kill,
+            )
+            return watch.run(plan)
+
+    def compare(self, rows: list[flights.Flight]) -> tuple[expected.Verdict, dict[str, int]]:
+        """Act 3: what stock consumers see beside the plain computation."""
+        servers = self.bootstrap_servers
+        with self.console.status("reading the results with confluent-kafka, and comparing"):
+            verdict = expected.compare(
+                expected.compute(rows),
+                topics.read_delayed(servers, self.topics.delayed),
+                topics.read_daily(servers, self.topics.daily),
+            )
+            uncommitted = {
+                "delayed": topics.count_uncommitted(servers, self.topics.delayed),
+                "daily": topics.count_uncommitted(servers, self.topics.daily),
+            }
+        return verdict, uncommitted
+
+    def close(self) -> None:
+        """Stop what was started; the folder stays if asked for."""
+        if self.job is not None:
+            self.job.kill()
+        if self.broker is not None:
+            self.broker.stop()
+        if self.options.keep:
+            self.console.print(f"kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run(options: DemoOptions, console: Console) -> bool:
+    """The whole demo; True only if every record is there once and every aggregate is right.
+
+    Raises `DemoFailed` or `FlightsMissing` with a text for the user.
+    """
+    begun = time.monotonic()
+    demo = Demo(options, console)
+    try:
+        broker_kills = 0
+        if demo.broker is not None:
+            demo.broker.start()
+            broker_kills = 1 if options.kills else 0
+        plan = draw(options.seed, BATCHES, options.kills, broker_kills)
+        console.print(
+            f"seed {options.seed}: {options.kills} kills of the Spark job,"
+            f" {broker_kills} of the broker, at {demo.bootstrap_servers}"
+        )
+        rows = demo.load()
+        kills = demo.process(len(rows), plan)
+        verdict, uncommitted = demo.compare(rows)
+        missed = len(plan) - len(kills)
+        if missed:
+            verdict.findings.append(f"the job ended before {missed} of the planned kills")
+        if kills:
+            console.print(report.kill_table(kills))
+        console.print(report.verdict_table(verdict, uncommitted))
+        report.end(console, verdict, time.monotonic() - begun)
+        return verdict.exact
+    finally:
+        demo.close()
