@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition
 from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
-from kio.schema.errors import ErrorCode
 
 __all__ = [
     "NO_RETENTION",

@@ -159,9 +159,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     return _grow(cramjam.zstd.decompress_into, data, limit)
 
 
-def _grow(
-    decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limit: int
-) -> bytes:
+def _grow(decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limit: int) -> bytes:
     """Decompress into a buffer that doubles until the output fits or the limit is passed.
 
     Neither format need name its size, and where it does, the sender chose it.

@@ -80,7 +80,7 @@ def message(cls: type[Any], **fields: object) -> Any:
 
 
 def milliseconds(value: int) -> datetime.timedelta:
-    """kio's time spans are timedeltas."""
+    """Kio's time spans are timedeltas."""
     return datetime.timedelta(milliseconds=value)
 
 
