@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell
@@ -28,6 +30,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.disk import Disk, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -82,6 +85,27 @@ class Broker:
         """Where clients start: ``host:port`` as advertised. Valid once started."""
         return self.server.advertised
 
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of a topic's logs: its own overrides, else what this broker was started with."""
+        value = partial(self.config.topic_value, overrides)
+        return LogConfig(
+            segment_bytes=value("segment.bytes"),
+            segment_ms=value("segment.ms"),
+            segment_index_bytes=value("segment.index.bytes"),
+            index_interval_bytes=value("index.interval.bytes"),
+            max_message_bytes=value("max.message.bytes"),
+            flush_messages=value("flush.messages"),
+            flush_ms=value("flush.ms"),
+            retention_ms=value("retention.ms"),
+            retention_bytes=value("retention.bytes"),
+            cleanup_policy=frozenset(value("cleanup.policy")),
+            message_timestamp_type=value("message.timestamp.type"),
+            message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+            message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+            compression_type=value("compression.type"),
+            producer_id_expiration_ms=self.config.get_int("producer.id.expiration.ms"),
+        )
+
     def apply(self, delta: ImageDelta) -> None:
         """The image became another: partitions follow first, then the coordinators that live on them."""
         self.partitions.apply(delta)
@@ -117,7 +141,7 @@ class Broker:
             self.disk,
             self.config.data_dir,
             node_id=self.broker_id,
-            default_config=self.config.log_config({}),
+            default_config=self.log_config({}),
             now_ms=self.clock.now_ms(),
         )
 

@@ -29,6 +29,9 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger(__name__)
 
+_PLAIN = frozenset({bytes, bytearray, list, tuple, PendingReply, type(None)})
+"""What Produce and Fetch return: spares them the question whether it is awaitable."""
+
 
 class Dispatcher:
     """Finds the handler of each frame and gives its answer to the connection."""
@@ -52,7 +55,7 @@ class Dispatcher:
             return None
         try:
             result = handler(self._broker, request)
-            if inspect.isawaitable(result):
+            if type(result) not in _PLAIN and inspect.isawaitable(result):
                 return self._finish(connection, request, slot, result)
             self._deliver(connection, request, slot, result)
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
