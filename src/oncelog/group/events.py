@@ -1,8 +1,8 @@
 """What may happen to the groups of one `__consumer_offsets` partition.
 
-Each request of the wire is one frozen event; partitions are flat, in the order of the request, so that the caller
-can nest them again as its version wants. Events that only the machine's own timers make stand at the end. Nothing
-here knows bytes, connections or the wire classes.
+Each request of the wire is one frozen event; partitions are flat, in the order of the request, so
+that the caller can nest them again as its version wants. Events that only the machine's own timers
+make stand at the end. Nothing here knows bytes, connections or the wire classes.
 
 Ids that need randomness come in with the event (`fresh_id`): the machine holds none.
 """
@@ -35,7 +35,10 @@ class MemberAssignment(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """One member to remove: by `member_id`, or (for administrators) by `group_instance_id` alone."""
+    """One member to remove.
+
+    By `member_id`, or (for administrators) by `group_instance_id` alone.
+    """
 
     member_id: str
     group_instance_id: str | None = None
@@ -62,10 +65,13 @@ class OffsetToFetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JoinGroup v0-9. The reply (`JoinResult`) may come much later, through another event or a tick.
+    """JoinGroup v0-9.
 
-    `fresh_id` is a random string (a UUID) that the caller makes for each request; the machine builds a new member's
-    id from it. `rebalance_timeout_ms` < 0 (version 0) means the session timeout.
+    The reply (`JoinResult`) may come much later, through another event or a tick.
+
+    `fresh_id` is a random string (a UUID) that the caller makes for each request; the machine
+    builds a new member's id from it. `rebalance_timeout_ms` < 0 (version 0) means the session
+    timeout.
     """
 
     group_id: str
@@ -83,7 +89,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup v0-5. The leader's carries the assignments; a follower's waits for it. Reply: `SyncResult`."""
+    """SyncGroup v0-5. The leader's carries the assignments; a follower's waits for it.
+
+    Reply: `SyncResult`.
+    """
 
     group_id: str
     generation_id: int
@@ -114,7 +123,10 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """OffsetCommit v1-10. `retention_ms` -1 (all but v2-4) means the broker's. Reply: `OffsetCommitResult`."""
+    """OffsetCommit v1-10. `retention_ms` -1 (all but v2-4) means the broker's.
+
+    Reply: `OffsetCommitResult`.
+    """
 
     group_id: str
     version: int
@@ -129,7 +141,8 @@ class OffsetCommit:
 class TxnOffsetCommit:
     """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
 
-    The caller has verified (or added) the group's partition in the transaction before. Reply: `OffsetCommitResult`.
+    The caller has verified (or added) the group's partition in the transaction before. Reply:
+    `OffsetCommitResult`.
     """
 
     group_id: str
@@ -145,7 +158,10 @@ class TxnOffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """OffsetFetch of one group. `offsets` None asks for every committed partition. Reply: `OffsetFetchResult`."""
+    """OffsetFetch of one group. `offsets` None asks for every committed partition.
+
+    Reply: `OffsetFetchResult`.
+    """
 
     group_id: str
     offsets: tuple[OffsetToFetch, ...] | None
@@ -162,7 +178,10 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """DescribeGroups, one group (the caller asks for each of the request's). Reply: `DescribeResult`."""
+    """DescribeGroups, one group (the caller asks for each of the request's).
+
+    Reply: `DescribeResult`.
+    """
 
     group_id: str
     version: int = 6
@@ -178,14 +197,20 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """DeleteGroups, one group (the caller asks for each of the request's). Reply: `DeleteResult`."""
+    """DeleteGroups, one group (the caller asks for each of the request's).
+
+    Reply: `DeleteResult`.
+    """
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone: its offsets go too. No reply (submit without a token, to every active partition)."""
+    """A topic is gone: its offsets go too.
+
+    No reply (submit without a token, to every active partition).
+    """
 
     topic: str
     topic_id: UUID = ZERO_TOPIC_ID
@@ -219,6 +244,6 @@ class SyncPhaseOver:
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Look for offsets of one group that outlived their retention, and for a group with nothing left."""
+    """Look for offsets that outlived their retention, and for a group with nothing left."""
 
     group_id: str

@@ -1,4 +1,6 @@
-"""What the machine answers: one frozen value per request, with Kafka's error codes and no wire classes.
+"""What the machine answers.
+
+One frozen value per request, with Kafka's error codes and no wire classes.
 
 Partitions are flat, in the order of the request.
 """
@@ -131,7 +133,10 @@ class OffsetDeleteResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeResult:
-    """DescribeGroups, one group; `state` is Kafka's spelling, "Dead" for a group that does not exist."""
+    """DescribeGroups, one group.
+
+    `state` is Kafka's spelling, "Dead" for a group that does not exist.
+    """
 
     error: ErrorCode
     group_id: str

@@ -8,7 +8,8 @@ from oncelog.core.errors import require
 class GroupState(Enum):
     """A group's state; the value is Kafka's spelling in DescribeGroups and ListGroups.
 
-    There is no Dead: a deleted group leaves the machine at once, and one that does not exist is described as "Dead".
+    There is no Dead: a deleted group leaves the machine at once, and one that does not exist is
+    described as "Dead".
     """
 
     EMPTY = "Empty"

@@ -1,0 +1,90 @@
+"""Describe, list and delete groups."""
+
+from oncelog.core.errors import ErrorCode
+from oncelog.group.classic_group import ClassicGroup, WriteKind
+from oncelog.group.events import DeleteGroup, DescribeGroup, ListGroups
+from oncelog.group.records import group_tombstone, offset_tombstone
+from oncelog.group.registry import Draft, Room
+from oncelog.group.results import (
+    DeleteResult,
+    DescribedMember,
+    DescribeResult,
+    ListedGroup,
+    ListResult,
+)
+from oncelog.group.states import DEAD, GroupState
+
+CLASSIC = "classic"
+"""Kafka's name for the type of these groups (KIP-848)."""
+
+DESCRIBE_NOT_FOUND_VERSION_MIN = 6
+"""From this DescribeGroups version on an unknown group is GROUP_ID_NOT_FOUND.
+
+Before, a Dead group (KIP-1043).
+"""
+
+
+def describe(room: Room, event: DescribeGroup, draft: Draft) -> None:
+    """Describe one group as it is now. Members' metadata is only told of a stable one."""
+    group = room.groups.get(event.group_id)
+    if group is None:
+        is_named = event.version >= DESCRIBE_NOT_FOUND_VERSION_MIN
+        error = ErrorCode.group_id_not_found if is_named else ErrorCode.none
+        draft.answer(DescribeResult(error, event.group_id, DEAD))
+        return
+    is_stable = group.state is GroupState.STABLE
+    name = group.protocol_name if is_stable else None
+    members = tuple(
+        DescribedMember(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            m.metadata(name),
+            m.assignment,
+        )
+        for m in group.members.values()
+    )
+    result = DescribeResult(
+        ErrorCode.none,
+        event.group_id,
+        group.state.value,
+        group.protocol_type or "",
+        name or "",
+        members,
+    )
+    draft.answer(result)
+
+
+def list_groups(room: Room, event: ListGroups, draft: Draft) -> None:
+    """List the groups whose state and type are asked for, in any case of letters."""
+    states = {state.strip().lower() for state in event.states}
+    types = {kind.strip().lower() for kind in event.types}
+    listed = []
+    for group in room.groups.values():
+        fits_state = not states or group.state.value.lower() in states
+        if fits_state and (not types or CLASSIC in types):
+            listed.append(_line(group))
+    draft.answer(ListResult(ErrorCode.none, tuple(listed)))
+
+
+def _line(group: ClassicGroup) -> ListedGroup:
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+
+
+def delete_group(room: Room, event: DeleteGroup, draft: Draft) -> None:
+    """Delete a group without members, and all its offsets, those inside transactions too."""
+    group = room.groups.get(event.group_id)
+    if group is None:
+        draft.answer(DeleteResult(ErrorCode.group_id_not_found, event.group_id))
+        return
+    if group.state is not GroupState.EMPTY:
+        draft.answer(DeleteResult(ErrorCode.non_empty_group, event.group_id))
+        return
+    tombstones = [
+        offset_tombstone(event.group_id, partition)
+        for partition in room.offsets.partitions(event.group_id)
+    ]
+    tombstones.append(group_tombstone(event.group_id))
+    draft.write(group, WriteKind.DELETED, *tombstones)
+    draft.reply_on_commit(draft.token, DeleteResult(ErrorCode.none, event.group_id))

@@ -1,0 +1,299 @@
+"""One classic group as the coordinator sees it.
+
+State, generation, members (Kafka's `ClassicGroup`).
+
+All of it is volatile (D2): the durable part is the group's last record in the log, from which
+`records.load_group` makes such a value again after a fail-over, with the members of that generation
+but nobody waiting. This module knows no records, no timers and no replies; it keeps the tokens of
+waiting requests only for others to answer.
+
+Invariants: a static member's instance id names exactly one member; a group with members has a
+protocol type, and a leader who is one of them; the state moves as `states.MOVES` lists.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from oncelog.coordinator.machine import Reply, Token
+from oncelog.core.errors import ErrorCode, require
+from oncelog.group.events import JoinProtocol
+from oncelog.group.states import GroupState, require_move
+from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from oncelog.group.timers import TimerKey
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member. `join_token` and `sync_token` name its waiting requests, if any."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+    assignment: bytes = b""
+    join_token: Token | None = None
+    sync_token: Token | None = None
+    is_new: bool = False
+    """Joined, but has not been told its id yet.
+
+    It cannot heartbeat, so its silence while waiting counts.
+    """
+
+    @property
+    def awaits_join(self) -> bool:
+        """Whether its JoinGroup waits for the rebalance."""
+        return self.join_token is not None
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it need not heartbeat, because a request of its own waits for us."""
+        return not self.is_new and (self.awaits_join or self.sync_token is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its bytes for one protocol; empty if it does not offer it."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        return b""
+
+
+class WriteKind(Enum):
+    """Why a group's record is on its way into the log."""
+
+    ASSIGNMENT = auto()
+    STATIC_MEMBER = auto()
+    EMPTIED = auto()
+    DELETED = auto()
+
+
+class FormerSelf(NamedTuple):
+    """What a static member was before it was replaced."""
+
+    member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+
+
+@dataclass(slots=True, eq=False)
+class PendingWrite:
+    """A group record between append and commitment; until then no other event changes the group.
+
+    `event` is what caused it, `always` holds replies that are true whether or not the write
+    succeeds, `former` undoes the replacement of a static member, `held` the timers that came up
+    meanwhile.
+    """
+
+    kind: WriteKind
+    event: object
+    always: tuple[Reply, ...] = ()
+    member_id: str = ""
+    former: FormerSelf | None = None
+    held: list[TimerKey] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroup:
+    """One group. `state_timestamp_ms` is -1 if unknown (old records)."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    state_timestamp_ms: int = -1
+    previous_state: GroupState | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_joins: set[str] = field(default_factory=set)
+    """Ids that were given out with MEMBER_ID_REQUIRED and have not come back yet."""
+    pending_syncs: set[str] = field(default_factory=set)
+    """Members of the current generation that have not sent SyncGroup yet."""
+    subscribed_topics: frozenset[str] | None = None
+    """What a consumer group is subscribed to; None if it is not known."""
+    new_member_added: bool = False
+    initial_delay_ms: int = 0
+    initial_remaining_ms: int = 0
+    write: PendingWrite | None = None
+    _support: Counter[str] = field(default_factory=Counter)
+
+    # Members.
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take in a member whose protocols were found to fit (`supports`)."""
+        if member.group_instance_id is not None:
+            taken = member.group_instance_id in self.static_members
+            require(not taken, f"{self.group_id}: an instance id names one member")
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._support.update({protocol.name for protocol in member.protocols})
+        self.pending_joins.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or an id that was only given out. Answer its waiting requests before."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._support.subtract({protocol.name for protocol in member.protocols})
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+
+    def update(
+        self,
+        member: Member,
+        protocols: tuple[JoinProtocol, ...],
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        join_token: Token | None,
+    ) -> None:
+        """Take over what a member's new JoinGroup says."""
+        self._support.subtract({protocol.name for protocol in member.protocols})
+        member.protocols = protocols
+        self._support.update({protocol.name for protocol in protocols})
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.join_token = join_token
+
+    def rename_static_member(self, old_id: str, new_id: str) -> Member:
+        """Give a static member, restarted under its instance id, a new member id (KIP-345)."""
+        member = self.members.pop(old_id)
+        require(member.group_instance_id is not None, f"{old_id} is no static member")
+        member.member_id = new_id
+        self.members[new_id] = member
+        self.static_members[str(member.group_instance_id)] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        if old_id in self.pending_syncs:
+            self.pending_syncs.remove(old_id)
+            self.pending_syncs.add(new_id)
+        return member
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Say whether this is a current member: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or none."""
+        if group_instance_id is not None:
+            existing = self.static_members.get(group_instance_id)
+            if existing is None:
+                return ErrorCode.unknown_member_id
+            if existing != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
+
+    # Protocols.
+
+    def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
+        """Whether a member with these protocols could join: one of them is every member's."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        return any(self._support[protocol.name] == len(self.members) for protocol in protocols)
+
+    def select_protocol(self) -> str:
+        """Let each member vote for its first protocol that all have.
+
+        The most votes win, ties the first voted.
+        """
+        require(bool(self.members), f"{self.group_id}: an empty group has no protocol")
+        votes = Counter(self._votes())
+        return max(votes, key=lambda name: votes[name])
+
+    def _votes(self) -> Iterator[str]:
+        count = len(self.members)
+        for member in self.members.values():
+            yield next(p.name for p in member.protocols if self._support[p.name] == count)
+
+    # The rebalance.
+
+    def move(self, state: GroupState, now_ms: int) -> None:
+        """Go to another state."""
+        require_move(self.state, state)
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether all members wait in JoinGroup, and nobody who was given an id is to come."""
+        return not self.pending_joins and all(m.awaits_join for m in self.members.values())
+
+    @property
+    def awaiting_join_count(self) -> int:
+        """How many members wait in JoinGroup."""
+        return sum(member.awaits_join for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' rebalance timeouts."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_initial_rebalance(self) -> bool:
+        """Whether the rebalance being prepared is the first one since the group was empty."""
+        return (
+            self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
+        )
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it rejoined, else take a member that did. False if nobody rejoined."""
+        leader = self.members.get(self.leader_id) if self.leader_id is not None else None
+        if leader is not None and leader.awaits_join:
+            return True
+        joined = next((m.member_id for m in self.members.values() if m.awaits_join), None)
+        if joined is not None:
+            self.leader_id = joined
+        return joined is not None
+
+    def start_generation(self, now_ms: int) -> None:
+        """Begin the next generation, with the members that are there.
+
+        Without any, as an empty group.
+        """
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.learn_subscription()
+        self.move(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.pending_syncs.clear()
+        self.new_member_added = False
+
+    # Subscription.
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether its members speak the consumer protocol."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def learn_subscription(self) -> None:
+        """Read what the group is subscribed to out of its members' metadata."""
+        self.subscribed_topics = None
+        if not self.is_consumer_group or (self.members and self.protocol_name is None):
+            return
+        all_topics: set[str] = set()
+        for member in self.members.values():
+            topics = subscribed_topics(member.metadata(self.protocol_name))
+            if topics is None:
+                return
+            all_topics |= topics
+        self.subscribed_topics = frozenset(all_topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether the group reads `topic`.
+
+        A consumer group whose subscription is not known might.
+        """
+        if self.subscribed_topics is None:
+            return self.is_consumer_group
+        return topic in self.subscribed_topics

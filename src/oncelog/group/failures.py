@@ -1,0 +1,58 @@
+"""What a client hears when the log did not take a record, or we do not coordinate any more.
+
+Facts: "Append errors seen by coordinator clients" (Kafka's `CoordinatorOperationExceptionHelper`).
+"""
+
+from oncelog.core.errors import ErrorCode
+from oncelog.group import events, results
+from oncelog.group.offsets import refused
+
+APPEND_ERRORS = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.concurrent_transactions: ErrorCode.coordinator_not_available,
+}
+"""The shard says CONCURRENT_TRANSACTIONS to what waited too long.
+
+Clients of groups do not know that code there.
+"""
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """Turn what an append said into what a client of a coordinator understands."""
+    return APPEND_ERRORS.get(error, error)
+
+
+def refusal(event: object, error: ErrorCode) -> object:
+    """Answer a request as a whole with one error; None for events that nobody waits for."""
+    match event:
+        case events.Join():
+            return results.JoinResult(error, event.member_id)
+        case events.Sync():
+            return results.SyncResult(error)
+        case events.Heartbeat():
+            # While the groups are being loaded a member may well be one: it must not rejoin.
+            loading = error is ErrorCode.coordinator_load_in_progress
+            return results.HeartbeatResult(ErrorCode.none if loading else error)
+        case events.Leave():
+            return results.LeaveResult(error)
+        case events.OffsetCommit() | events.TxnOffsetCommit():
+            return refused(event, error)
+        case events.OffsetFetch():
+            return results.OffsetFetchResult(error)
+        case events.OffsetDelete():
+            return results.OffsetDeleteResult(error)
+        case events.DescribeGroup():
+            return results.DescribeResult(error, event.group_id, "")
+        case events.ListGroups():
+            return results.ListResult(error)
+        case events.DeleteGroup():
+            return results.DeleteResult(error, event.group_id)
+    return None

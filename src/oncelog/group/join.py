@@ -1,0 +1,256 @@
+"""JoinGroup (Kafka's `GroupMetadataManager.classicGroupJoin` and what it calls).
+
+New dynamic members get their id first and come back with it (version 4 on: MEMBER_ID_REQUIRED), so
+that a client which retries does not leave ghosts behind. A static member (KIP-345) that comes
+without its id takes the place of its former self, and a stable group stays stable if the protocol
+does not change.
+"""
+
+from oncelog.core.errors import ErrorCode, require
+from oncelog.group.classic_group import ClassicGroup, FormerSelf, Member, WriteKind
+from oncelog.group.events import NO_MEMBER_ID, Join
+from oncelog.group.rebalance import (
+    complete_join_if_ready,
+    current_generation,
+    joined_members,
+    prepare_rebalance,
+    rebalance_or_complete,
+)
+from oncelog.group.records import group_entry
+from oncelog.group.registry import Draft, Room, refuse_waiting, session_key
+from oncelog.group.results import JoinResult
+from oncelog.group.states import GroupState
+
+KNOWN_MEMBER_ID_VERSION_MIN = 4
+"""From here on a dynamic member has to come back with the id it was given (KIP-394)."""
+
+SKIP_ASSIGNMENT_VERSION_MIN = 9
+"""From here on a restarted static leader can be told to leave the assignment (KIP-814)."""
+
+
+def join(room: Room, event: Join, draft: Draft) -> None:
+    """Decide a JoinGroup; the reply may come later, through the group's rebalance."""
+    error = _check_request(room, event)
+    if error is not ErrorCode.none:
+        draft.answer(JoinResult(error, event.member_id))
+        return
+    group = room.groups.get(event.group_id)
+    is_unknown = event.member_id == NO_MEMBER_ID
+    if group is None and not is_unknown:
+        draft.answer(JoinResult(ErrorCode.unknown_member_id, event.member_id))
+        return
+    if group is None:
+        group = ClassicGroup(event.group_id)
+    if not _has_room(room, group, event.member_id):
+        _turn_away(room, group, event, draft)
+    elif not group.supports(event.protocol_type, event.protocols):
+        draft.answer(JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id))
+    elif is_unknown:
+        _join_new(room, group, event, draft)
+    else:
+        _join_known(room, group, event, draft)
+
+
+def _check_request(room: Room, event: Join) -> ErrorCode:
+    if not event.group_id:
+        return ErrorCode.invalid_group_id
+    shortest_ms = room.config.min_session_timeout_ms
+    longest_ms = room.config.max_session_timeout_ms
+    if not shortest_ms <= event.session_timeout_ms <= longest_ms:
+        return ErrorCode.invalid_session_timeout
+    return ErrorCode.none
+
+
+def _has_room(room: Room, group: ClassicGroup, member_id: str) -> bool:
+    """While members gather, those count that have come.
+
+    So the last to rejoin are the ones turned away.
+    """
+    member = group.members.get(member_id)
+    if group.state is GroupState.EMPTY:
+        return True
+    if group.state is GroupState.PREPARING_REBALANCE:
+        is_waiting = member is not None and member.awaits_join
+        return is_waiting or group.awaiting_join_count < room.config.max_size
+    return member is not None or len(group.members) < room.config.max_size
+
+
+def _turn_away(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
+    draft.answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER_ID))
+    if event.member_id in group.members or event.member_id in group.pending_joins:
+        room.drop_member(group, event.member_id)
+        complete_join_if_ready(room, group, draft)
+
+
+def _join_new(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
+    """A member without an id: a static one that is new or restarted, or a dynamic one."""
+    prefix = event.client_id if event.group_instance_id is None else event.group_instance_id
+    new_id = f"{prefix}-{event.fresh_id}"
+    former_id = group.static_members.get(event.group_instance_id or "")
+    room.groups.setdefault(group.group_id, group)
+    if event.group_instance_id is not None and former_id is not None:
+        _replace_static(room, group, former_id, new_id, event, draft)
+    elif event.group_instance_id is None and event.version >= KNOWN_MEMBER_ID_VERSION_MIN:
+        group.pending_joins.add(new_id)
+        deadline_ms = draft.now_ms + event.session_timeout_ms
+        room.timers.set(session_key(group, new_id), deadline_ms)
+        draft.answer(JoinResult(ErrorCode.member_id_required, new_id))
+    else:
+        _add(room, group, new_id, event, draft)
+
+
+def _add(room: Room, group: ClassicGroup, member_id: str, event: Join, draft: Draft) -> None:
+    member = Member(
+        member_id,
+        event.group_instance_id,
+        event.client_id,
+        event.client_host,
+        event.session_timeout_ms,
+        _rebalance_timeout_ms(event),
+        event.protocols,
+        join_token=draft.token,
+        is_new=True,
+    )
+    if group.is_initial_rebalance:
+        group.new_member_added = True
+    group.add(member, event.protocol_type)
+    # It has no id to send heartbeats with yet. If its client gave up, this is what removes it.
+    timeout_ms = room.config.new_member_join_timeout_ms
+    room.timers.set(session_key(group, member_id), draft.now_ms + timeout_ms)
+    rebalance_or_complete(room, group, draft)
+
+
+def _rebalance_timeout_ms(event: Join) -> int:
+    if event.rebalance_timeout_ms < 0:
+        return event.session_timeout_ms
+    return event.rebalance_timeout_ms
+
+
+def _join_known(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
+    """A member that was given its id before, in this generation or an earlier one."""
+    member_id = event.member_id
+    if member_id in group.pending_joins:
+        if event.group_instance_id is not None:
+            # Ids are only given out to dynamic members. Kafka fails on it with the same code.
+            draft.answer(JoinResult(ErrorCode.unknown_server_error, member_id))
+            return
+        _add(room, group, member_id, event, draft)
+        return
+    error = group.check_member(member_id, event.group_instance_id)
+    if error is not ErrorCode.none:
+        draft.answer(JoinResult(error, member_id))
+        return
+    member = group.members[member_id]
+    if _knows_already(group, member, event):
+        draft.answer(current_generation(group, member))
+        return
+    _update(group, member, event, draft)
+    rebalance_or_complete(room, group, draft)
+
+
+def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
+    """Whether the member only needs to hear again about this generation.
+
+    Nothing about it has changed.
+
+    The leader of a stable group is different: by joining it asks for a rebalance, as when it saw
+    new partitions.
+    """
+    is_same = member.protocols == event.protocols
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return is_same
+    is_leader = group.leader_id == member.member_id
+    return group.state is GroupState.STABLE and is_same and not is_leader
+
+
+def _update(group: ClassicGroup, member: Member, event: Join, draft: Draft) -> None:
+    group.update(
+        member,
+        event.protocols,
+        event.session_timeout_ms,
+        _rebalance_timeout_ms(event),
+        draft.token,
+    )
+
+
+def _replace_static(
+    room: Room, group: ClassicGroup, former_id: str, new_id: str, event: Join, draft: Draft
+) -> None:
+    """A static member was restarted: its former self is fenced, and it goes on in its place."""
+    leader_id = group.leader_id or ""
+    member = group.members[former_id]
+    former = FormerSelf(
+        former_id, member.session_timeout_ms, member.rebalance_timeout_ms, member.protocols
+    )
+    refuse_waiting(draft, member, ErrorCode.fenced_instance_id, former_id)
+    room.timers.cancel(session_key(group, former_id))
+    group.rename_static_member(former_id, new_id)
+    member.client_id, member.client_host = event.client_id, event.client_host
+    member.is_new = False
+    _update(group, member, event, draft)
+    room.renew_session(group, member, draft.now_ms)
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+        _store_replacement(group, member, former, leader_id, event, draft)
+    elif group.state is GroupState.PREPARING_REBALANCE:
+        complete_join_if_ready(room, group, draft)
+    else:
+        # In CompletingRebalance the leader may be assigning to the former id at this moment.
+        prepare_rebalance(room, group, draft)
+
+
+def _store_replacement(
+    group: ClassicGroup,
+    member: Member,
+    former: FormerSelf,
+    leader_id: str,
+    event: Join,
+    draft: Draft,
+) -> None:
+    """Keep the group stable.
+
+    Only its record changes, and the member gets its old assignment by SyncGroup.
+    """
+    assignments = {m.member_id: m.assignment for m in group.members.values()}
+    entry = group_entry(group, assignments)
+    write = draft.write(group, WriteKind.STATIC_MEMBER, entry)
+    write.former = former
+    write.member_id = member.member_id
+    is_leader = group.leader_id == member.member_id
+    may_skip = event.version >= SKIP_ASSIGNMENT_VERSION_MIN
+    result = JoinResult(
+        ErrorCode.none,
+        member.member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        # An older client must not find itself the leader, or it would assign anew.
+        leader=(group.leader_id or "") if may_skip else leader_id,
+        skip_assignment=may_skip and is_leader,
+        members=joined_members(group) if may_skip and is_leader else (),
+    )
+    draft.reply_on_commit(draft.token, result)
+    member.join_token = None
+
+
+def undo_replacement(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
+    """The record of a replacement was not written: the former self is a member again."""
+    write = group.write
+    require(write is not None, f"{group.group_id}: nothing to undo")
+    if write is None or write.former is None:
+        return
+    former = write.former
+    room.timers.cancel(session_key(group, write.member_id))
+    member = group.rename_static_member(write.member_id, former.member_id)
+    group.update(
+        member, former.protocols, former.session_timeout_ms, former.rebalance_timeout_ms, None
+    )
+    room.renew_session(group, member, draft.now_ms)
+    result = JoinResult(
+        error,
+        NO_MEMBER_ID,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+    )
+    draft.answer(result)

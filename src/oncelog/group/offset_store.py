@@ -1,0 +1,114 @@
+"""The committed offsets of all groups of one partition of `__consumer_offsets`.
+
+Durable state: `put`, `remove` and `end_transaction` are called by the machine's `apply` and
+`apply_marker` only. Volatile: the commits that are in flight to the log, by which a reader that
+requires stable offsets learns that one is about to change, and a deletion that it has to delete one
+more.
+
+Invariants: INV-6, an offset of a transaction becomes visible when the marker says commit, and never
+otherwise. Of a plain and a transactional commit for one partition the one later in the log wins,
+whatever the order of markers.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from oncelog.core.ids import TopicPartition
+from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.transactions import PendingOffsets
+
+
+class OffsetStore:
+    """Committed offsets, offsets of open transactions, and commits in flight."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._in_flight: dict[str, dict[TopicPartition, deque[object]]] = {}
+        self.pending = PendingOffsets()
+
+    # Durable.
+
+    def put(self, group_id: str, partition: TopicPartition, value: CommittedOffset) -> None:
+        """Take over a committed offset."""
+        self._committed.setdefault(group_id, {})[partition] = value
+
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """Take over a tombstone: it also removes what open transactions hold for the partition."""
+        offsets = self._committed.get(group_id)
+        if offsets is not None:
+            offsets.pop(partition, None)
+            if not offsets:
+                del self._committed[group_id]
+        self.pending.discard(group_id, partition)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """Take over a marker: the producer's offsets become visible together, or vanish (INV-6)."""
+        for group_id, partition, value in self.pending.end(producer_id):
+            existing = self.get(group_id, partition)
+            newer = existing is None or value.record_offset > existing.record_offset
+            if commit and newer:
+                self.put(group_id, partition, value)
+
+    # Reading.
+
+    def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        """The committed offset, or None."""
+        return self._committed.get(group_id, {}).get(partition)
+
+    def of_group(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """Every committed offset of a group."""
+        yield from self._committed.get(group_id, {}).items()
+
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether a transaction or a commit on its way to the log may change the offset."""
+        flying = partition in self._in_flight.get(group_id, ())
+        return flying or self.pending.holds(group_id, partition)
+
+    def is_known(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether there is anything a tombstone would remove."""
+        return self.get(group_id, partition) is not None or self.is_unstable(group_id, partition)
+
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """Every partition for which there is, or is about to be, anything in the group."""
+        seen = dict.fromkeys(self._committed.get(group_id, ()))
+        seen |= dict.fromkeys(self.pending.partitions(group_id))
+        return list(seen | dict.fromkeys(self._in_flight.get(group_id, ())))
+
+    def group_ids(self) -> list[str]:
+        """Every group for which there is, or is about to be, anything."""
+        seen = dict.fromkeys(self._committed) | dict.fromkeys(self.pending.group_ids())
+        return list(seen | dict.fromkeys(self._in_flight))
+
+    def snapshot(self) -> tuple[object, object]:
+        """A copy of the durable state, for comparison."""
+        committed = {group_id: dict(offsets) for group_id, offsets in self._committed.items()}
+        return committed, self.pending.snapshot()
+
+    # Volatile.
+
+    def take_off(self, group_id: str, partitions: Iterable[TopicPartition], commit: object) -> None:
+        """Remember that `commit`, an event, handed these partitions to the log."""
+        flying = self._in_flight.setdefault(group_id, {})
+        for partition in partitions:
+            flying.setdefault(partition, deque()).append(commit)
+
+    def land(self, group_id: str, partition: TopicPartition) -> None:
+        """The oldest commit in flight for the partition was applied; without any it is replay."""
+        commits = self._in_flight.get(group_id, {}).get(partition)
+        if commits:
+            commits.popleft()
+            self._prune(group_id, partition)
+
+    def crash(self, group_id: str, commit: object) -> None:
+        """`commit` did not come into the log. One that was never on its way changes nothing."""
+        for partition, commits in tuple(self._in_flight.get(group_id, {}).items()):
+            kept = deque(other for other in commits if other is not commit)
+            self._in_flight[group_id][partition] = kept
+            self._prune(group_id, partition)
+
+    def _prune(self, group_id: str, partition: TopicPartition) -> None:
+        flying = self._in_flight[group_id]
+        if not flying[partition]:
+            del flying[partition]
+        if not flying:
+            del self._in_flight[group_id]

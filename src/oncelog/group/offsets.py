@@ -1,0 +1,277 @@
+"""Committed offsets: commit, fetch, delete, expire (Kafka's `OffsetMetadataManager`).
+
+INV-8: a commit that names a member or a generation is checked against the group's; one from an
+older generation is refused, in a transaction too (KIP-447). A commit that names neither is for
+consumers that assign partitions themselves, and is taken while the group has no members (in a
+transaction always, as older clients send nothing else).
+"""
+
+from typing import TypeAlias
+
+from oncelog.coordinator.machine import AppendProducer
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.group.classic_group import ClassicGroup, WriteKind
+from oncelog.group.events import (
+    NO_MEMBER_ID,
+    ZERO_TOPIC_ID,
+    ExpireOffsets,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToFetch,
+    TopicDeleted,
+    TxnOffsetCommit,
+)
+from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
+from oncelog.group.records import group_tombstone, offset_entry, offset_tombstone
+from oncelog.group.registry import Draft, Room
+from oncelog.group.results import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    FetchedOffset,
+    OffsetCommitResult,
+    OffsetDeleteResult,
+    OffsetFetchResult,
+    PartitionOutcome,
+)
+from oncelog.group.states import GroupState
+
+OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 9
+"""From this OffsetCommit version on an unknown group is GROUP_ID_NOT_FOUND.
+
+Before, ILLEGAL_GENERATION.
+"""
+
+TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 6
+"""The same for TxnOffsetCommit (KIP-1319)."""
+
+AnyCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
+
+
+def commit(room: Room, event: OffsetCommit, draft: Draft) -> None:
+    """Decide an OffsetCommit. It counts as a heartbeat."""
+    group = room.groups.get(event.group_id)
+    error = _check_commit(group, event)
+    if error is not ErrorCode.none:
+        draft.answer(refused(event, error))
+        return
+    if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        member = group.members.get(event.member_id)
+        if member is not None:
+            room.renew_session(group, member, draft.now_ms)
+    expire_ms = NO_TIMESTAMP if event.retention_ms < 0 else draft.now_ms + event.retention_ms
+    _write_offsets(room, event, draft, expire_ms)
+
+
+def commit_in_transaction(room: Room, event: TxnOffsetCommit, draft: Draft) -> None:
+    """Decide a TxnOffsetCommit.
+
+    The offsets are written now, and visible after the marker (INV-6).
+    """
+    if not event.group_id:
+        draft.answer(refused(event, ErrorCode.invalid_group_id))
+        return
+    error = _check_commit(room.groups.get(event.group_id), event)
+    if error is not ErrorCode.none:
+        draft.answer(refused(event, error))
+        return
+    producer_id = ProducerId(event.producer_id)
+    draft.producer = AppendProducer(producer_id, ProducerEpoch(event.producer_epoch))
+    _write_offsets(room, event, draft, NO_TIMESTAMP)
+
+
+def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
+    """Check the committer against the group (INV-8)."""
+    is_transactional = isinstance(event, TxnOffsetCommit)
+    if group is None:
+        if event.generation_id < 0:
+            return ErrorCode.none
+        since = OFFSET_COMMIT_NOT_FOUND_VERSION_MIN
+        if is_transactional:
+            since = TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN
+        is_named = event.version >= since
+        return ErrorCode.group_id_not_found if is_named else ErrorCode.illegal_generation
+    is_empty = group.state is GroupState.EMPTY
+    if event.generation_id < 0 and is_empty:
+        return ErrorCode.none
+    is_member = event.member_id != NO_MEMBER_ID or event.group_instance_id is not None
+    if event.generation_id >= 0 or is_member:
+        error = group.check_member(event.member_id, event.group_instance_id)
+        if error is not ErrorCode.none:
+            return error
+        if event.generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+    elif not is_transactional:
+        return ErrorCode.unknown_member_id
+    if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
+        # It knows the new generation, but not yet what it owns there.
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _write_offsets(room: Room, event: AnyCommit, draft: Draft, expire_ms: int) -> None:
+    outcomes = []
+    written = []
+    for wanted in event.offsets:
+        metadata = wanted.metadata or ""
+        error = ErrorCode.offset_metadata_too_large
+        if len(metadata) <= room.config.offset_metadata_max_size:
+            error = ErrorCode.none
+            partition = TopicPartition(wanted.topic, wanted.partition)
+            value = CommittedOffset(
+                wanted.offset,
+                wanted.leader_epoch,
+                metadata,
+                draft.now_ms,
+                expire_ms,
+                wanted.topic_id,
+            )
+            draft.entries.append(offset_entry(event.group_id, partition, value))
+            written.append(partition)
+        outcomes.append(PartitionOutcome(wanted.topic, wanted.partition, error))
+    if written:
+        room.offsets.take_off(event.group_id, written, event)
+    draft.reply_on_commit(draft.token, OffsetCommitResult(tuple(outcomes)))
+
+
+def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
+    """Answer every partition of a commit with one error."""
+    outcomes = (PartitionOutcome(o.topic, o.partition, error) for o in event.offsets)
+    return OffsetCommitResult(tuple(outcomes))
+
+
+def fetch(room: Room, event: OffsetFetch, draft: Draft) -> None:
+    """Read committed offsets.
+
+    `require_stable` turns those that may be about to change into UNSTABLE_OFFSET_COMMIT.
+
+    Asked for all, Kafka leaves out a partition whose first offset ever is still inside a
+    transaction; we name it as unstable, since a reader that requires stable offsets would otherwise
+    start from nothing (INV-6).
+    """
+    if event.offsets is not None:
+        wanted = event.offsets
+    else:
+        known = dict.fromkeys(p for p, _ in room.offsets.of_group(event.group_id))
+        if event.require_stable:
+            known |= dict.fromkeys(room.offsets.partitions(event.group_id))
+        wanted = tuple(OffsetToFetch(p.topic, p.partition) for p in known)
+    found = tuple(_fetch_one(room, event, offset) for offset in wanted)
+    draft.answer(OffsetFetchResult(ErrorCode.none, found))
+
+
+def _fetch_one(room: Room, event: OffsetFetch, wanted: OffsetToFetch) -> FetchedOffset:
+    partition = TopicPartition(wanted.topic, wanted.partition)
+    error = ErrorCode.none
+    value = room.offsets.get(event.group_id, partition)
+    if event.require_stable and room.offsets.is_unstable(event.group_id, partition):
+        error = ErrorCode.unstable_offset_commit
+        value = None
+    if value is None or _is_of_another_topic(value, wanted):
+        return FetchedOffset(*partition, NO_OFFSET, NO_LEADER_EPOCH, "", error)
+    return FetchedOffset(*partition, value.offset, value.leader_epoch, value.metadata, error)
+
+
+def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
+    """Whether the offset was committed for a topic of the same name that is gone."""
+    known = ZERO_TOPIC_ID not in (value.topic_id, wanted.topic_id)
+    return known and value.topic_id != wanted.topic_id
+
+
+def delete(room: Room, event: OffsetDelete, draft: Draft) -> None:
+    """Decide an OffsetDelete.
+
+    Nothing that the group is subscribed to, and no group of another kind while it has members.
+    """
+    if not event.group_id:
+        draft.answer(OffsetDeleteResult(ErrorCode.invalid_group_id))
+        return
+    group = room.groups.get(event.group_id)
+    if group is None:
+        draft.answer(OffsetDeleteResult(ErrorCode.group_id_not_found))
+        return
+    if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+        draft.answer(OffsetDeleteResult(ErrorCode.non_empty_group))
+        return
+    outcomes = []
+    for partition in event.partitions:
+        error = ErrorCode.none
+        if group.is_subscribed_to(partition.topic):
+            error = ErrorCode.group_subscribed_to_topic
+        elif room.offsets.is_known(event.group_id, partition):
+            draft.entries.append(offset_tombstone(event.group_id, partition))
+        outcomes.append(PartitionOutcome(*partition, error))
+    draft.reply_on_commit(draft.token, OffsetDeleteResult(ErrorCode.none, tuple(outcomes)))
+
+
+def topic_deleted(room: Room, event: TopicDeleted, draft: Draft) -> None:
+    """Delete the offsets of a topic that is gone, in all groups.
+
+    Not those of a newer topic of that name.
+    """
+    for group_id in room.offsets.group_ids():
+        for partition in room.offsets.partitions(group_id):
+            if partition.topic == event.topic and _belongs_to(room, group_id, partition, event):
+                draft.entries.append(offset_tombstone(group_id, partition))
+
+
+def _belongs_to(room: Room, group_id: str, partition: TopicPartition, event: TopicDeleted) -> bool:
+    values = list(room.offsets.pending.values(group_id, partition))
+    committed = room.offsets.get(group_id, partition)
+    if committed is not None:
+        values.append(committed)
+    fits = (ZERO_TOPIC_ID, event.topic_id)
+    return bool(values) and all(value.topic_id in fits for value in values)
+
+
+def expire(room: Room, event: ExpireOffsets, draft: Draft) -> None:
+    """Delete the offsets of a group that outlived their retention.
+
+    With the last one an empty group goes too.
+    """
+    group = room.groups.get(event.group_id)
+    if group is None:
+        return
+    stay = 0
+    for partition, value in room.offsets.of_group(event.group_id):
+        unstable = room.offsets.is_unstable(event.group_id, partition)
+        if not unstable and _is_expired(room, group, partition, value, draft.now_ms):
+            draft.entries.append(offset_tombstone(event.group_id, partition))
+        else:
+            stay += 1
+    stay += sum(
+        room.offsets.is_unstable(event.group_id, partition)
+        for partition in room.offsets.partitions(event.group_id)
+    )
+    is_over = group.state is GroupState.EMPTY and not group.pending_joins and not stay
+    if is_over and (draft.entries or group.group_id in room.recorded):
+        draft.write(group, WriteKind.DELETED, group_tombstone(group.group_id))
+    elif is_over:
+        # It never came to a record: there is nothing to undo in the log.
+        room.forget(group)
+
+
+def _is_expired(
+    room: Room,
+    group: ClassicGroup,
+    partition: TopicPartition,
+    value: CommittedOffset,
+    now_ms: int,
+) -> bool:
+    """Kafka's rules (KIP-211).
+
+    Count from when the group became empty, or from the commit if it never had members.
+    """
+    if group.is_subscribed_to(partition.topic):
+        return False
+    base_ms = value.commit_timestamp_ms
+    if group.protocol_type is not None and group.state is GroupState.EMPTY:
+        base_ms = group.state_timestamp_ms if group.state_timestamp_ms >= 0 else base_ms
+    elif group.protocol_type is not None:
+        is_known = group.is_consumer_group and group.subscribed_topics is not None
+        if not is_known or group.state is not GroupState.STABLE:
+            return False
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - base_ms >= room.config.offsets_retention_ms

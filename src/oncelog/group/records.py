@@ -1,0 +1,153 @@
+"""Between the machine's values and the records of `__consumer_offsets` (`group_log`).
+
+The only module of this room that touches bytes. Keys of kinds that belong to other protocols
+(KIP-848 and later) are left alone: `decode` returns None for them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from oncelog.coordinator.machine import ApplyContext, Entry
+from oncelog.core.ids import TopicPartition
+from oncelog.group.classic_group import ClassicGroup, Member
+from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
+from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.states import GroupState
+from oncelog.protocol.records import group_log
+
+
+class OffsetRecord(NamedTuple):
+    """An offset commit, or its tombstone."""
+
+    group_id: str
+    partition: TopicPartition
+    value: CommittedOffset | None
+
+
+class GroupRecord(NamedTuple):
+    """A group's generation, or its tombstone."""
+
+    group_id: str
+    value: group_log.GroupMetadataValue | None
+
+
+def decode(entry: Entry, context: ApplyContext) -> OffsetRecord | GroupRecord | None:
+    """Read one record; None for a key that is not a classic group's."""
+    key = group_log.decode_key(entry.key)
+    if isinstance(key, group_log.OffsetCommitKey):
+        partition = TopicPartition(key.topic, key.partition)
+        value = None
+        if entry.value is not None:
+            value = _committed(group_log.decode_offset_commit_value(entry.value), context)
+        return OffsetRecord(key.group, partition, value)
+    if isinstance(key, group_log.GroupMetadataKey):
+        metadata = None
+        if entry.value is not None:
+            metadata = group_log.decode_group_metadata_value(entry.value)
+        return GroupRecord(key.group, metadata)
+    return None
+
+
+def _committed(value: group_log.OffsetCommitValue, context: ApplyContext) -> CommittedOffset:
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp_ms,
+        value.expire_timestamp_ms,
+        value.topic_id or ZERO_TOPIC_ID,
+        context.offset,
+    )
+
+
+def offset_entry(group_id: str, partition: TopicPartition, value: CommittedOffset) -> Entry:
+    """The record of an offset commit."""
+    record = group_log.OffsetCommitValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp_ms,
+        expire_timestamp_ms=value.expire_timestamp_ms,
+        topic_id=None if value.topic_id == ZERO_TOPIC_ID else value.topic_id,
+    )
+    return Entry(_offset_key(group_id, partition), group_log.encode_offset_commit_value(record))
+
+
+def offset_tombstone(group_id: str, partition: TopicPartition) -> Entry:
+    """The record that deletes an offset."""
+    return Entry(_offset_key(group_id, partition), None)
+
+
+def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    key = group_log.OffsetCommitKey(group_id, partition.topic, partition.partition)
+    return group_log.encode_offset_commit_key(key)
+
+
+def group_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Entry:
+    """The record of a group's generation, with what each member was assigned."""
+    members = tuple(
+        group_log.GroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=assignments[member.member_id],
+        )
+        for member in group.members.values()
+    )
+    value = group_log.GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp_ms=group.state_timestamp_ms,
+        members=members,
+    )
+    return Entry(_group_key(group.group_id), group_log.encode_group_metadata_value(value))
+
+
+def group_tombstone(group_id: str) -> Entry:
+    """The record that deletes a group."""
+    return Entry(_group_key(group_id), None)
+
+
+def _group_key(group_id: str) -> bytes:
+    return group_log.encode_group_metadata_key(group_log.GroupMetadataKey(group_id))
+
+
+def assignments(value: group_log.GroupMetadataValue) -> Iterator[tuple[str, bytes]]:
+    """What each member was assigned."""
+    for member in value.members:
+        yield member.member_id, member.assignment
+
+
+def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGroup:
+    """Make a group again from its last record: stable, or empty, with nobody waiting."""
+    group = ClassicGroup(
+        group_id,
+        generation_id=value.generation,
+        protocol_name=value.protocol,
+        leader_id=value.leader,
+        state_timestamp_ms=value.current_state_timestamp_ms,
+    )
+    for stored in value.members:
+        timeout_ms = stored.rebalance_timeout_ms
+        member = Member(
+            stored.member_id,
+            stored.group_instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.session_timeout_ms,
+            stored.session_timeout_ms if timeout_ms < 0 else timeout_ms,
+            # Only the selected protocol is in the log.
+            (JoinProtocol(value.protocol or "", stored.subscription),),
+            stored.assignment,
+        )
+        group.add(member, value.protocol_type)
+    group.protocol_type = value.protocol_type or None
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.learn_subscription()
+    return group

@@ -1,0 +1,133 @@
+"""What the handlers of one machine share: its groups, offsets, timers, and the draft of a decision.
+
+A handler is a function `(room, event, draft)`. It reads `room`, changes volatile state there, and
+puts replies and records into the draft; it never changes durable state.
+"""
+
+from oncelog.coordinator.machine import AppendProducer, Decision, Entry, Reply, Token
+from oncelog.core.errors import ErrorCode, require
+from oncelog.group.classic_group import ClassicGroup, Member, PendingWrite, WriteKind
+from oncelog.group.config import GroupConfig
+from oncelog.group.offset_store import OffsetStore
+from oncelog.group.results import JoinResult, SyncResult
+from oncelog.group.timers import TimerKey, TimerKind, Timers
+
+
+class Room:
+    """The state of one machine.
+
+    `recorded` (durable) names the groups that have a record in the log.
+    """
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.recorded: set[str] = set()
+        self.offsets = OffsetStore()
+        self.timers = Timers()
+        self.now_ms = 0
+
+    def forget(self, group: ClassicGroup) -> None:
+        """Drop a group and all its timers."""
+        for member_id in (*group.members, *group.pending_joins):
+            self.timers.cancel(session_key(group, member_id))
+        self.timers.cancel(join_key(group))
+        self.timers.cancel(sync_key(group))
+        del self.groups[group.group_id]
+
+    def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        """Start the member's session timeout anew."""
+        deadline_ms = now_ms + member.session_timeout_ms
+        self.timers.set(session_key(group, member.member_id), deadline_ms)
+
+    def drop_member(self, group: ClassicGroup, member_id: str) -> None:
+        """Take a member, or an id that was given out, from its group.
+
+        It has to be answered before.
+        """
+        self.timers.cancel(session_key(group, member_id))
+        group.remove(member_id)
+
+
+class Draft:
+    """A decision in the making, about one event at one time."""
+
+    def __init__(self, event: object, token: Token | None, now_ms: int) -> None:
+        self.event = event
+        self.token = token
+        self.now_ms = now_ms
+        self.entries: list[Entry] = []
+        self.producer: AppendProducer | None = None
+        self._replies: list[Reply] = []
+        self._on_commit: list[Reply] = []
+        self._write: PendingWrite | None = None
+        self._written_id: str | None = None
+
+    def reply(self, token: Token | None, value: object) -> None:
+        """Answer a request, whether or not anything that is written succeeds."""
+        if token is not None:
+            self._replies.append(Reply(token, value))
+
+    def answer(self, value: object) -> None:
+        """Answer the event's own request."""
+        self.reply(self.token, value)
+
+    def reply_on_commit(self, token: Token | None, value: object) -> None:
+        """Answer a request only if what is written is committed; else `failed` answers it."""
+        if token is not None:
+            self._on_commit.append(Reply(token, value))
+
+    def write(self, group: ClassicGroup, kind: WriteKind, *entries: Entry) -> PendingWrite:
+        """Write the group's record: until it is committed the group stands still (D2)."""
+        require(group.write is None, f"{group.group_id}: two transitions in flight (D2)")
+        self.entries.extend(entries)
+        group.write = PendingWrite(kind, self.event)
+        self._write, self._written_id = group.write, group.group_id
+        return group.write
+
+    def decision(self) -> Decision:
+        """Freeze the draft."""
+        group_id = None
+        if self._write is not None:
+            group_id = self._written_id
+            self._write.always = tuple(self._replies)
+        replies = tuple(self._replies + self._on_commit)
+        entries = tuple(self.entries)
+        return Decision(entries, replies, id=group_id, producer=self.producer)
+
+
+def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    """Names the session timeout of a member, or of an id that was given out."""
+    return TimerKey(TimerKind.SESSION, group.group_id, member_id)
+
+
+def join_key(group: ClassicGroup) -> TimerKey:
+    """Names the end of the time to (re)join."""
+    return TimerKey(TimerKind.JOIN, group.group_id)
+
+
+def sync_key(group: ClassicGroup) -> TimerKey:
+    """Names the end of the time to send SyncGroup."""
+    return TimerKey(TimerKind.SYNC, group.group_id)
+
+
+def answer_join(draft: Draft, member: Member, result: JoinResult) -> None:
+    """Answer a member's waiting JoinGroup, if there is one."""
+    if member.join_token is not None:
+        draft.reply(member.join_token, result)
+        member.join_token = None
+
+
+def answer_sync(draft: Draft, member: Member, result: SyncResult) -> bool:
+    """Answer a member's waiting SyncGroup, if there is one; returns whether there was."""
+    if member.sync_token is None:
+        return False
+    draft.reply(member.sync_token, result)
+    member.sync_token = None
+    return True
+
+
+def refuse_waiting(draft: Draft, member: Member, error: ErrorCode, member_id: str) -> None:
+    """Answer whatever requests of a member wait with `error`."""
+    answer_join(draft, member, JoinResult(error, member_id))
+    answer_sync(draft, member, SyncResult(error))

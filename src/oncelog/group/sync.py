@@ -1,0 +1,87 @@
+"""SyncGroup (Kafka's `classicGroupSyncToClassicGroup`).
+
+The leader's assignment goes into the log, then to everyone.
+
+Classic assignments are delivered as the leader made them (INV-8); a member it left out gets an
+empty one. Nobody learns an assignment before the record that holds it is committed, so that after a
+fail-over the group is in the generation that its members know.
+"""
+
+from oncelog.core.errors import ErrorCode, require
+from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
+from oncelog.group.events import Sync
+from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
+from oncelog.group.records import group_entry
+from oncelog.group.registry import Draft, Room, sync_key
+from oncelog.group.results import SyncResult
+from oncelog.group.states import GroupState
+
+
+def sync(room: Room, event: Sync, draft: Draft) -> None:
+    """Decide a SyncGroup; a follower's reply comes with the leader's."""
+    group = room.groups.get(event.group_id)
+    if not event.group_id:
+        draft.answer(SyncResult(ErrorCode.invalid_group_id))
+        return
+    if group is None:
+        draft.answer(SyncResult(ErrorCode.unknown_member_id))
+        return
+    error = _check(group, event)
+    if error is not ErrorCode.none:
+        draft.answer(SyncResult(error))
+        return
+    member = group.members[event.member_id]
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        room.timers.cancel(sync_key(group))
+    if group.state is GroupState.STABLE:
+        draft.answer(assignment_of(group, member, member.assignment))
+        return
+    member.sync_token = draft.token
+    if group.leader_id == member.member_id:
+        _store_assignment(room, group, event, draft)
+
+
+def _check(group: ClassicGroup, event: Sync) -> ErrorCode:
+    error = group.check_member(event.member_id, event.group_instance_id)
+    if error is not ErrorCode.none:
+        return error
+    if event.generation_id != group.generation_id:
+        return ErrorCode.illegal_generation
+    if _differs(event.protocol_type, group.protocol_type):
+        return ErrorCode.inconsistent_group_protocol
+    if _differs(event.protocol_name, group.protocol_name):
+        return ErrorCode.inconsistent_group_protocol
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _differs(theirs: str | None, ours: str | None) -> bool:
+    return theirs is not None and ours is not None and theirs != ours
+
+
+def _store_assignment(room: Room, group: ClassicGroup, event: Sync, draft: Draft) -> None:
+    given = dict(event.assignments)
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    draft.write(group, WriteKind.ASSIGNMENT, group_entry(group, assignments))
+    for member in group.members.values():
+        if member.sync_token is not None:
+            result = assignment_of(group, member, assignments[member.member_id])
+            draft.reply_on_commit(member.sync_token, result)
+            room.renew_session(group, member, draft.now_ms)
+
+
+def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> SyncResult:
+    """Tell a member its assignment."""
+    require(member.member_id in group.members, "INV-8: an assignment goes to a member only")
+    return SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)
+
+
+def assignment_failed(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
+    """The record of an assignment was not written.
+
+    Everyone who waits hears of it, and all rejoin.
+    """
+    cancel_assignment(room, group, draft, error)
+    rebalance_or_complete(room, group, draft)
