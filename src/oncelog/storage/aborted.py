@@ -1,0 +1,107 @@
+"""Aborted transactions of one partition: what a read_committed reader must skip (INV-3).
+
+Kept in memory in the order of their markers; `.txnindex` holds those whose marker lies in that segment, in Kafka's 34-byte
+entries. It knows no files.
+"""
+
+import struct
+from bisect import bisect_left
+from typing import NamedTuple
+
+__all__ = [
+    "ABORTED_ENTRY_SIZE_BYTES",
+    "AbortedTransaction",
+    "AbortedTransactions",
+    "format_aborted",
+    "parse_aborted",
+]
+
+_ENTRY = struct.Struct(">hqqqq")
+ABORTED_ENTRY_SIZE_BYTES = _ENTRY.size
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that ended with an abort marker at `last_offset`.
+
+    `last_stable_offset` is the first offset still undecided when the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedTransactions:
+    """All aborted transactions between log start and log end, by the offset of their marker."""
+
+    __slots__ = ("_entries", "_last_offsets")
+
+    def __init__(self) -> None:
+        self._entries: list[AbortedTransaction] = []
+        self._last_offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add one; markers are written in offset order."""
+        self._entries.append(entry)
+        self._last_offsets.append(entry.last_offset)
+
+    def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those with records in [from_offset, to_offset), by marker.
+
+        A reader that starts inside such a transaction needs it as well, hence all whose marker is at or after
+        `from_offset`. The search stops at the first entry that says nothing before `to_offset` was undecided.
+        """
+        if not self._entries:
+            return []
+        found = []
+        for slot in range(bisect_left(self._last_offsets, from_offset), len(self._entries)):
+            entry = self._entries[slot]
+            if entry.first_offset < to_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= to_offset:
+                break
+        return found
+
+    def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those whose marker lies in [from_offset, to_offset): a segment's share."""
+        start = bisect_left(self._last_offsets, from_offset)
+        return self._entries[start : bisect_left(self._last_offsets, to_offset)]
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget those whose marker is at or after `end_offset`."""
+        slot = bisect_left(self._last_offsets, end_offset)
+        del self._entries[slot:]
+        del self._last_offsets[slot:]
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget those whose marker is before `start_offset`."""
+        slot = bisect_left(self._last_offsets, start_offset)
+        del self._entries[:slot]
+        del self._last_offsets[:slot]
+
+
+def format_aborted(entries: list[AbortedTransaction]) -> bytes:
+    """A `.txnindex` file's content."""
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+def parse_aborted(data: bytes | None) -> list[AbortedTransaction] | None:
+    """Entries of a `.txnindex` file (none when it is missing), or None when it is damaged."""
+    if not data:
+        return []
+    if len(data) % ABORTED_ENTRY_SIZE_BYTES:
+        return None
+    entries: list[AbortedTransaction] = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != _VERSION or entry.first_offset > entry.last_offset:
+            return None
+        if entries and entry.last_offset <= entries[-1].last_offset:
+            return None
+        entries.append(entry)
+    return entries

@@ -1,0 +1,92 @@
+"""A segment's sparse index from offsets to byte positions, in Kafka's format.
+
+An entry says: the batch whose *last* offset is `base_offset + relative` begins at `position`. Entries are eight bytes on
+disk, big-endian (i32, i32), both rising. In memory they are two arrays (D12: no mapped files). It knows no files; the
+segment reads and writes the bytes.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+__all__ = ["OFFSET_INDEX_ENTRY_SIZE_BYTES", "OffsetIndex"]
+
+OFFSET_INDEX_ENTRY_SIZE_BYTES = 8
+
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Entries of one segment, in offset order."""
+
+    __slots__ = ("_offsets", "_positions", "base_offset")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add the batch that ends at `last_offset` and begins at byte `position`."""
+        self._offsets.append(last_offset - self.base_offset)
+        self._positions.append(position)
+
+    def position_before(self, offset: int) -> int:
+        """A batch boundary at or before the batch that holds `offset`: where a header walk begins."""
+        slot = bisect_right(self._offsets, offset - self.base_offset) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def boundary_at_or_before(self, position: int) -> int:
+        """The last indexed batch boundary at or before a byte position; 0 when there is none."""
+        slot = bisect_right(self._positions, position) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def truncate(self, size: int) -> None:
+        """Drop the entries of batches that begin at or after byte `size`."""
+        slot = bisect_left(self._positions, size)
+        del self._offsets[slot:]
+        del self._positions[slot:]
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        both = array("i", bytes(OFFSET_INDEX_ENTRY_SIZE_BYTES * len(self)))
+        both[0::2] = self._offsets
+        both[1::2] = self._positions
+        if _SWAP:
+            both.byteswap()
+        return both.tobytes()
+
+    @classmethod
+    def from_bytes(cls, base_offset: int, data: bytes, log_size: int) -> "OffsetIndex | None":
+        """Parse a file's content, or None when it cannot belong to a log of `log_size` bytes.
+
+        Kafka preallocates the index of an active segment, so trailing zero entries are dropped.
+        """
+        if len(data) % OFFSET_INDEX_ENTRY_SIZE_BYTES:
+            return None
+        both = array("i", data)
+        if _SWAP:
+            both.byteswap()
+        index = cls(base_offset)
+        index._offsets, index._positions = both[0::2], both[1::2]
+        while len(index) > 1 and index._positions[-1] == 0:
+            index._offsets.pop()
+            index._positions.pop()
+        if len(index) == 1 and index._offsets[0] == 0 and index._positions[0] == 0:
+            return cls(base_offset)
+        return index if index._is_sane(log_size) else None
+
+    def _is_sane(self, log_size: int) -> bool:
+        if not len(self):
+            return True
+        offsets, positions = self._offsets, self._positions
+        return (
+            offsets[0] >= 0
+            and positions[0] >= 0
+            and positions[-1] < log_size
+            and all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
+            and all(a < b for a, b in zip(positions, positions[1:], strict=False))
+        )

@@ -1,0 +1,95 @@
+"""Producer snapshots: Kafka's `.snapshot` file, and our `.batches` file beside it.
+
+Kafka's format (`ProducerSnapshot.json`, version 1) keeps one batch per producer. After a restart Kafka therefore refuses a
+retry of the fourth-last batch as out of order. INV-2 asks for the last five across restarts, so a second file holds the
+others. It is ours alone, Kafka ignores it, and without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a
+file torn by a loss of power is refused and an older one is used.
+"""
+
+import struct
+from collections import defaultdict
+
+from crc32c import crc32c
+
+from oncelog.core.limits import SEQUENCE_MODULUS
+from oncelog.storage.producer_state import CachedBatch, ProducerEntry
+
+__all__ = ["format_batches", "format_snapshot", "parse_batches", "parse_snapshot"]
+
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_BATCH = struct.Struct(">qiiqqq")
+_SNAPSHOT_VERSION = 1
+_BATCHES_VERSION = 1
+
+
+def _format(version: int, parts: list[bytes]) -> bytes:
+    body = _COUNT.pack(len(parts)) + b"".join(parts)
+    return _PREFIX.pack(version, crc32c(body)) + body
+
+
+def _body(data: bytes, version: int, entry: struct.Struct) -> bytes | None:
+    if len(data) < _PREFIX.size + _COUNT.size:
+        return None
+    found, crc = _PREFIX.unpack_from(data)
+    body = data[_PREFIX.size :]
+    if found != version or crc32c(body) != crc:
+        return None
+    entries = body[_COUNT.size :]
+    return entries if len(entries) == _COUNT.unpack_from(body)[0] * entry.size else None
+
+
+def format_snapshot(entries: list[ProducerEntry]) -> bytes:
+    """Kafka's file."""
+    parts = []
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        parts.append(
+            _ENTRY.pack(
+                entry.producer_id,
+                entry.epoch,
+                last.last_sequence if last else -1,
+                last.last_offset if last else -1,
+                last.last_offset - last.first_offset if last else 0,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.transaction_first_offset,
+            )
+        )
+    return _format(_SNAPSHOT_VERSION, parts)
+
+
+def parse_snapshot(data: bytes | None) -> list[ProducerEntry] | None:
+    """Producers of Kafka's file, with at most one batch each; None when it is missing or damaged."""
+    entries = _body(data, _SNAPSHOT_VERSION, _ENTRY) if data is not None else None
+    if entries is None:
+        return None
+    producers = []
+    for fields in _ENTRY.iter_unpack(entries):
+        producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, txn = fields
+        batches = []
+        if offset >= 0:
+            first = (sequence - delta) % SEQUENCE_MODULUS if sequence >= 0 else sequence
+            batches = [CachedBatch(first, sequence, offset - delta, offset, timestamp_ms)]
+        producers.append(
+            ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, txn, batches)
+        )
+    return producers
+
+
+def format_batches(entries: list[ProducerEntry]) -> bytes:
+    """Our file: every cached batch, in order."""
+    parts = [_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.batches]
+    return _format(_BATCHES_VERSION, parts)
+
+
+def parse_batches(data: bytes | None) -> dict[int, list[CachedBatch]] | None:
+    """Cached batches by producer id; None when the file is missing or damaged."""
+    batches = _body(data, _BATCHES_VERSION, _BATCH) if data is not None else None
+    if batches is None:
+        return None
+    found = defaultdict(list)
+    for producer_id, *fields in _BATCH.iter_unpack(batches):
+        found[producer_id].append(CachedBatch(*fields))
+    return dict(found)

@@ -1,0 +1,323 @@
+"""What one partition remembers of each producer: epochs, the last sequences, the open transaction.
+
+It decides whether a batch or a marker may be appended (INV-2, INV-5) and where the first undecided transaction begins
+(INV-3, INV-7). The rules are those of Kafka's `ProducerAppendInfo`, `ProducerStateEntry` and `ProducerStateManager`. It
+knows no files and no batches' bytes: headers come in, verdicts go out, and only `apply_*` changes anything.
+
+One rule differs from Kafka's. Idle producers expire by the time of their last *append* as the broker saw it, where Kafka
+takes the records' timestamps: with records of last year Kafka forgets a live producer at the next sweep, and its retries
+are then appended twice.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.core.errors import ErrorCode, require
+from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, PRODUCER_EPOCH_MAX
+from oncelog.protocol.batch import BatchHeader
+
+__all__ = [
+    "CachedBatch",
+    "CompletedTransaction",
+    "Origin",
+    "ProducerEntry",
+    "ProducerStates",
+    "Rejection",
+]
+
+TRANSACTION_VERSION_2 = 2
+NO_OFFSET = -1
+
+
+class Origin(Enum):
+    """Who appends, which decides how much is checked."""
+
+    CLIENT = "client"
+    """A produce request: everything is checked."""
+    COORDINATOR = "coordinator"
+    """A coordinator's own records, among them transactional offset commits: no sequences, so epochs only."""
+    REPLICATION = "replication"
+    """Bytes that a leader has checked already."""
+
+
+class CachedBatch(NamedTuple):
+    """One of a producer's last batches, to recognise it when it comes again."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    committed: bool
+    last_stable_offset: int
+
+
+class Rejection(NamedTuple):
+    """Why a batch is not appended; `duplicate` is the batch in the log when it is a repetition."""
+
+    error: ErrorCode
+    message: str
+    duplicate: CachedBatch | None = None
+
+
+class ProducerEntry:
+    """One producer's state in this partition. Times in milliseconds; -1 stands for none."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = -1,
+        coordinator_epoch: int = -1,
+        last_timestamp_ms: int = -1,
+        transaction_first_offset: int = NO_OFFSET,
+        batches: Iterable[CachedBatch] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.transaction_first_offset = transaction_first_offset
+        self.batches = list(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record in the log under the current epoch, or -1."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> CachedBatch | None:
+        """The cached batch of exactly that epoch and sequence range."""
+        if epoch == self.epoch:
+            for batch in self.batches:
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        return None
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Take over a newer epoch: its sequences begin anew."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """All producers of one partition, and its undecided transactions."""
+
+    __slots__ = ("_open", "_producers", "_unreplicated")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, ProducerEntry] = {}
+        # First offset -> producer id. Transactions begin at rising offsets, so the first key is the smallest.
+        self._open: dict[int, int] = {}
+        # First offset -> offset of the marker, for transactions whose marker may still be above the high watermark.
+        self._unreplicated: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """A producer's state, or None when nothing is known (never seen, or expired)."""
+        return self._producers.get(producer_id)
+
+    def entries(self) -> list[ProducerEntry]:
+        """All producers that are remembered."""
+        return list(self._producers.values())
+
+    def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer epoch has an undecided transaction here."""
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.epoch == epoch
+            and entry.transaction_first_offset != NO_OFFSET
+        )
+
+    def check_batch(
+        self, header: BatchHeader, origin: Origin, transaction_version: int = 0
+    ) -> Rejection | None:
+        """Judge a data batch of a producer before it is written; None allows it (INV-2, INV-5).
+
+        `transaction_version` >= 2 means the producer speaks TV2: then a first batch whose sequence is not 0 proves that
+        records are missing (KAFKA-18202), while an older client's may only mean that its state has expired here.
+        """
+        entry = self._producers.get(header.producer_id)
+        is_client = origin is Origin.CLIENT
+        if entry is None:
+            if (
+                is_client
+                and transaction_version >= TRANSACTION_VERSION_2
+                and header.is_transactional
+                and header.base_sequence != 0
+            ):
+                return _out_of_order(header, "expected 0 for a producer without state under TV2")
+            return None
+        epoch = header.producer_epoch
+        if is_client and epoch == entry.epoch:
+            duplicate = entry.find(epoch, header.base_sequence, header.last_sequence)
+            if duplicate is not None:
+                message = "duplicate batch"
+                return Rejection(ErrorCode.duplicate_sequence_number, message, duplicate)
+        if epoch < entry.epoch:
+            return _stale_epoch(header.producer_id, epoch, entry.epoch)
+        if is_client:
+            sequence, last = header.base_sequence, entry.last_sequence
+            if epoch != entry.epoch:
+                if sequence != 0:
+                    return _out_of_order(header, f"expected 0 for an epoch above {entry.epoch}")
+            elif sequence != last + 1 and not (sequence == 0 and last == INT32_MAX):
+                return _out_of_order(header, f"the last one in the log is {last}")
+        if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
+            return Rejection(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has an open transaction; "
+                "expected a transactional batch",
+            )
+        return None
+
+    def apply_batch(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
+        """Note a data batch that is now in the log at `first_offset`."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            entry = self._producers[header.producer_id] = ProducerEntry(header.producer_id)
+        epoch = header.producer_epoch
+        if epoch != entry.epoch:
+            if epoch < entry.epoch:
+                return  # Only in a log that was damaged; a fence never moves back (INV-5).
+            entry.move_to_epoch(epoch)
+        batches = entry.batches
+        if len(batches) == CACHED_BATCHES_PER_PRODUCER_COUNT:
+            del batches[0]
+        batches.append(
+            CachedBatch(
+                header.base_sequence,
+                header.last_sequence,
+                first_offset,
+                first_offset + header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        entry.last_timestamp_ms = now_ms
+        if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+            self._open[first_offset] = header.producer_id
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> Rejection | None:
+        """Judge an end-of-transaction marker before it is written; None allows it (INV-4, INV-5).
+
+        Under TV2 each end bumps the epoch, so a marker must be above the current one; an equal one is the repetition of
+        a marker already written, provided nothing is open (KAFKA-19999), or comes from an exhausted epoch.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            return None
+        stale = epoch < entry.epoch
+        if transaction_version >= TRANSACTION_VERSION_2 and epoch == entry.epoch:
+            nothing_open = entry.transaction_first_offset == NO_OFFSET
+            stale = not nothing_open and epoch != PRODUCER_EPOCH_MAX
+        if stale:
+            return _stale_epoch(producer_id, epoch, entry.epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            return Rejection(
+                ErrorCode.transaction_coordinator_fenced,
+                f"marker of producer {producer_id} by coordinator epoch {coordinator_epoch}, "
+                f"the latest is {entry.coordinator_epoch}",
+            )
+        return None
+
+    def apply_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        committed: bool,
+        now_ms: int,
+    ) -> CompletedTransaction | None:
+        """Note a marker that is now in the log at `offset`; returns the transaction that it ended, if any."""
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id)
+        if epoch >= entry.epoch:
+            entry.move_to_epoch(epoch)
+        entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
+        entry.last_timestamp_ms = now_ms
+        first_offset = entry.transaction_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        entry.transaction_first_offset = NO_OFFSET
+        require(first_offset in self._open, "INV-3: a transaction ends that is not open")
+        del self._open[first_offset]
+        self._unreplicated[first_offset] = offset
+        stable = next(iter(self._open), offset + 1)
+        return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is undecided, or whose marker is not below the high watermark."""
+        unreplicated = self._unreplicated
+        if unreplicated:
+            done = [first for first, last in unreplicated.items() if last < high_watermark]
+            for first in done:
+                del unreplicated[first]
+        oldest = next(iter(self._open), None)
+        if unreplicated:
+            first = min(unreplicated)
+            return first if oldest is None or first < oldest else oldest
+        return oldest
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers idle for `expiration_ms`, never one with an open transaction. Returns how many."""
+        expired = [
+            entry.producer_id
+            for entry in self._producers.values()
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def load(self, entries: Iterable[ProducerEntry]) -> None:
+        """Take over what a snapshot remembers, in place of everything."""
+        self._producers = {entry.producer_id: entry for entry in entries}
+        self._unreplicated = {}
+        self._open = dict(
+            sorted(
+                (entry.transaction_first_offset, entry.producer_id)
+                for entry in self._producers.values()
+                if entry.transaction_first_offset != NO_OFFSET
+            )
+        )
+
+
+def _stale_epoch(producer_id: int, epoch: int, current: int) -> Rejection:
+    return Rejection(
+        ErrorCode.invalid_producer_epoch,
+        f"epoch {epoch} of producer {producer_id} is not valid, the latest here is {current}",
+    )
+
+
+def _out_of_order(header: BatchHeader, expectation: str) -> Rejection:
+    return Rejection(
+        ErrorCode.out_of_order_sequence_number,
+        f"sequence {header.base_sequence} of producer {header.producer_id} "
+        f"epoch {header.producer_epoch}: {expectation}",
+    )

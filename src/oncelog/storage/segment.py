@@ -1,0 +1,355 @@
+"""One file of a partition's log, with its indexes.
+
+A segment holds whole batches in offset order. The last one of a log is active and takes appends; the others are sealed.
+Index files are written when a segment is sealed and when the log closes; until then the arrays in memory are the index and
+recovery can rebuild them from the log file (INV-9). It knows no producers and no transactions.
+
+Readers at the tail are served from the exact positions of the most recent batches, all others through the sparse index and
+a short header walk. Either way no record is looked at (D4).
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX
+from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
+from oncelog.runtime.disk import Disk, DiskFile, StorageFailure
+from oncelog.storage.config import LogConfig
+from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
+from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
+from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
+
+__all__ = ["PlacedBatch", "Segment", "parse_header"]
+
+_PREFIX = Struct(">qi")
+_WALK_SIZE_BYTES = 16 * 1024
+_NO_TIMESTAMP = -1
+
+Buffer = bytes | bytearray | memoryview
+
+
+class PlacedBatch(NamedTuple):
+    """A batch on its way into a segment: its place in the buffer and its final offsets."""
+
+    position: int
+    length: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+
+
+def parse_header(buffer: Buffer, position: int) -> BatchHeader:
+    """The header at `position`, without checking that the rest of the batch is at hand."""
+    fields = HEADER.unpack_from(buffer, position)
+    return BatchHeader(fields[0], fields[1] + _PREFIX.size, *fields[2:])
+
+
+class Segment:
+    """A `.log` file and its two indexes. Positions and sizes are bytes in the `.log` file."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_offset_index",
+        "_recent_bases",
+        "_recent_floor",
+        "_recent_lasts",
+        "_recent_positions",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "end_offset",
+        "first_timestamp_ms",
+        "indexes_on_disk",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "prefix",
+        "size",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
+        self._disk = disk
+        self.prefix = file_prefix(directory, base_offset)
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.size = 0
+        self.first_timestamp_ms = _NO_TIMESTAMP
+        self.max_timestamp_ms = _NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.bytes_since_index_entry = 0
+        self.indexes_on_disk = False
+        self._file: DiskFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._forget_recent()
+
+    @property
+    def path(self) -> str:
+        """The `.log` file."""
+        return self.prefix + LOG_SUFFIX
+
+    @property
+    def file(self) -> DiskFile:
+        """The `.log` file, opened when first needed."""
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor or indexes in memory."""
+        return self._file is not None or self._offset_index is not None
+
+    def create(self) -> None:
+        """Make the empty file and become the active segment."""
+        self._file = self._disk.open(self.path, create=True)
+        self._file.truncate(0)  # A crash may have left one behind that recovery judged worthless.
+        self.start_indexes()
+
+    def start_indexes(self) -> None:
+        """Begin with empty indexes: a new segment, or one that recovery is about to scan."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.bytes_since_index_entry = 0
+        self.indexes_on_disk = False
+        self.end_offset = self.base_offset
+        self.first_timestamp_ms = self.max_timestamp_ms = _NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self._forget_recent()
+
+    def load_indexes(self) -> bool:
+        """Read the index files of a sealed segment; False when they cannot be its own and must be rebuilt."""
+        if self._offset_index is not None:
+            return True
+        offsets = self._disk.read(self.prefix + INDEX_SUFFIX)
+        times = self._disk.read(self.prefix + TIME_INDEX_SUFFIX)
+        if offsets is None or times is None:
+            return False
+        offset_index = OffsetIndex.from_bytes(self.base_offset, offsets, self.size)
+        time_index = TimeIndex.from_bytes(self.base_offset, times)
+        if offset_index is None or time_index is None:
+            return False
+        if self.size and not len(time_index):
+            return False
+        self._offset_index, self._time_index = offset_index, time_index
+        self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
+        self.indexes_on_disk = True
+        return True
+
+    def release(self) -> None:
+        """Drop descriptor and indexes of a sealed segment; the descriptor closes with its last reader."""
+        self._file = None
+        if self.indexes_on_disk:
+            self._offset_index = self._time_index = None
+        self._forget_recent()
+
+    def close(self) -> None:
+        """Close the file at once. Only for a log that nobody reads any more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write_indexes(self, *, sync: bool = False) -> None:
+        """Write both index files whole. The time index ends with the largest timestamp, as Kafka's does."""
+        offset_index, time_index = self._indexes()
+        if self.size:
+            time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self._disk.write_atomic(self.prefix + INDEX_SUFFIX, offset_index.to_bytes(), sync=sync)
+        self._disk.write_atomic(self.prefix + TIME_INDEX_SUFFIX, time_index.to_bytes(), sync=sync)
+        self.indexes_on_disk = True
+
+    def has_room(self, batch: PlacedBatch, size: int, config: LogConfig) -> bool:
+        """Whether `size` bytes ending with `batch` belong here, or the log must roll first."""
+        if self.size == 0:
+            return batch.last_offset - self.base_offset <= INT32_MAX
+        offset_index, time_index = self._indexes()
+        index_bytes = config.segment_index_bytes
+        return (
+            self.size + size <= config.segment_bytes
+            and batch.last_offset - self.base_offset <= INT32_MAX
+            and batch.max_timestamp_ms - self.first_timestamp_ms <= config.segment_ms
+            and len(offset_index) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
+            and len(time_index) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
+        )
+
+    def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
+        """Write the batches with one system call, then index them. Raises `StorageFailure`."""
+        start = self.size
+        self.file.pwrite(data, start)
+        for batch in batches:
+            self.note(batch, start + batch.position, config.index_interval_bytes)
+        self.size = start + len(data)
+
+    def note(self, batch: PlacedBatch, position: int, index_interval_bytes: int) -> None:
+        """Index a batch that is in the file at `position`: after a write, and while recovery scans."""
+        timestamp_ms, last_offset = batch.max_timestamp_ms, batch.last_offset
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp_ms = timestamp_ms
+        if self.bytes_since_index_entry > index_interval_bytes:
+            offset_index, time_index = self._indexes()
+            offset_index.append(last_offset, position)
+            time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += batch.length
+        self.end_offset = last_offset + 1
+        self.indexes_on_disk = False
+        self._recent_bases.append(batch.base_offset)
+        self._recent_lasts.append(last_offset)
+        self._recent_positions.append(position)
+        if len(self._recent_bases) >= 2 * RECENT_BATCHES_COUNT_MAX:
+            self._recent_floor = self._recent_lasts[RECENT_BATCHES_COUNT_MAX - 1] + 1
+            for recent in (self._recent_bases, self._recent_lasts, self._recent_positions):
+                del recent[:RECENT_BATCHES_COUNT_MAX]
+
+    def read(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+        """Whole batches from the one that holds `offset`, with base offsets below `upper_bound`.
+
+        At most `size_max` bytes, but with `min_one` never less than the first batch. Empty when nothing qualifies.
+        """
+        if offset >= self._recent_floor:
+            return self._read_recent(offset, size_max, upper_bound, min_one)
+        return self._read_indexed(offset, size_max, upper_bound, min_one)
+
+    def _read_recent(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+        positions = self._recent_positions
+        first = bisect_left(self._recent_lasts, offset)
+        if first == len(positions):
+            return b""
+        start = positions[first]
+        if upper_bound >= self.end_offset:
+            last = len(positions)
+        else:
+            last = bisect_left(self._recent_bases, upper_bound)
+        if last <= first:
+            return b""
+        end = positions[last] if last < len(positions) else self.size
+        if end - start > size_max:
+            end = positions[bisect_right(positions, start + size_max) - 1]
+            if end <= start:
+                if not min_one:
+                    return b""
+                end = positions[first + 1] if first + 1 < len(positions) else self.size
+        return self.file.pread(end - start, start)
+
+    def _read_indexed(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+        found = self.find(offset)
+        if found is None or found[1].base_offset >= upper_bound:
+            return b""
+        start, header = found
+        size = min(size_max, self.size - start)
+        if header.length > size:
+            return self.file.pread(header.length, start) if min_one else b""
+        data = self.file.pread(size, start)
+        offset_index, _ = self._indexes()
+        boundary = offset_index.boundary_at_or_before(start + len(data))
+        if upper_bound < self.end_offset:
+            boundary = min(boundary, offset_index.position_before(upper_bound))
+        end = max(boundary - start, 0)
+        while end + _PREFIX.size <= len(data):
+            base_offset, length = _PREFIX.unpack_from(data, end)
+            if base_offset >= upper_bound or end + _PREFIX.size + length > len(data):
+                break
+            end += _PREFIX.size + length
+        return data if end == len(data) else memoryview(data)[:end]
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the first batch that ends at or after `offset`."""
+        for position, header in self.walk(self._indexes()[0].position_before(offset)):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def find_timestamp(self, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches, in order, that may hold the first record at or after `timestamp_ms`."""
+        offset_index, time_index = self._indexes()
+        position = offset_index.position_before(time_index.offset_before(timestamp_ms))
+        return (
+            (position, header)
+            for position, header in self.walk(position)
+            if header.max_timestamp >= timestamp_ms
+        )
+
+    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from a batch boundary on, reading ahead in small chunks and skipping records."""
+        chunk, chunk_start, size = b"", position, self.size
+        while position + HEADER_SIZE <= size:
+            relative = position - chunk_start
+            if relative + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, relative = (
+                    self.file.pread(min(_WALK_SIZE_BYTES, size - position), position),
+                    position,
+                    0,
+                )
+                if len(chunk) < HEADER_SIZE:
+                    raise StorageFailure("read", self.path, "the file is shorter than its log")
+            header = parse_header(chunk, relative)
+            if header.length < HEADER_SIZE:
+                raise StorageFailure("read", self.path, f"no batch at byte {position}")
+            yield position, header
+            position += header.length
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """One whole batch."""
+        return self.file.pread(header.length, position)
+
+    def truncate(self, offset: int) -> None:
+        """Cut off the batch that holds `offset` and all after it."""
+        found = self.find(offset)
+        size, end_offset = (
+            (found[0], found[1].base_offset) if found else (self.size, self.end_offset)
+        )
+        self.file.truncate(size)
+        offset_index, time_index = self._indexes()
+        offset_index.truncate(size)
+        time_index.truncate(end_offset)
+        self.size, self.end_offset = size, end_offset
+        self.indexes_on_disk = False
+        self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
+        self._forget_recent()
+        start = offset_index.boundary_at_or_before(size)
+        self.bytes_since_index_entry = size - start
+        self.resume(start)
+
+    def resume(self, position: int | None = None) -> None:
+        """Take up a loaded segment as the active one: find its end and its largest timestamp again."""
+        offset_index, time_index = self._indexes()
+        self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
+        start = offset_index.boundary_at_or_before(self.size) if position is None else position
+        self.bytes_since_index_entry = self.size - start
+        self.end_offset = self.base_offset
+        for _, header in self.walk(start):
+            self.end_offset = header.next_offset
+            if header.max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        first = next(self.walk(0), None)
+        self.first_timestamp_ms = first[1].max_timestamp if first else _NO_TIMESTAMP
+        self._forget_recent()
+
+    def index_paths(self) -> tuple[str, str]:
+        """The two index files."""
+        return self.prefix + INDEX_SUFFIX, self.prefix + TIME_INDEX_SUFFIX
+
+    def index_sizes(self) -> tuple[int, int]:
+        """(entries of the offset index, entries of the time index)."""
+        offset_index, time_index = self._indexes()
+        return len(offset_index), len(time_index)
+
+    def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self._offset_index is None and not self.load_indexes():
+            raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")
+        if self._offset_index is None or self._time_index is None:
+            raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "not loaded")
+        return self._offset_index, self._time_index
+
+    def _forget_recent(self) -> None:
+        self._recent_bases = array("q")
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
+        self._recent_floor = self.end_offset

@@ -1,0 +1,86 @@
+"""Producer snapshots in a partition's folder: write, find the newest usable, delete.
+
+`<offset>.snapshot` says what was known of producers after all batches below `offset`. Snapshots only save work: a missing or
+torn one means that more of the log is replayed, never that a producer is forgotten (INV-2, INV-5).
+"""
+
+from oncelog.runtime.disk import Disk
+from oncelog.storage.files import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, file_prefix
+from oncelog.storage.producer_snapshot import (
+    format_batches,
+    format_snapshot,
+    parse_batches,
+    parse_snapshot,
+)
+from oncelog.storage.producer_state import ProducerEntry, ProducerStates
+
+__all__ = ["Snapshots"]
+
+
+class Snapshots:
+    """The snapshot files of one partition."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        names = disk.list(directory)
+        found = (base_offset_of(name, SNAPSHOT_SUFFIX) for name in names)
+        self._offsets = sorted(offset for offset in found if offset is not None)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offsets of the files that are there, rising."""
+        return list(self._offsets)
+
+    def write(self, producers: ProducerStates, offset: int, *, sync: bool) -> None:
+        """Write both files; ours first, so that Kafka's is never there without it."""
+        entries = producers.entries()
+        prefix = file_prefix(self._directory, offset)
+        self._disk.write_atomic(prefix + BATCHES_SUFFIX, format_batches(entries), sync=sync)
+        self._disk.write_atomic(prefix + SNAPSHOT_SUFFIX, format_snapshot(entries), sync=sync)
+        if offset not in self._offsets:
+            self._offsets.append(offset)
+            self._offsets.sort()
+
+    def load_newest(self, at_most: int, producers: ProducerStates) -> int | None:
+        """Load the newest sound snapshot not above `at_most`; returns its offset, or None when there is none."""
+        for offset in reversed(self._offsets):
+            if offset <= at_most and self._load(offset, producers):
+                return offset
+        return None
+
+    def _load(self, offset: int, producers: ProducerStates) -> bool:
+        prefix = file_prefix(self._directory, offset)
+        entries = parse_snapshot(self._disk.read(prefix + SNAPSHOT_SUFFIX))
+        if entries is None:
+            return False
+        batches = parse_batches(self._disk.read(prefix + BATCHES_SUFFIX)) or {}
+        for entry in entries:
+            cached = batches.get(entry.producer_id)
+            if cached and _continues(entry, cached[-1].last_offset):
+                entry.batches = cached
+        producers.load(entries)
+        return True
+
+    def remove(self, *, below: int | None = None, above: int | None = None) -> None:
+        """Delete those below one offset or above another."""
+        for offset in self.offsets:
+            if (below is not None and offset < below) or (above is not None and offset > above):
+                self._remove_one(offset)
+
+    def keep_only(self, offsets: set[int]) -> None:
+        """Delete all but these."""
+        for offset in self.offsets:
+            if offset not in offsets:
+                self._remove_one(offset)
+
+    def _remove_one(self, offset: int) -> None:
+        prefix = file_prefix(self._directory, offset)
+        self._disk.remove(prefix + SNAPSHOT_SUFFIX)
+        self._disk.remove(prefix + BATCHES_SUFFIX)
+        self._offsets.remove(offset)
+
+
+def _continues(entry: ProducerEntry, last_offset: int) -> bool:
+    """Whether our file's batches end with the one that Kafka's file names: both are of the same moment."""
+    return bool(entry.batches) and entry.batches[-1].last_offset == last_offset

@@ -1,0 +1,150 @@
+"""What a batch must satisfy before a partition's leader takes it, and the rewrites that some settings ask for.
+
+Pure: bytes, settings and a time go in. Checked as Kafka's `LogValidator` does, short of the records themselves: Kafka also
+walks the records to check their offsets, timestamps and keys one by one; we trust the CRC and the header (D4).
+"""
+
+from typing import NamedTuple
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.batch import (
+    BatchHeader,
+    check_crc,
+    iter_headers,
+    read_header,
+    set_log_append_time,
+)
+from oncelog.protocol.record import build_batch, iter_records
+from oncelog.storage.config import LogConfig
+from oncelog.storage.producer_state import Origin
+
+__all__ = ["Checked", "apply_log_append_time", "check_batches", "recompress"]
+
+LOG_APPEND_TIME = "LogAppendTime"
+PRODUCER_CODEC = "producer"
+_KAFKA_CODEC_NAMES = {"uncompressed": "none"}
+
+MutableBuffer = bytearray | memoryview
+
+
+class Checked(NamedTuple):
+    """Batches with their places in the buffer, or the reason to refuse them."""
+
+    headers: list[tuple[int, BatchHeader]]
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+def check_batches(
+    batches: MutableBuffer, config: LogConfig, origin: Origin, now_ms: int
+) -> Checked:
+    """Judge what one append carries."""
+    size = len(batches)
+    try:
+        first = read_header(batches, 0)
+        if first.length == size:
+            headers = [(0, first)]
+        else:
+            headers = list(iter_headers(batches))
+    except ProtocolError as error:
+        return Checked([], error.code, error.message)
+    if origin is Origin.CLIENT and len(headers) != 1:
+        return _refuse("a produce request carries exactly one batch per partition")
+    for position, header in headers:
+        refusal = _check_one(batches, position, header, config, origin, now_ms)
+        if refusal is not None:
+            return refusal
+    if origin is not Origin.REPLICATION and size > config.segment_bytes:
+        message = f"{size} bytes in one append are more than segment.bytes={config.segment_bytes}"
+        return Checked([], ErrorCode.record_list_too_large, message)
+    return Checked(headers)
+
+
+def _check_one(
+    batches: MutableBuffer,
+    position: int,
+    header: BatchHeader,
+    config: LogConfig,
+    origin: Origin,
+    now_ms: int,
+) -> Checked | None:
+    if origin is not Origin.REPLICATION:
+        if header.length > config.max_message_bytes:
+            message = (
+                f"{header.length} bytes are more than max.message.bytes={config.max_message_bytes}"
+            )
+            return Checked([], ErrorCode.message_too_large, message)
+        if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+            return _refuse(
+                f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+            )
+        if header.attributes & 0x07 > 4:
+            message = f"unknown compression codec {header.attributes & 0x07}"
+            return Checked([], ErrorCode.unsupported_compression_type, message)
+        if header.attributes & ~0x1F and not header.is_control:
+            return _refuse(f"attributes {header.attributes:#x} are not a producer's")
+    if not check_crc(batches, position, header):
+        return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
+    return _check_client(header, config, now_ms) if origin is Origin.CLIENT else None
+
+
+def _check_client(header: BatchHeader, config: LogConfig, now_ms: int) -> Checked | None:
+    if header.base_offset != 0:
+        return _refuse(f"base offset {header.base_offset} in a produce request; it must be 0")
+    if header.is_control:
+        return _refuse("clients may not write control records")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            return _refuse(
+                f"sequence {header.base_sequence} and epoch {header.producer_epoch} "
+                f"with producer id {header.producer_id}"
+            )
+    elif header.is_transactional:
+        return _refuse("a transactional batch without a producer id")
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return None
+    if header.timestamp_type:
+        message = "a producer may not set the timestamp type LogAppendTime"
+        return Checked([], ErrorCode.invalid_timestamp, message)
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        message = f"timestamp {header.max_timestamp} is too far ahead of {now_ms}"
+        return Checked([], ErrorCode.invalid_timestamp, message)
+    if now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
+        message = f"timestamp {header.base_timestamp} is too far behind {now_ms}"
+        return Checked([], ErrorCode.invalid_timestamp, message)
+    return None
+
+
+def apply_log_append_time(
+    batches: MutableBuffer, headers: list[tuple[int, BatchHeader]], now_ms: int
+) -> list[tuple[int, BatchHeader]]:
+    """Stamp every batch with the broker's time, in place."""
+    for position, header in headers:
+        set_log_append_time(batches, position, header, now_ms)
+    return [(position, read_header(batches, position)) for position, _ in headers]
+
+
+def recompress(
+    batches: MutableBuffer, headers: list[tuple[int, BatchHeader]], compression_type: str
+) -> tuple[MutableBuffer, list[tuple[int, BatchHeader]]]:
+    """Rewrite client batches whose codec is not the topic's. Raises ProtocolError for damaged records."""
+    codec = _KAFKA_CODEC_NAMES.get(compression_type, compression_type)
+    if all(header.codec == codec for _, header in headers):
+        return batches, headers
+    rewritten = bytearray()
+    for position, header in headers:
+        rewritten += build_batch(
+            list(iter_records(batches, position, header)),
+            base_offset=header.base_offset,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+            codec=codec,
+            timestamp_type=header.timestamp_type,
+        )
+    return rewritten, list(iter_headers(rewritten))
+
+
+def _refuse(message: str) -> Checked:
+    return Checked([], ErrorCode.invalid_record, message)
