@@ -30,6 +30,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
+READ_COMMITTED: Final = 1
 
 _NONE: Final = -1
 _MIN_VERSION_OF: Final = {
@@ -76,40 +77,37 @@ def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
         _MIN_VERSION_OF
     ):
         return _result(index, ErrorCode.unsupported_version)
-    timestamp, offset = _look_up(partition, request, asked.timestamp)
-    if offset == _NONE:
-        return _result(index, ErrorCode.none)
+    timestamp, offset, leader_epoch = _look_up(partition, request, asked.timestamp)
     return message(
         ListOffsetsPartitionResponse,
         partition_index=index,
         error_code=ErrorCode.none,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=partition.log.epoch_at(offset),
+        leader_epoch=leader_epoch,
     )
 
 
-def _look_up(partition: Partition, request: Request, timestamp: int) -> tuple[int, int]:
-    """(timestamp, offset) as answered; an offset of -1 is "nothing found"."""
+def _look_up(partition: Partition, request: Request, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) as answered; an offset of -1 is "nothing found"."""
     log = partition.log
     if request.body.replica_id >= 0:
         readable_end = log.log_end_offset
     else:
-        readable_end = partition.readable_end(request.body.isolation_level == 1)
+        readable_end = partition.readable_end(request.body.isolation_level == READ_COMMITTED)
     if timestamp == LATEST:
-        return _NONE, readable_end
+        return _NONE, readable_end, partition.state.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return _NONE, log.log_start_offset
+        return _NONE, log.log_start_offset, log.epoch_at(log.log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NONE, _NONE
-    found = (
-        log.max_timestamp_offset()
-        if timestamp == MAX_TIMESTAMP
-        else log.offset_for_timestamp(timestamp)
-    )
+        return _NONE, _NONE, _NONE
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    else:
+        found = log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= readable_end:
-        return _NONE, _NONE
-    return found.timestamp, found.offset
+        return _NONE, _NONE, _NONE
+    return found.timestamp_ms, found.offset, found.leader_epoch
 
 
 def _result(index: int, error: ErrorCode) -> Any:

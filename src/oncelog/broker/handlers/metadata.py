@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
 
 
 async def _create(broker: Broker, request: Request, missing: list[str]) -> Any:
-    errors = {}
+    errors: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(missing):
         error = await broker.controller.auto_create(name)
         if error is not ErrorCode.none:

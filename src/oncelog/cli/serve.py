@@ -1,0 +1,145 @@
+"""``oncelog serve``: one broker in this process, until SIGTERM or SIGINT.
+
+Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win. Everything that a person may have
+got wrong ends in one sentence on standard error and exit code 1 (2 for misuse of the command line itself). The line
+``oncelog: ready on ...`` on standard output says that clients can connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.properties import parse_properties, parse_setting
+from oncelog.core.config import BrokerConfig, ConfigError, Endpoint, parse_listener
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["command"]
+
+log = logging.getLogger("oncelog")
+
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@click.command("serve")
+@click.option("--config", "config_file", metavar="FILE", help="A Kafka-style .properties file.")
+@click.option("--data-dir", metavar="DIR", help="The data folder (log.dirs).")
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes any free port.")
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable."
+)
+def command(
+    config_file: str | None, data_dir: str | None, listen: str | None, settings: tuple[str, ...]
+) -> None:
+    """Run a broker."""
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        config = BrokerConfig(gather(config_file, data_dir, listen, settings))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    if config.listener.host not in _LOCAL_HOSTS:
+        log.warning(
+            "listening on %s: there is no authentication yet, anyone who reaches it can read and write",
+            config.listener.host or "every interface",
+        )
+    sys.exit(run(config))
+
+
+def gather(
+    config_file: str | None, data_dir: str | None, listen: str | None, settings: tuple[str, ...]
+) -> dict[str, str]:
+    """The settings as given, by key. Raises `ConfigError`."""
+    given: dict[str, str] = {}
+    if config_file is not None:
+        try:
+            given |= parse_properties(Path(config_file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"cannot read {config_file}: {reason}") from None
+    if data_dir is not None:
+        given["log.dirs"] = data_dir
+    if listen is not None:
+        host, port = parse_listener("--listen", listen)
+        given["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+    given |= dict(parse_setting(setting) for setting in settings)
+    return given
+
+
+def run(config: BrokerConfig) -> int:
+    """Run the broker on a loop of its own; returns the exit code."""
+    # Objects made so far live as long as the process: the collector need not look at them again.
+    gc.freeze()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(config))
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def _serve(config: BrokerConfig) -> int:
+    from oncelog.broker.broker import Broker
+    from oncelog.core.errors import OncelogError
+
+    broker = Broker(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.request_stop)
+    try:
+        await broker.start()
+    except OncelogError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"cannot listen on {_shown(config.listener)}: {_reason(error)}")
+    _announce(broker)
+    await broker.wait_until_stop_is_requested()
+    failed = broker.stopped_because is not None
+    await broker.stop()
+    return 1 if failed else 0
+
+
+def _announce(broker: Broker) -> None:
+    listener = Endpoint(broker.server.host, broker.server.port)
+    topics = len(broker.image.topics)
+    click.echo(
+        f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
+        f"data {os.path.abspath(broker.config.data_dir)}, {topics} topic{'s' if topics != 1 else ''})"
+    )
+    sys.stdout.flush()
+
+
+def _shown(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the address is in use by another process"
+    return error.strerror or str(error)
+
+
+def _refuse(sentence: str) -> int:
+    click.echo(f"Error: {sentence}", err=True)
+    return 1
