@@ -1,9 +1,11 @@
 """The names and versions of Kafka's APIs.
 
-`ADVERTISED` holds the ranges that Apache Kafka 4.3 announces, for every API that this project implements or is about to; a broker announces the part of it that it has handlers
-for. This module knows no message and no handler.
+`ADVERTISED` holds the ranges that Apache Kafka 4.3 announces, for every API that this project
+implements or is about to; a broker announces the part of it that it has handlers for. This module
+knows no message and no handler.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -56,7 +58,7 @@ class ApiKey(IntEnum):
 
     @property
     def schema_name(self) -> str:
-        """The API's name in lower case with underscores: kio's package, and our handler's module."""
+        """The API's name in lower case: kio's package, and our handler's module."""
         return self.name.lower()
 
 
@@ -71,10 +73,10 @@ class VersionRange(NamedTuple):
         return isinstance(version, int) and self.min <= version <= self.max
 
 
-ADVERTISED: Final = MappingProxyType(
+ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {
-        # Produce announces 0 though 3 is the lowest accepted: librdkafka takes a higher minimum for a
-        # broker too old for its features (KAFKA-18659).
+        # Produce announces 0 though 3 is the lowest accepted: librdkafka takes a higher minimum for
+        # a broker too old for its features (KAFKA-18659).
         ApiKey.PRODUCE: VersionRange(0, 13),
         ApiKey.FETCH: VersionRange(4, 18),
         ApiKey.LIST_OFFSETS: VersionRange(1, 11),
@@ -122,7 +124,7 @@ ADVERTISED: Final = MappingProxyType(
 PRODUCE_VERSION_MIN: Final = 3
 """Produce before record batches v2 is announced but not accepted."""
 
-_FLEXIBLE_SINCE: Final = MappingProxyType(
+_FLEXIBLE_SINCE: Final[Mapping[int, int]] = MappingProxyType(
     {
         ApiKey.PRODUCE: 9,
         ApiKey.FETCH: 12,
@@ -172,17 +174,17 @@ _NEVER_FLEXIBLE: Final = 1 << 15
 
 def accepts(api: ApiKey | int, version: int) -> bool:
     """Whether a request of this API and version can be parsed and answered."""
-    versions = ADVERTISED.get(api)  # type: ignore[call-overload]
+    versions = ADVERTISED.get(api)
     if versions is None:
         return False
     if api == ApiKey.PRODUCE and version < PRODUCE_VERSION_MIN:
         return False
-    return bool(versions.min <= version <= versions.max)
+    return versions.min <= version <= versions.max
 
 
 def is_flexible(api: ApiKey | int, version: int) -> bool:
-    """Whether a request of this version uses compact types and tagged fields (KIP-482), and so request header v2."""
-    return version >= _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)  # type: ignore[call-overload, no-any-return]
+    """Whether this version has compact types, tagged fields and request header v2 (KIP-482)."""
+    return version >= _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)
 
 
 def newest(api: ApiKey) -> int:

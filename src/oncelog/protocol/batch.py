@@ -1,10 +1,13 @@
 """The header of a record batch (format v2), read and patched in place.
 
-A batch stays bytes from the socket to the disk and back (D4): this module reads the 61 bytes in front of the records, checks the CRC-32C, and writes the two fields that a leader
-assigns. It must not know what a record looks like; `oncelog.protocol.record` does.
+A batch stays bytes from the socket to the disk and back (D4): this module reads the 61 bytes in
+front of the records, checks the CRC-32C, and writes the two fields that a leader assigns. It must
+not know what a record looks like; `oncelog.protocol.record` does.
 
-Layout (`DefaultRecordBatch.java`): base offset i64, length i32, partition leader epoch i32, magic i8, CRC u32, attributes i16, last offset delta i32, base timestamp i64, max timestamp
-i64, producer id i64, producer epoch i16, base sequence i32, record count i32. The CRC covers everything from the attributes on, so offset and leader epoch may be patched freely.
+Layout (`DefaultRecordBatch.java`): base offset i64, length i32, partition leader epoch i32, magic
+i8, CRC u32, attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer
+id i64, producer epoch i16, base sequence i32, record count i32. The CRC covers everything from the
+attributes on, so offset and leader epoch may be patched freely.
 """
 
 from collections.abc import Iterator
@@ -62,7 +65,7 @@ class BatchHeader(NamedTuple):
 
     base_offset: int
     length: int
-    """Bytes of the whole batch, its first 12 included (the field on the wire does not count those)."""
+    """Bytes of the whole batch; unlike the field on the wire it counts the first 12 too."""
     leader_epoch: int
     magic: int
     crc: int
@@ -92,7 +95,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> str:
-        """Name of the compression codec. Raises `ProtocolError` (unsupported_compression_type) for an unassigned one."""
+        """Name of the compression codec.
+
+        Raises `ProtocolError` (unsupported_compression_type) for an unassigned one.
+        """
         codec_id = self.attributes & CODEC_MASK
         if codec_id >= len(CODEC_NAMES):
             raise ProtocolError(
@@ -107,7 +113,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record (an end-of-transaction marker), which consumers never see."""
+        """Whether it holds a control record, an end of transaction, which no consumer sees."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
@@ -131,7 +137,8 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at `position` and check that the whole batch lies within the buffer.
 
-    Raises `ProtocolError`: corrupt_message when the batch is cut or its sizes are impossible, unsupported_for_message_format for a magic other than 2. The CRC is not checked.
+    Raises `ProtocolError`: corrupt_message when the batch is cut or its sizes are impossible,
+    unsupported_for_message_format for a magic other than 2. The CRC is not checked.
     """
     available = len(buffer) - position
     if available < HEADER_SIZE:
@@ -157,9 +164,10 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 def iter_headers(
     buffer: Buffer, position: int = 0, *, allow_partial: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch in the buffer, which must hold whole batches and nothing else.
+    """Yield (position, header) of each batch in the buffer, which must hold whole batches only.
 
-    With `allow_partial` a cut batch at the end is left out silently: a broker may cut the last batch of a fetch response. Raises as `read_header`.
+    With `allow_partial` a cut batch at the end is left out silently: a broker may cut the last
+    batch of a fetch response. Raises as `read_header`.
     """
     end = len(buffer)
     while position < end:
@@ -200,7 +208,10 @@ def set_producer(
     base_sequence: int,
     transactional: bool,
 ) -> None:
-    """Stamp a batch that was encoded without a producer, and renew its CRC. The client's side of idempotence."""
+    """Stamp a batch that was encoded without a producer, and renew its CRC.
+
+    The client's side of idempotence.
+    """
     header = read_header(buffer, position)
     _PRODUCER.pack_into(
         buffer, position + _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
@@ -232,7 +243,8 @@ def _is_partial(buffer: Buffer, position: int, end: int) -> bool:
 
 
 def _too_short(buffer: Buffer, position: int, available: int) -> ProtocolError:
-    # Formats v0 and v1 are shorter than this header, and the byte that names them stands at the same place.
+    # Formats v0 and v1 are shorter than this header, and the byte that names them stands at the
+    # same place.
     if available > _MAGIC_POSITION and buffer[position + _MAGIC_POSITION] < MAGIC:
         return _old_format(buffer[position + _MAGIC_POSITION])
     return ProtocolError(

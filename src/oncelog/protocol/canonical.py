@@ -1,12 +1,14 @@
 """Classes for the messages of which no version of Kafka's schema shows all that a handler needs.
 
-Version 10 of OffsetCommit and OffsetFetch replaced topic names by topic ids, and the schema's classes have one or the other. These have both: up to version 9 `topic_id` is None, from 10 on
-`name` is. A handler fills what it was not given; a response must carry the one that its version sends (giving both is always right). The remaining fields are those of version 10.
+Version 10 of OffsetCommit and OffsetFetch replaced topic names by topic ids, and the schema's
+classes have one or the other. These have both: up to version 9 `topic_id` is None, from 10 on
+`name` is. A handler fills what it was not given; a response must carry the one that its version
+sends (giving both is always right). The remaining fields are those of version 10.
 """
 
 import datetime
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -32,8 +34,8 @@ __all__ = [
     "OffsetFetchResponseTopics",
 ]
 
-NO_TIME: Final = datetime.timedelta(0)
-NO_RETENTION: Final = datetime.timedelta(milliseconds=-1)
+NO_TIME: Final[Any] = datetime.timedelta(0)
+NO_RETENTION: Final[Any] = datetime.timedelta(milliseconds=-1)
 """An offset commit that leaves its retention to the broker (versions 2 to 4)."""
 
 

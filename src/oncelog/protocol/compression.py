@@ -1,8 +1,9 @@
 """The codecs of record batches: gzip, snappy, lz4 and zstd, with a bound on what comes out.
 
-What Kafka's clients write is what is written here: gzip with its header, snappy in the Xerial framing
-of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java reader
-takes no dependent blocks), zstd as a frame. Read is anything those formats allow, raw snappy too.
+What Kafka's clients write is what is written here: gzip with its header, snappy in the Xerial
+framing of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java
+reader takes no dependent blocks), zstd as a frame. Read is anything those formats allow, raw snappy
+too.
 
 A batch names no size for its records before compression, so a few bytes could ask for any amount of
 memory: every function that decompresses takes the most bytes that may come out.

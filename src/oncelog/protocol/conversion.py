@@ -1,8 +1,10 @@
 """Carries kio's values from one version's classes to another's, field by field of the same name.
 
-kio has a class per message and version, all alike but for the fields that came and went. A converter from one class to another is derived once from their fields; a field that the source
-lacks takes the schema's default. It also refuses a null where the schema allows none, which kio's readers let through for arrays. It must not know any particular message: what names and
-shapes changed is in `oncelog.protocol.versions`.
+kio has a class per message and version, all alike but for the fields that came and went. A
+converter from one class to another is derived once from their fields; a field that the source lacks
+takes the schema's default. It also refuses a null where the schema allows none, which kio's readers
+let through for arrays. It must not know any particular message: what names and shapes changed is in
+`oncelog.protocol.versions`.
 """
 
 import datetime
@@ -87,7 +89,10 @@ _ZEROS: tuple[tuple[type, Any], ...] = (
 
 @cache
 def converter(source: type, target: type) -> Converter:
-    """A function that turns an instance of `source` into one of `target`; raises `ProtocolError` on a null array."""
+    """A function from instances of `source` to instances of `target`.
+
+    It raises `ProtocolError` (invalid_request) on a null array that the schema does not allow.
+    """
     if source is target:
         return _checker(target)
     have = {shape.name: shape for shape in shapes(source)}

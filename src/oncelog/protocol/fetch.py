@@ -1,8 +1,10 @@
 """Fetch, versions 4 to 18, both directions, written by hand (D4).
 
-An encoded response is a gather list: the record bytes stand in it as they were given. What changes with the version: 5 log start offset, 7 sessions and error code (KIP-227), 9 current leader
-epoch, 11 rack and preferred replica, 12 compact types, diverging epoch, current leader, 13 topic ids in place of names, 15 replica state as a tagged field, 16 endpoints, 17 directory id, 18
-high watermark of the follower. This module must not look into the records.
+An encoded response is a gather list: the record bytes stand in it as they were given. What changes
+with the version: 5 log start offset, 7 sessions and error code (KIP-227), 9 current leader epoch,
+11 rack and preferred replica, 12 compact types, diverging epoch, current leader, 13 topic ids in
+place of names, 15 replica state as a tagged field, 16 endpoints, 17 directory id, 18 high watermark
+of the follower. This module must not look into the records.
 """
 
 from collections.abc import Sequence
@@ -71,7 +73,10 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A fetch request. `isolation_level` is 0 (read_uncommitted) or 1; `replica_id` -1 for a consumer."""
+    """A fetch request.
+
+    `isolation_level` is 0 (read_uncommitted) or 1; `replica_id` -1 for a consumer.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -88,14 +93,20 @@ class FetchRequest(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records at and after `first_offset` a read_committed consumer drops up to its abort marker."""
+    """An aborted transaction in the fetched range.
+
+    A read_committed consumer drops its records from `first_offset` up to its abort marker.
+    """
 
     producer_id: int
     first_offset: int
 
 
 class FetchPartitionResponse(NamedTuple):
-    """What one partition gives. `records` is one buffer, or several that follow each other; None is sent as empty."""
+    """What one partition gives.
+
+    `records` is one buffer, or several that follow each other; None is sent as empty.
+    """
 
     partition: int
     error: int = 0
@@ -120,7 +131,7 @@ class FetchTopicResponse(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """A fetch response as a client reads it; `records` of the partitions are memoryviews into the frame."""
+    """A fetch response as a client reads it; `records` are memoryviews into the frame."""
 
     topics: list[FetchTopicResponse]
     throttle_ms: int
@@ -130,7 +141,10 @@ class FetchResponse(NamedTuple):
 
 
 def parse_fetch_request(buffer: Buffer, version: int, position: int = 0) -> FetchRequest:
-    """Parse the request's body, which begins at `position`. Raises `ProtocolError` (invalid_request)."""
+    """Parse the request's body, which begins at `position`.
+
+    Raises `ProtocolError` (invalid_request).
+    """
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_compact(buffer, version, position)
@@ -300,7 +314,10 @@ def encode_fetch_response(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """Encode header and body as a gather list, without the frame's 4-byte size. Records are referred to, not copied."""
+    """Encode header and body as a gather list, without the frame's 4-byte size.
+
+    Records are referred to, not copied.
+    """
     out: list[Buffer] = []
     head = bytearray(INT32.pack(correlation_id))
     if version >= FLEXIBLE_SINCE:
@@ -494,7 +511,10 @@ def _topic_bytes(version: int, name: str | None, topic_id: UUID | None) -> bytes
 
 
 def parse_fetch_response(buffer: Buffer, version: int, position: int = 0) -> FetchResponse:
-    """Parse the body, which begins at `position` (after the response header). Raises `ProtocolError`."""
+    """Parse the body, which begins at `position` (after the response header).
+
+    Raises `ProtocolError`.
+    """
     try:
         view = memoryview(buffer)
         if version >= FLEXIBLE_SINCE:

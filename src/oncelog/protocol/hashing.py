@@ -13,7 +13,7 @@ _INT_MIN: Final = -(2**31)
 
 
 def murmur2(data: bytes | bytearray | memoryview) -> int:
-    """Austin Appleby's 32-bit MurmurHash2 with Kafka's seed, unsigned (`Utils.murmur2` is signed)."""
+    """Austin Appleby's 32-bit MurmurHash2 with Kafka's seed, as an unsigned number."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3

@@ -1,7 +1,9 @@
 """Request and response headers.
 
-Requests carry header v1, or v2 (with tagged fields) when the version is flexible; the client id keeps its old encoding in both. Responses carry header v0, or v1 when flexible, except
-ApiVersions, whose response always has header v0 (KIP-511), so that a client can read the refusal of a version that the broker does not know.
+Requests carry header v1, or v2 (with tagged fields) when the version is flexible; the client id
+keeps its old encoding in both. Responses carry header v0, or v1 when flexible, except ApiVersions,
+whose response always has header v0 (KIP-511), so that a client can read the refusal of a version
+that the broker does not know.
 """
 
 from functools import lru_cache
@@ -21,7 +23,10 @@ _CLIENT_IDS_CACHED_COUNT: Final = 1024
 
 
 class RequestHeader(NamedTuple):
-    """What stands in front of every request. `body_offset` is where the body begins in the frame."""
+    """What stands in front of every request.
+
+    `body_offset` is where the body begins in the frame.
+    """
 
     api_key: int
     api_version: int
@@ -38,7 +43,8 @@ def _client_id(raw: bytes) -> str:
 def parse_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a request frame (without its 4-byte size).
 
-    An API or version that is not known does not fail: key, version and correlation id can always be read, and the broker answers or closes. Raises `ProtocolError` (invalid_request).
+    An API or version that is not known does not fail: key, version and correlation id can always be
+    read, and the broker answers or closes. Raises `ProtocolError` (invalid_request).
     """
     try:
         api_key, api_version, correlation_id, size = _unpack_fixed(frame, 0)
@@ -61,8 +67,9 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 
 
 def _has_tags(api_key: int, api_version: int) -> bool:
-    # The body of a version that we do not know is never read, so neither are the tags in front of it.
-    versions = ADVERTISED.get(api_key)  # type: ignore[call-overload]
+    # The body of a version that we do not know is never read, so neither are the tags in front of
+    # it.
+    versions = ADVERTISED.get(api_key)
     return (
         versions is not None and api_version <= versions.max and is_flexible(api_key, api_version)
     )
@@ -86,7 +93,10 @@ def response_header_bytes(api: ApiKey | int, version: int, correlation_id: int) 
 
 
 def parse_response_header(api: ApiKey | int, version: int, frame: Buffer) -> tuple[int, int]:
-    """(correlation id, offset of the body) of a response frame without its size. Raises `ProtocolError`."""
+    """(correlation id, offset of the body) of a response frame without its size.
+
+    Raises `ProtocolError`.
+    """
     try:
         correlation_id: int = INT32.unpack_from(frame, 0)[0]
         if api != ApiKey.API_VERSIONS and is_flexible(api, version):
@@ -97,9 +107,10 @@ def parse_response_header(api: ApiKey | int, version: int, frame: Buffer) -> tup
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request of a version that is not known: a v0 response with error 35 and no keys.
+    """The answer to an ApiVersions request of an unknown version: v0, error 35, no keys.
 
-    Without the 4-byte size. A broker that wants to name its ranges encodes an ordinary v0 response with that error.
+    Without the 4-byte size. A broker that wants to name its ranges encodes an ordinary v0 response
+    with that error.
     """
     return INT32.pack(correlation_id) + _UNSUPPORTED
 

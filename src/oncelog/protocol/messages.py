@@ -1,9 +1,12 @@
 """Every message but Produce and Fetch: one definition per API, whatever the version on the wire.
 
-Requests parse to, and responses are written from, the class of the newest version (`request_class`, `response_class`): kio's, or the one in `oncelog.protocol.canonical` where no version shows
-all. How versions differ in shape is in `oncelog.protocol.versions`. Frames here never include their 4-byte size.
+Requests parse to, and responses are written from, the class of the newest version (`request_class`,
+`response_class`): kio's, or the one in `oncelog.protocol.canonical` where no version shows all. How
+versions differ in shape is in `oncelog.protocol.versions`. Frames here never include their 4-byte
+size.
 
-kio reads in Rust and checks every length against the buffer; its writers take any object with the right attributes, so no old version's response is ever built.
+kio reads in Rust and checks every length against the buffer; its writers take any object with the
+right attributes, so no old version's response is ever built.
 """
 
 import datetime
@@ -54,7 +57,8 @@ _CANONICAL: Final[dict[tuple[int, str], type]] = {
     (ApiKey.OFFSET_FETCH, "response"): canonical.OffsetFetchResponse,
 }
 
-# What a reader raises on bytes that are no such message: its own errors, a ValueError for a bad varint, error code or time span, and what Python's own constructors raise.
+# What a reader raises on bytes that are no such message: its own errors, a ValueError for a bad
+# varint, error code or time span, and what Python's own constructors raise.
 _READ_ERRORS: Final = (SerialError, ValueError, OverflowError, TypeError)
 
 Reader = Callable[[Any, int], tuple[Any, int]]
@@ -71,8 +75,8 @@ def response_class(api: ApiKey) -> type[Any]:
     return _newest_class(api, "response")
 
 
-def message(cls: type[Any], **fields: object) -> Any:
-    """Build a kio value without its phantom integer types, which would make every literal a type error.
+def message(cls: type, **fields: object) -> Any:
+    """Build a kio value without a type error for every literal integer.
 
     Fields that are left out take the schema's default, or the zero of their type.
     """
@@ -93,7 +97,7 @@ _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
 @cache
-def _schema_class(api: ApiKey, version: int, kind: str) -> type[Any]:
+def _schema_class(api: ApiKey, version: int, kind: str) -> type:
     module = import_module(f"kio.schema.{api.schema_name}.v{version}.{kind}")
     wanted = EntityType.request if kind == "request" else EntityType.response
     for candidate in vars(module).values():
@@ -102,7 +106,7 @@ def _schema_class(api: ApiKey, version: int, kind: str) -> type[Any]:
     raise LookupError(f"no {kind} in {module.__name__}")
 
 
-def _newest_class(api: ApiKey, kind: str) -> type[Any]:
+def _newest_class(api: ApiKey, kind: str) -> type:
     cls = _CANONICAL.get((api, kind))
     return cls if cls is not None else _schema_class(api, ADVERTISED[api].max, kind)
 
@@ -127,13 +131,17 @@ def _writing(api: ApiKey, version: int, kind: str) -> tuple[Writer, Hook]:
 def parse_request(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
     """Parse the body at `offset` into an instance of `request_class(api)`.
 
-    Call it for versions that `accepts` only. Raises `ProtocolError` (invalid_request) for bytes that are no such request.
+    Call it for versions that `accepts` only. Raises `ProtocolError` (invalid_request) for bytes
+    that are no such request.
     """
     return _parse(api, version, "request", frame, offset)
 
 
 def parse_response(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
-    """Parse the body at `offset` (see `parse_response_header`) into an instance of `response_class(api)`. Raises `ProtocolError`."""
+    """Parse the body at `offset` (of `parse_response_header`) into a `response_class(api)`.
+
+    Raises `ProtocolError` (invalid_request).
+    """
     return _parse(api, version, "response", frame, offset)
 
 
@@ -148,9 +156,10 @@ def _parse(api: ApiKey, version: int, kind: str, frame: Buffer, offset: int) -> 
 
 
 def encode_response(api: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
-    """Encode header and body of a response for the version that the request came in; without the frame's 4-byte size.
+    """Encode header and body of a response, without the frame's 4-byte size.
 
-    `response` is a `response_class(api)`. What an old version cannot carry is left out.
+    `version` is that of the request; `response` is a `response_class(api)`. What an old version
+    cannot carry is left out.
     """
     write, hook = _writing(api, version, "response")
     buffer = io.BytesIO()
@@ -162,7 +171,7 @@ def encode_response(api: ApiKey, version: int, correlation_id: int, response: An
 def encode_request(
     api: ApiKey, version: int, correlation_id: int, client_id: str | None, request: Any
 ) -> bytes:
-    """Encode header and body of a request in a version that the broker speaks; without the frame's 4-byte size."""
+    """Encode header and body of a request, without the frame's 4-byte size."""
     write, hook = _writing(api, version, "request")
     buffer = io.BytesIO()
     flexible = is_flexible(api, version)

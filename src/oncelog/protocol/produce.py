@@ -1,8 +1,9 @@
 """Produce, versions 3 to 13, both directions, written by hand (D4).
 
-A parsed request holds memoryviews into the frame: the log patches the batches there and writes that slice. An encoded request is a gather list whose records are not copied. What
-changes with the version: 5 log start offset, 8 record errors, 9 compact types, 10 current leader and endpoints as tagged fields (KIP-951), 13 topic ids in place of names.
-This module must not look into the records.
+A parsed request holds memoryviews into the frame: the log patches the batches there and writes that
+slice. An encoded request is a gather list whose records are not copied. What changes with the
+version: 5 log start offset, 8 record errors, 9 compact types, 10 current leader and endpoints as
+tagged fields (KIP-951), 13 topic ids in place of names. This module must not look into the records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +33,12 @@ _LEADER: Final = Struct(">iiB")
 
 
 class ProducePartition(NamedTuple):
-    """Batches for one partition. `records` points into the frame and can be written to if the frame can."""
+    """Batches for one partition.
 
-    index: int
+    `records` points into the frame and can be written to if the frame can.
+    """
+
+    index: int  # type: ignore[assignment]
     records: memoryview | None
 
 
@@ -56,9 +60,12 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
-    """The outcome for one partition. `error` is an `ErrorCode` or its number; times are milliseconds, -1 for none."""
+    """The outcome for one partition.
 
-    index: int
+    `error` is an `ErrorCode` or its number; times are milliseconds, -1 for none.
+    """
+
+    index: int  # type: ignore[assignment]
     error: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
@@ -95,7 +102,10 @@ class ProduceResponse(NamedTuple):
 
 
 def parse_produce_request(buffer: memoryview, version: int, position: int = 0) -> ProduceRequest:
-    """Parse the request's body, which begins at `position`. Raises `ProtocolError` (invalid_request)."""
+    """Parse the request's body, which begins at `position`.
+
+    Raises `ProtocolError` (invalid_request).
+    """
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_compact(buffer, version, position)
@@ -257,7 +267,7 @@ def _compact_partition(version: int, partition: ProducePartitionResponse) -> byt
 
 
 def endpoints_bytes(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The compact array of endpoints that Produce and Fetch responses carry as a tagged field (KIP-951)."""
+    """The endpoints that Produce and Fetch responses carry as a tagged field (KIP-951)."""
     out = [uvarint(len(endpoints) + 1)]
     for node_id, host, port, rack in endpoints:
         out.append(INT32.pack(node_id) + wire.compact_string(host) + INT32.pack(port))
@@ -289,7 +299,10 @@ def encode_produce_request(
     timeout_ms: int,
     topics: Iterable[ProduceTopic | tuple[str | None, UUID | None, Sequence[tuple[int, Buffer]]]],
 ) -> list[Buffer]:
-    """Encode header and body as a gather list, without the frame's 4-byte size. Records are referred to, not copied."""
+    """Encode header and body as a gather list, without the frame's 4-byte size.
+
+    Records are referred to, not copied.
+    """
     flexible = version >= FLEXIBLE_SINCE
     topics = list(topics)
     head = bytearray(request_header_bytes(0, version, correlation_id, client_id, flexible))
@@ -323,7 +336,10 @@ def encode_produce_request(
 
 
 def parse_produce_response(buffer: Buffer, version: int, position: int = 0) -> ProduceResponse:
-    """Parse the body, which begins at `position` (after the response header). Raises `ProtocolError`."""
+    """Parse the body, which begins at `position` (after the response header).
+
+    Raises `ProtocolError`.
+    """
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_compact_response(buffer, version, position)

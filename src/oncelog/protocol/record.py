@@ -1,8 +1,8 @@
 """Records inside a batch: building batches and walking them.
 
 The broker's hot path never comes here (D4). Coordinators, the client, compaction and tools do.
-Control batches, the markers that end a transaction, are made and read here too (`EndTxnMarker.json`,
-`ControlRecordType.json`).
+Control batches, the markers that end a transaction, are made and read here too
+(`EndTxnMarker.json`, `ControlRecordType.json`).
 
 Layout of a record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key
 and value each with a varint length (-1 for null), headers as a varint count of key and value pairs.
@@ -232,7 +232,10 @@ def control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The marker that ends a producer's transaction on one partition (INV-3). It has no sequence."""
+    """The marker that ends a producer's transaction on one partition (INV-3).
+
+    It has no sequence.
+    """
     key = _CONTROL_KEY.pack(_CONTROL_VERSION, COMMIT_MARKER if commit else ABORT_MARKER)
     value = _CONTROL_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
     return build_batch(

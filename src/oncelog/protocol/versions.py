@@ -1,10 +1,14 @@
 """Where versions of a message differ in shape, both ways: the one place for it.
 
-Handlers and clients know one definition per API: the class of the newest version (or of `oncelog.protocol.canonical`). Fields that merely came later are filled with defaults by
-`conversion`. What was renamed, folded into an array or must look different to an old peer is mended here by four kinds of hook, each a function of (version, message):
+Handlers and clients know one definition per API: the class of the newest version (or of
+`oncelog.protocol.canonical`). Fields that merely came later are filled with defaults by
+`conversion`. What was renamed, folded into an array or must look different to an old peer is mended
+here by four kinds of hook, each a function of (version, message):
 
-- `REQUEST_UP`, `RESPONSE_UP`: from the old version's class to the newest (broker reading, client reading);
-- `REQUEST_DOWN`, `RESPONSE_DOWN`: from the newest to an object with the old version's attributes (client writing, broker writing).
+- `REQUEST_UP`, `RESPONSE_UP`: from the old version's class to the newest (broker reading, client
+  reading);
+- `REQUEST_DOWN`, `RESPONSE_DOWN`: from the newest to an object with the old version's attributes
+  (client writing, broker writing).
 
 A hook returns its input unchanged where the version needs nothing.
 """
@@ -32,6 +36,9 @@ from oncelog.protocol.wire import malformed
 
 Hook = Callable[[int, Any], Any]
 
+_GROUP_KEY: Final[Any] = 0
+"""Version 0 of FindCoordinator can ask for groups only."""
+
 OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
 """What stands for authorized operations where nobody asked for them (KIP-430)."""
 
@@ -39,14 +46,18 @@ OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
 def _list(source: Any, target: type) -> tuple[Any, ...]:
     if source is None:
         raise malformed("array may not be null")
-    return tuple(converter(type(item), target)(item) for item in source)
+    if not source:
+        return ()
+    source_class: type = type(source[0])
+    convert = converter(source_class, target)
+    return tuple([convert(item) for item in source])
 
 
 def _find_coordinator_request_up(version: int, old: Any) -> Any:
     if version >= 4:
         return old
     return find_coordinator_request.FindCoordinatorRequest(
-        key_type=getattr(old, "key_type", 0), coordinator_keys=(old.key,)
+        key_type=getattr(old, "key_type", _GROUP_KEY), coordinator_keys=(old.key,)
     )
 
 
@@ -61,7 +72,7 @@ def _find_coordinator_response_up(version: int, old: Any) -> Any:
         return old
     # Older versions do not repeat the key: the caller asked for one.
     only = find_coordinator_response.Coordinator(
-        key="",  # type: ignore[arg-type]
+        key="",
         node_id=old.node_id,
         host=old.host,
         port=old.port,
@@ -261,7 +272,8 @@ def _join_group_response_down(version: int, new: Any) -> Any:
 
 
 def _api_versions_response_down(version: int, new: Any) -> Any:
-    # Clients below version 4 may fail to read a feature whose lowest level is 0: they are not shown it (KAFKA-17492).
+    # Clients below version 4 may fail to read a feature whose lowest level is 0: they are not shown
+    # it (KAFKA-17492).
     if version >= 4:
         return new
     features = tuple(feature for feature in new.supported_features if feature.min_version != 0)

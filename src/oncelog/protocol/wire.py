@@ -1,7 +1,9 @@
-"""Primitive types of the wire: varints, strings, arrays and tagged fields, as functions of (buffer, position).
+"""Primitive types of the wire: varints, strings, arrays and tagged fields.
 
-For codecs written by hand. Every reader returns (value, next position) and never looks past the buffer's end: it raises `ProtocolError` (invalid_request), or lets `IndexError` or
-`struct.error` out, which the codec that calls it turns into one. No count read from the wire is used to allocate.
+For codecs written by hand, as functions of (buffer, position). Every reader returns (value, next
+position) and never looks past the buffer's end: it raises `ProtocolError` (invalid_request), or
+lets `IndexError` or `struct.error` out, which the codec that calls it turns into one. No count read
+from the wire is used to allocate.
 """
 
 from collections.abc import Iterator
@@ -117,7 +119,10 @@ def read_compact_nullable_string(buffer: Buffer, position: int) -> tuple[str | N
 
 
 def read_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Count of an array that may not be null, checked against the bytes that are left: every element takes at least one."""
+    """Count of an array that may not be null, checked against the bytes that are left.
+
+    Every element takes at least one byte.
+    """
     count = INT32.unpack_from(buffer, position)[0]
     position += 4
     if not 0 <= count <= len(buffer) - position:
@@ -134,7 +139,10 @@ def read_compact_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def iter_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (tag, start, end) of each tagged field; the last item is (-1, end of all, end of all) (KIP-482)."""
+    """Yield (tag, start, end) of each tagged field (KIP-482).
+
+    The last item is (-1, end, end) with the end of them all.
+    """
     count, position = read_uvarint(buffer, position)
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
@@ -179,7 +187,10 @@ def tag(number: int, value: bytes) -> bytes:
 
 @lru_cache(maxsize=10_000)
 def uuid_of(raw: bytes) -> UUID | None:
-    """The UUID of 16 bytes; None for the zero UUID. Cached: making a UUID costs more than reading a request."""
+    """The UUID of 16 bytes; None for the zero UUID.
+
+    Cached: making a UUID costs more than reading a request.
+    """
     return None if raw == NO_UUID_BYTES else UUID(bytes=raw)
 
 
