@@ -1,0 +1,98 @@
+"""Apache's own kafka-dump-log reads our folders: the outside proof of our file formats (D5)."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.peer.kafka import PeerUnavailable, jars, run_tool
+from tests.support.broker import BrokerProcess
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+DUMP = ("org.apache.kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments")
+
+
+def dump(path: Path, *options: str) -> str:
+    """What the tool prints of one file. Its class moved between versions."""
+    for main_class in DUMP:
+        done = run_tool(main_class, "--files", str(path), *options)
+        if "could not find or load main class" not in done.stderr.lower():
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+    raise AssertionError(f"no class of {DUMP} is in the jars")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a broker that was stopped after transactions and offset commits."""
+    try:
+        jars()
+    except PeerUnavailable as reason:
+        pytest.skip(f"Apache Kafka's tools cannot be had: {reason}")
+    path = tmp_path_factory.mktemp("dump") / "data"
+    with BrokerProcess(path, {"num.partitions": "1", "log.index.interval.bytes": "100"}) as broker:
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "dumped"}
+        )
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "readers",
+                "enable.auto.commit": False,
+            }
+        )
+        producer.init_transactions(30)
+        for number in range(10):
+            producer.begin_transaction()
+            for _ in range(20):
+                producer.produce("seen", f"value {number}".encode(), b"key")
+            producer.flush(30)
+            if number % 3 == 2:
+                producer.abort_transaction(30)
+                continue
+            at = [TopicPartition("seen", 0, number)]
+            producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), 30)
+            producer.commit_transaction(30)
+        consumer.close()
+        producer.flush(30)
+    return path
+
+
+def first(folder: Path, pattern: str) -> Path:
+    """The first non-empty file of the data folder that matches."""
+    return next(path for path in sorted(folder.glob(pattern)) if path.stat().st_size)
+
+
+def test_batches_markers_and_crcs_are_as_the_tool_expects(folder: Path) -> None:
+    text = dump(first(folder, "seen-0/*.log"), "--deep-iteration")
+    assert text.count("isvalid: true") >= 20
+    assert "isvalid: false" not in text
+    assert text.count("endTxnMarker: COMMIT") == 7
+    assert text.count("endTxnMarker: ABORT") == 3
+
+
+def test_indexes_are_sane(folder: Path) -> None:
+    for pattern in ("seen-0/*.index", "seen-0/*.timeindex"):
+        text = dump(first(folder, pattern), "--index-sanity-check")
+        assert "passed sanity check" in text, text
+
+
+def test_the_transaction_log_is_decoded(folder: Path) -> None:
+    text = dump(first(folder, "__transaction_state-*/*.log"), "--transaction-log-decoder")
+    for state in ("Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"):
+        assert state.lower() in text.lower(), state
+    assert "dumped" in text
+
+
+def test_the_offsets_topic_is_decoded(folder: Path) -> None:
+    text = dump(first(folder, "__consumer_offsets-*/*.log"), "--offsets-decoder")
+    assert "readers" in text
+    assert "seen" in text
+
+
+def test_producer_snapshots_and_aborted_transactions_are_read(folder: Path) -> None:
+    snapshot = dump(first(folder, "seen-0/*.snapshot"))
+    assert "producerId" in snapshot
+    aborted = dump(first(folder, "seen-0/*.txnindex"))
+    assert aborted.lower().count("lastoffset") == 3
