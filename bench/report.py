@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import median
 
 from rich.table import Table
-from tests.support.evidence import commit
 
 from bench.peer.kafka import ROOT
 from bench.rows import Target
 from bench.stats import Ratio, ratio
+from tests.support.evidence import commit
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"

@@ -1,4 +1,4 @@
-"""A broker killed with SIGKILL under load keeps INV-1, 2, 3, 6 and 9. `make soak` is the long form."""
+"""A broker killed under load keeps INV-1, 2, 3, 6 and 9. `make soak` is the long form."""
 
 import shutil
 from pathlib import Path

