@@ -128,7 +128,11 @@ class Cluster:
             attempt += 1
 
     async def request(
-        self, connection: Connection, api: ApiKey, request: object, at_most: int | None = None,
+        self,
+        connection: Connection,
+        api: ApiKey,
+        request: object,
+        at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> Any:
         """One request on one connection. Raises `ConnectionLostError`, or `FatalError` when versions do not meet."""
@@ -144,7 +148,11 @@ class Cluster:
         return await self.request(await self.any_connection(), api, request, at_most)
 
     async def request_node(
-        self, node_id: int, api: ApiKey, request: object, at_most: int | None = None,
+        self,
+        node_id: int,
+        api: ApiKey,
+        request: object,
+        at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> Any:
         """One request to the broker `node_id`. Raises as `request`."""
@@ -267,9 +275,7 @@ class Cluster:
         if leader is None:
             self.metadata.mark_stale(topic_partition.topic)
             known = self.metadata.partition(topic_partition) is not None
-            code = (
-                ErrorCode.leader_not_available if known else ErrorCode.unknown_topic_or_partition
-            )
+            code = ErrorCode.leader_not_available if known else ErrorCode.unknown_topic_or_partition
             raise RetriableError(code, str(topic_partition))
         return leader
 

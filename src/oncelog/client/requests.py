@@ -17,8 +17,6 @@ from kio.schema.find_coordinator.v6 import request as find_coordinator
 from kio.schema.init_producer_id.v5 import request as init_producer_id
 from kio.schema.list_offsets.v11 import request as list_offsets
 from kio.schema.metadata.v13 import request as metadata
-from kio.schema.offset_commit.v9 import request as offset_commit
-from kio.schema.offset_fetch.v9 import request as offset_fetch
 from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
 from oncelog.client.values import (
@@ -30,6 +28,7 @@ from oncelog.client.values import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
 
 OFFSETS_BY_NAME_MAX = 9
@@ -278,17 +277,17 @@ def offset_commit_request(
 ) -> object:
     """OffsetCommit of somebody who is no member of the group."""
     return message(
-        offset_commit.OffsetCommitRequest,
+        canonical.OffsetCommitRequest,
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id="",
         topics=tuple(
             message(
-                offset_commit.OffsetCommitRequestTopic,
+                canonical.OffsetCommitRequestTopic,
                 name=name,
                 partitions=tuple(
                     _committed(
-                        offset_commit.OffsetCommitRequestPartition,
+                        canonical.OffsetCommitRequestPartition,
                         index,
                         offsets[TopicPartition(name, index)],
                     )
@@ -307,12 +306,12 @@ def offset_fetch_request(
     topics = None
     if partitions is not None:
         topics = tuple(
-            message(offset_fetch.OffsetFetchRequestTopics, name=name, partition_indexes=tuple(p))
+            message(canonical.OffsetFetchRequestTopics, name=name, partition_indexes=tuple(p))
             for name, p in by_topic(partitions).items()
         )
     return message(
-        offset_fetch.OffsetFetchRequest,
-        groups=(message(offset_fetch.OffsetFetchRequestGroup, group_id=group_id, topics=topics),),
+        canonical.OffsetFetchRequest,
+        groups=(message(canonical.OffsetFetchRequestGroup, group_id=group_id, topics=topics),),
         require_stable=require_stable,
     )
 

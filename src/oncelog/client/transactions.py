@@ -5,13 +5,15 @@ adding is idempotent, InitProducerId with an expected epoch answers a repeat ali
 its epoch (KIP-890) or by the state it meets (TV1).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from oncelog.client import requests
 from oncelog.client.cluster import GROUP, TRANSACTION, Cluster
 from oncelog.client.errors import (
     ConnectionLostError,
+    FatalError,
     IllegalStateError,
     Operation,
     RetriableError,
@@ -72,17 +74,22 @@ class TransactionCalls:
         return await self._retrying(call)
 
     async def add_partitions(
-        self, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        in_doubt: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add partitions to the transaction (TV1), before the first produce to each."""
+        """Add partitions to the transaction (TV1), before the first produce to each. `in_doubt` as for `end`."""
         request = requests.add_partitions_request(
             self.transactional_id, producer_id, producer_epoch, partitions
         )
 
         async def call() -> None:
-            response = await self._ask(
-                ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_PARTITIONS_CLIENT_MAX
-            )
+            with _telling(in_doubt):
+                response = await self._ask(
+                    ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_PARTITIONS_CLIENT_MAX
+                )
             errors = requests.add_partitions_errors(response)
             # OPERATION_NOT_ATTEMPTED only says that another partition failed; that one's code decides.
             errors.sort(key=lambda item: item[1] is ErrorCode.operation_not_attempted)
@@ -143,11 +150,8 @@ class TransactionCalls:
 
         async def call() -> tuple[int, int]:
             at_most = None if self.cluster.transaction_version >= 2 else END_TXN_TV1_MAX
-            try:
+            with _telling(in_doubt):
                 response = await self._ask(ApiKey.END_TXN, request, at_most)
-            except ConnectionLostError:
-                in_doubt()
-                raise
             self._check(response.error_code)
             return int(response.producer_id), int(response.producer_epoch)
 
@@ -165,6 +169,15 @@ class TransactionCalls:
 
     async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self.cluster.retrying(call, self.timeout_ms, self._backoff)
+
+
+@contextmanager
+def _telling(in_doubt: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+    except ConnectionLostError:
+        in_doubt()
+        raise
 
 
 class TransactionDriver:
@@ -198,6 +211,7 @@ class TransactionDriver:
         self._producer_id = -1
         self._producer_epoch = -1
         self._epoch_is_fresh = False
+        self._is_open = False
         self._added_groups: set[str] = set()
 
     async def __aenter__(self) -> "TransactionDriver":
@@ -236,14 +250,17 @@ class TransactionDriver:
     async def new_epoch(self) -> tuple[int, int]:
         """The (producer id, epoch) for the next transaction, with sequences from 0.
 
-        Under TV2 that is what the last `end` returned. Under TV1, and when the current epoch was used without an `end`, it is
-        asked for with the current epoch as condition, so a driver that was superseded gets `FencedError` (KIP-360).
+        Under TV2 that is what the last `end` returned. Under TV1 it is asked for with the current epoch as condition, so a driver
+        that was superseded gets `FencedError` (KIP-360). What the current epoch left open is aborted first.
         """
         self._check_open()
+        if self._is_open and not self._epoch_is_fresh:
+            await self._abort_leftover()
         if not self._epoch_is_fresh:
             producer = await self._calls.init_producer_id(self._producer_id, self._producer_epoch)
             self._adopt(producer)
         self._epoch_is_fresh = False
+        self._is_open = True
         return self._producer_id, self._producer_epoch
 
     async def fetch_offsets(
@@ -286,6 +303,7 @@ class TransactionDriver:
         self._check_open()
         producer_id, epoch = await self._calls.end(self._producer_id, self._producer_epoch, commit)
         self._added_groups.clear()
+        self._is_open = False
         if producer_id >= 0:
             self._adopt((producer_id, epoch))
 
@@ -293,9 +311,19 @@ class TransactionDriver:
         """Close the connections."""
         await self._cluster.close()
 
+    async def _abort_leftover(self) -> None:
+        """Abort under the current epoch: an InitProducerId with that epoch as condition would fence ourselves (KIP-360)."""
+        try:
+            await self.end(commit=False)
+        except FatalError as error:
+            # Under TV1 a transaction to which nothing was added is unknown to the coordinator: there is nothing to abort.
+            if error.code is not ErrorCode.invalid_txn_state:
+                raise
+
     def _adopt(self, producer: tuple[int, int]) -> None:
         self._producer_id, self._producer_epoch = producer
         self._epoch_is_fresh = True
+        self._is_open = False
         self._added_groups.clear()
 
     def _check_open(self) -> None:
@@ -320,7 +348,9 @@ async def fetch_offsets(
         code, offsets = requests.offsets_of(response)
         if code is not ErrorCode.none:
             error = cluster.coordinator_error(GROUP, group_id, code, f"group {group_id}")
-            raise classify(code, Operation.OTHER) if not isinstance(error, RetriableError) else error
+            raise (
+                classify(code, Operation.OTHER) if not isinstance(error, RetriableError) else error
+            )
         return offsets
 
     return await cluster.retrying(call, timeout_ms)

@@ -24,5 +24,5 @@ class Backoff:
 
     def delay_ms(self, attempt: int) -> float:
         """Milliseconds to wait before trying again after `attempt` failures (0 after the first)."""
-        plain = min(self.base_ms * 2 ** min(attempt, EXPONENT_MAX), self.max_ms)
+        plain = min(self.base_ms * (1 << min(attempt, EXPONENT_MAX)), self.max_ms)
         return plain * self.uniform(1 - self.jitter, 1 + self.jitter)

@@ -31,9 +31,7 @@ class Visible(NamedTuple):
     next_offset: int
 
 
-def visible_batches(
-    buffer: Buffer, position: int, aborted: Iterable[Aborted] | None
-) -> Visible:
+def visible_batches(buffer: Buffer, position: int, aborted: Iterable[Aborted] | None) -> Visible:
     """Filter the records of one fetch answer for one partition, asked for at offset `position`.
 
     `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is copied unless something is left out.
@@ -80,4 +78,5 @@ def _is_abort(buffer: Buffer, start: int, header: BatchHeader) -> bool:
     if record is None:
         # Compaction may leave an empty batch where a marker stood.
         return False
-    return not read_end_marker(record).commit
+    marker = read_end_marker(record)
+    return marker is not None and not marker.commit

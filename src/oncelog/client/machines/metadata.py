@@ -63,6 +63,12 @@ class MetadataCache:
             return None
         return partition.leader
 
+    def usable_leader(self, topic_partition: TopicPartition) -> int | None:
+        """As `leader`, but None while the topic is marked stale."""
+        if topic_partition.topic in self._stale:
+            return None
+        return self.leader(topic_partition)
+
     def partition(self, topic_partition: TopicPartition) -> PartitionDescription | None:
         """What is known of the partition."""
         topic = self.topics.get(topic_partition.topic)
@@ -81,9 +87,7 @@ class MetadataCache:
         return None if topic is None else topic.topic_id
 
 
-def _newer(
-    told: PartitionDescription, known: PartitionDescription | None
-) -> PartitionDescription:
+def _newer(told: PartitionDescription, known: PartitionDescription | None) -> PartitionDescription:
     if known is None or told.leader_epoch < 0 or told.leader_epoch >= known.leader_epoch:
         return told
     return known

@@ -12,6 +12,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from oncelog.client.errors import (
     AbortableError,
@@ -120,7 +121,10 @@ class ProducerMachine:
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
         """Go on under this identity, with sequences from 0. No batch may still carry the former one (INV-2)."""
-        require(not self.has_sequenced, "INV-2: a batch of the former producer epoch is not resolved yet")
+        require(
+            not self.has_sequenced,
+            "INV-2: a batch of the former producer epoch is not resolved yet",
+        )
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.sequences_broken = False
@@ -141,7 +145,7 @@ class ProducerMachine:
         return any(
             batch.sequenced
             for lane in self._lanes.values()
-            for batch in (*lane.in_flight, *list(lane.queue)[: self._in_flight_max])
+            for batch in (*lane.in_flight, *islice(lane.queue, self._in_flight_max))
         )
 
     # --- adding -----------------------------------------------------------------------------------------------------
@@ -200,9 +204,7 @@ class ProducerMachine:
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
-    def drain(
-        self, now_ms: float, leader_of: Callable[[TopicPartition], int | None]
-    ) -> list[Send]:
+    def drain(self, now_ms: float, leader_of: Callable[[TopicPartition], int | None]) -> list[Send]:
         """What to send now: at most one batch per partition, grouped by leader. Call again until empty.
 
         `leader_of` returns None for a partition that may not be sent to yet (no leader known, not in the transaction yet).
@@ -301,6 +303,19 @@ class ProducerMachine:
     def is_idle(self) -> bool:
         """True when every batch is resolved."""
         return self._unresolved_count == 0
+
+    @property
+    def last_serial(self) -> int:
+        """Number of the newest batch."""
+        return self._serial
+
+    def is_resolved_up_to(self, serial: int) -> bool:
+        """Whether every batch up to that number is resolved (flush)."""
+        return all(
+            batch.serial > serial
+            for lane in self._lanes.values()
+            for batch in (*lane.in_flight, *islice(lane.queue, 1))
+        )
 
     @property
     def in_flight_count(self) -> int:
@@ -420,5 +435,3 @@ def _record_size(record: Record) -> int:
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 4
     return size
-
-

@@ -39,10 +39,13 @@ _MOVES: dict[State, frozenset[State]] = {
         {State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FATAL}
     ),
     State.ABORTABLE: frozenset({State.ABORTING, State.FATAL}),
-    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FATAL}),
-    State.ABORTING: frozenset({State.READY, State.FATAL}),
+    State.COMMITTING: frozenset({State.COMMITTING, State.READY, State.ABORTABLE, State.FATAL}),
+    State.ABORTING: frozenset({State.ABORTING, State.READY, State.FATAL}),
     State.FATAL: frozenset(),
 }
+
+_MAY_COMMIT = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+_MAY_ABORT = frozenset({State.IN_TRANSACTION, State.ABORTABLE, State.ABORTING})
 
 
 class TransactionMachine:
@@ -55,8 +58,8 @@ class TransactionMachine:
         self.producer_epoch = -1
         self.error: ClientError | None = None
         self.attached = False
-        self.end_in_doubt = False
-        """An EndTxn had to be sent again: under TV1 the first one may still arrive, in the middle of the next transaction."""
+        self.stragglers_possible = False
+        """A request of this epoch got no answer: under TV1 it may still arrive, in the middle of the next transaction."""
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._started = False
@@ -96,6 +99,10 @@ class TransactionMachine:
         self._added.update(partitions)
         self._started = True
 
+    def request_lost(self) -> None:
+        """A request of this transaction got no answer and may still arrive some day."""
+        self.stragglers_possible = True
+
     def is_added(self, partition: TopicPartition) -> bool:
         """Whether a batch for `partition` may be sent."""
         return self.version >= 2 or partition in self._added
@@ -128,11 +135,16 @@ class TransactionMachine:
             self.error = error
 
     def ending(self, commit: bool) -> None:
-        """The user wants the end. Raises the error that made a commit impossible."""
+        """The user wants the end. Raises the error that made a commit impossible.
+
+        The same end may be asked for again when its outcome stayed unknown; the other one may not (INV-4).
+        """
         what = "commit" if commit else "abort"
         if self.attached:
-            raise IllegalStateError(f"cannot {what}: this producer is attached; its driver ends the transaction")
-        allowed = (State.IN_TRANSACTION,) if commit else (State.IN_TRANSACTION, State.ABORTABLE)
+            raise IllegalStateError(
+                f"cannot {what}: this producer is attached; its driver ends the transaction"
+            )
+        allowed = _MAY_COMMIT if commit else _MAY_ABORT
         if self.state not in allowed:
             raise self._refusal(what)
         self._move(State.COMMITTING if commit else State.ABORTING)
@@ -157,11 +169,13 @@ class TransactionMachine:
     def _identify(self, producer_id: int, producer_epoch: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.end_in_doubt = False
+        self.stragglers_possible = False
 
     def _move(self, to: State) -> None:
         if to not in _MOVES[self.state]:
-            raise IllegalStateError(f"a transactional producer that is {self.state.value} cannot become {to.value}")
+            raise IllegalStateError(
+                f"a transactional producer that is {self.state.value} cannot become {to.value}"
+            )
         self.state = to
 
     def _refusal(self, what: str) -> ClientError:

@@ -1,0 +1,59 @@
+"""Kafka clients on asyncio: `Producer`, `Consumer`, `Admin`, and `TransactionDriver` for distributed jobs.
+
+Pure machines decide (`oncelog.client.machines`), thin shells carry bytes and time. They work against any Kafka broker; the newest
+protocol that both sides speak is used. The room sees runtime, protocol and core only.
+"""
+
+from oncelog.client.admin import Admin
+from oncelog.client.consumer import Consumer
+from oncelog.client.errors import (
+    AbortableError,
+    ClientError,
+    ConnectionLostError,
+    DeliveryTimeoutError,
+    FatalError,
+    FencedError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    RetriableError,
+)
+from oncelog.client.producer import Producer
+from oncelog.client.transactions import TransactionDriver
+from oncelog.client.values import (
+    ClusterDescription,
+    ConsumerRecord,
+    FetchedPartition,
+    NewTopic,
+    Node,
+    OffsetAndMetadata,
+    PartitionDescription,
+    RecordMetadata,
+    TopicDescription,
+)
+from oncelog.core.ids import TopicPartition
+
+__all__ = [
+    "AbortableError",
+    "Admin",
+    "ClientError",
+    "ClusterDescription",
+    "ConnectionLostError",
+    "Consumer",
+    "ConsumerRecord",
+    "DeliveryTimeoutError",
+    "FatalError",
+    "FencedError",
+    "FetchedPartition",
+    "IllegalStateError",
+    "NewTopic",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetOutOfRangeError",
+    "PartitionDescription",
+    "Producer",
+    "RecordMetadata",
+    "RetriableError",
+    "TopicDescription",
+    "TopicPartition",
+    "TransactionDriver",
+]

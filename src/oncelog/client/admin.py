@@ -1,0 +1,166 @@
+"""Admin: topics, offsets and the cluster's description."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from oncelog.client import requests
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import FatalError, Operation, RetriableError, classify
+from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.values import (
+    ClusterDescription,
+    NewTopic,
+    Node,
+    TopicDescription,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.api import ApiKey
+
+__all__ = ["Admin"]
+
+T = TypeVar("T")
+
+_WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
+
+
+class Admin:
+    """Administers a cluster: ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.
+
+    Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or `RetriableError` when the cluster did not
+    answer within `timeout_ms`. Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        timeout_ms: float = 60_000,
+        **cluster_options: Any,
+    ) -> None:
+        self._cluster = Cluster(bootstrap_servers, **cluster_options)
+        self._timeout_ms = timeout_ms
+
+    async def start(self) -> None:
+        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
+        await self._cluster.any_connection()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "Admin":
+        """Connect."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close."""
+        await self.close()
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Create topics and wait until each has its leaders. Raises `FatalError` (topic_already_exists) for one that exists."""
+        request = requests.create_topics_request(topics, self._cluster.request_timeout_ms)
+
+        async def call() -> None:
+            response = await self._ask_controller(ApiKey.CREATE_TOPICS, request)
+            for topic in response.topics:
+                self._check(topic.error_code, f"{topic.name}: {topic.error_message or ''}")
+
+        await self._cluster.retrying(call, self._timeout_ms)
+        for topic in topics:
+            await self._cluster.topic(topic.name, timeout_ms=self._timeout_ms)
+
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics with everything in them."""
+        request = requests.delete_topics_request(names, self._cluster.request_timeout_ms)
+
+        async def call() -> None:
+            response = await self._ask_controller(ApiKey.DELETE_TOPICS, request)
+            for topic in response.responses:
+                # UNKNOWN_TOPIC is retriable for a producer; here it is the answer.
+                if topic.error_code is ErrorCode.unknown_topic_or_partition:
+                    raise FatalError(topic.error_code, str(topic.name))
+                self._check(topic.error_code, f"{topic.name}: {topic.error_message or ''}")
+
+        await self._cluster.retrying(call, self._timeout_ms)
+        for name in names:
+            self._cluster.metadata.forget_topic(name)
+
+    async def list_topics(self) -> dict[str, TopicDescription]:
+        """All topics by name, internal ones included."""
+
+        async def call() -> dict[str, TopicDescription]:
+            response = await self._cluster.request_any(
+                ApiKey.METADATA, requests.metadata_request(None, create=False)
+            )
+            return {name: topic for name, _code, topic in requests.topics_of(response)}
+
+        return await self._retrying(call)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic. Raises `FatalError` (unknown_topic_or_partition) when it does not exist."""
+
+        async def call() -> TopicDescription:
+            response = await self._cluster.request_any(
+                ApiKey.METADATA, requests.metadata_request([name], create=False)
+            )
+            ((_name, code, topic),) = requests.topics_of(response)
+            if code is ErrorCode.unknown_topic_or_partition:
+                raise FatalError(code, name)
+            self._check(code, name)
+            return topic
+
+        return await self._retrying(call)
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, Literal["earliest", "latest"] | int],
+        isolation_level: Literal["read_committed", "read_uncommitted"] = "read_uncommitted",
+    ) -> dict[TopicPartition, int]:
+        """Offset of each partition's start ("earliest"), end ("latest"), or first record at or after a time in ms (-1: none).
+
+        Under read_committed the end is the last stable offset, otherwise the high watermark.
+        """
+        isolation = READ_COMMITTED if isolation_level == "read_committed" else READ_UNCOMMITTED
+        timestamps = {
+            tp: _WHERE[where] if isinstance(where, str) else where for tp, where in wanted.items()
+        }
+        return await list_offsets(self._cluster, timestamps, isolation, self._timeout_ms)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Brokers, controller and cluster id."""
+
+        async def call() -> ClusterDescription:
+            response = await self._cluster.request_any(
+                ApiKey.DESCRIBE_CLUSTER, requests.describe_cluster_request()
+            )
+            self._check(response.error_code, response.error_message or "")
+            nodes = tuple(Node(b.broker_id, b.host, b.port) for b in response.brokers)
+            return ClusterDescription(response.cluster_id, response.controller_id, nodes)
+
+        return await self._retrying(call)
+
+    async def wait_for_topics(self, names: Iterable[str]) -> None:
+        """Return when every topic exists and all its partitions have leaders."""
+        for name in names:
+            await self._cluster.topic(name, timeout_ms=self._timeout_ms)
+
+    async def _ask_controller(self, api: ApiKey, request: object) -> Any:
+        metadata = self._cluster.metadata
+        if metadata.controller_id < 0:
+            await self._cluster.refresh([])
+        if metadata.controller_id in metadata.nodes:
+            return await self._cluster.request_node(metadata.controller_id, api, request)
+        return await self._cluster.request_any(api, request)
+
+    async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._cluster.retrying(call, self._timeout_ms)
+
+    def _check(self, code: ErrorCode, message: str) -> None:
+        if code is ErrorCode.none:
+            return
+        if code is ErrorCode.not_controller:
+            self._cluster.metadata.controller_id = -1
+            raise RetriableError(code, message)
+        raise classify(code, Operation.OTHER, message)

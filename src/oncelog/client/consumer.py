@@ -1,0 +1,405 @@
+"""Consumer: reads assigned partitions, record by record or as batches of bytes.
+
+It has no background task: a fetch happens when somebody asks. What may be seen is decided by `machines.fetching` (INV-3); where each
+partition stands is this shell's only state. Group membership (subscribe, rebalance) is not part of it; commits are those of a
+consumer that assigns its partitions itself.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from oncelog.client import requests
+from oncelog.client.cluster import GROUP, Cluster
+from oncelog.client.errors import (
+    ConnectionLostError,
+    FatalError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    Operation,
+    RetriableError,
+    classify,
+)
+from oncelog.client.machines.fetching import Aborted, visible_batches
+from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.transactions import fetch_offsets
+from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import LOG_APPEND_TIME, iter_headers
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+    parse_fetch_response,
+)
+from oncelog.protocol.record import iter_records
+from oncelog.runtime.connection import Connection, DisconnectedError
+
+__all__ = ["Consumer"]
+
+FETCH_BY_NAME_MAX = 12
+
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
+OffsetReset = Literal["earliest", "latest", "none"]
+
+
+class Consumer:
+    """Reads from partitions that it is given.
+
+    ``async with Consumer("localhost:9092") as consumer: consumer.assign([TopicPartition("topic", 0)]); await consumer.poll()``
+
+    isolation_level: "read_committed" (default) sees committed transactions only, and nothing past the oldest open one (INV-3);
+    "read_uncommitted" sees everything below the high watermark.
+    auto_offset_reset: where a partition without position or committed offset begins, and where it goes on when its offset is gone:
+    "earliest", "latest", or "none" to raise `OffsetOutOfRangeError`.
+    fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one partition per fetch; a larger batch comes whole.
+    Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        group_id: str | None = None,
+        isolation_level: IsolationLevel = "read_committed",
+        auto_offset_reset: OffsetReset = "earliest",
+        fetch_max_wait_ms: int = 500,
+        max_partition_fetch_bytes: int = 1024 * 1024,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        retry_timeout_ms: float = 60_000,
+        **cluster_options: Any,
+    ) -> None:
+        if isolation_level not in ("read_committed", "read_uncommitted"):
+            raise ValueError(f"isolation_level {isolation_level!r}")
+        self._cluster = Cluster(bootstrap_servers, **cluster_options)
+        self._group_id = group_id
+        committed = isolation_level == "read_committed"
+        self._isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+        self._reset = auto_offset_reset
+        self._wait_ms = fetch_max_wait_ms
+        self._partition_bytes = max_partition_fetch_bytes
+        self._fetch_bytes = fetch_max_bytes
+        self._retry_timeout_ms = retry_timeout_ms
+        self._positions: dict[TopicPartition, int | None] = {}
+        # Records that were fetched and not handed out yet; a partition is fetched again only when its own are gone.
+        self._fetched: dict[TopicPartition, deque[ConsumerRecord]] = {}
+
+    async def start(self) -> None:
+        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
+        await self._cluster.any_connection()
+
+    async def close(self) -> None:
+        """Close the connections. Commits nothing."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "Consumer":
+        """Connect."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close."""
+        await self.close()
+
+    # --- positions --------------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on, and no others. Positions of those that stay are kept."""
+        wanted = set(partitions)
+        self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
+        self._fetched = {tp: rows for tp, rows in self._fetched.items() if tp in wanted}
+
+    def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions."""
+        return list(self._positions)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        self._check_assigned(topic_partition)
+        self._positions[topic_partition] = offset
+        self._fetched.pop(topic_partition, None)
+
+    async def position(self, topic_partition: TopicPartition) -> int:
+        """Offset of the next record that `poll` will give."""
+        self._check_assigned(topic_partition)
+        await self._resolve_positions()
+        waiting = self._fetched.get(topic_partition)
+        if waiting:
+            return waiting[0].offset
+        return self._positions[topic_partition] or 0
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group committed (None: everything); partitions without a commit are left out."""
+        return await fetch_offsets(
+            self._cluster,
+            self._require_group(),
+            partitions,
+            require_stable,
+            self._retry_timeout_ms,
+        )
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit offsets of **next** records (None: the present positions), outside any transaction.
+
+        Raises `FatalError` (unknown_member_id) when the group has members of its own.
+        """
+        group_id = self._require_group()
+        if offsets is None:
+            offsets = {tp: OffsetAndMetadata(await self.position(tp)) for tp in self._positions}
+        request = requests.offset_commit_request(group_id, offsets)
+
+        async def call() -> None:
+            response = await self._cluster.ask_coordinator(
+                GROUP, group_id, ApiKey.OFFSET_COMMIT, request, requests.OFFSETS_BY_NAME_MAX
+            )
+            for topic_partition, code in requests.partition_errors(response):
+                error = self._cluster.coordinator_error(GROUP, group_id, code)
+                if isinstance(error, RetriableError):
+                    raise error
+                raise classify(code, Operation.OTHER, f"offset of {topic_partition}")
+
+        await self._cluster.retrying(call, self._retry_timeout_ms)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
+        """Up to `max_records` records, as soon as there are any; an empty list after `timeout_ms` without.
+
+        Within a partition in offset order. Raises `OffsetOutOfRangeError` when the position is gone and no reset is allowed.
+        """
+        if not self._positions:
+            raise IllegalStateError("no partitions are assigned")
+        deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        attempt = 0
+        while True:
+            if records := self._take(max_records):
+                return records
+            left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
+            if left_ms <= 0 and attempt:
+                return []
+            try:
+                await self._resolve_positions()
+                await self._fetch_all(max(0, min(self._wait_ms, int(left_ms))))
+                attempt = max(attempt, 1)
+            except RetriableError:
+                attempt += 1
+                delay_ms = self._cluster.backoff.delay_ms(attempt)
+                await self._cluster.clock.sleep(max(0.0, min(delay_ms, left_ms)))
+
+    async def fetch_batches(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        *,
+        max_wait_ms: int | None = None,
+    ) -> FetchedPartition:
+        """One fetch of one partition as whole record batches; needs no assignment and moves no position.
+
+        Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the leader moves; raises `RetriableError`
+        after ``retry_timeout_ms``, and `OffsetOutOfRangeError` when the log does not hold `offset`.
+        """
+        wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
+
+        async def call() -> FetchedPartition:
+            node_id = await self._cluster.leader(topic_partition)
+            wanted = {topic_partition: (offset, max_bytes)}
+            (answer,) = await self._fetch(node_id, wanted, wait_ms, max_bytes)
+            return self._visible(topic_partition, offset, answer[1])
+
+        return await self._cluster.retrying(call, self._retry_timeout_ms)
+
+    # --- inner ------------------------------------------------------------------------------------------------------
+
+    def _take(self, max_records: int) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        for topic_partition, waiting in list(self._fetched.items()):
+            while waiting and len(records) < max_records:
+                records.append(waiting.popleft())
+            if not waiting:
+                del self._fetched[topic_partition]
+        return records
+
+    async def _resolve_positions(self) -> None:
+        missing = [tp for tp, position in self._positions.items() if position is None]
+        if missing and self._group_id is not None:
+            for tp, committed in (await self.committed(missing)).items():
+                self._positions[tp] = committed.offset
+        missing = [tp for tp in missing if self._positions[tp] is None]
+        if missing:
+            await self._reset_positions(missing)
+
+    async def _reset_positions(self, partitions: list[TopicPartition]) -> None:
+        if self._reset == "none":
+            text = f"no offset for {', '.join(map(str, partitions))} and no reset policy"
+            raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range, text)
+        where = requests.EARLIEST if self._reset == "earliest" else requests.LATEST
+        found = await list_offsets(
+            self._cluster,
+            dict.fromkeys(partitions, where),
+            self._isolation,
+            self._retry_timeout_ms,
+        )
+        self._positions.update(found)
+
+    async def _fetch_all(self, wait_ms: int) -> None:
+        by_node: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        for tp, position in self._positions.items():
+            if tp not in self._fetched and position is not None:
+                node_id = await self._cluster.leader(tp)
+                by_node.setdefault(node_id, {})[tp] = (position, self._partition_bytes)
+        answers = await asyncio.gather(
+            *(
+                self._fetch(node_id, wanted, wait_ms, self._fetch_bytes)
+                for node_id, wanted in by_node.items()
+            ),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                await self._accept(answer)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _accept(self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]) -> None:
+        for topic_partition, answer in answers:
+            position = self._positions.get(topic_partition)
+            if position is None:
+                continue
+            try:
+                fetched = self._visible(topic_partition, position, answer)
+            except OffsetOutOfRangeError:
+                await self._reset_positions([topic_partition])
+                continue
+            self._positions[topic_partition] = fetched.next_offset
+            if records := _records(fetched, position):
+                self._fetched[topic_partition] = records
+
+    async def _fetch(
+        self,
+        node_id: int,
+        wanted: Mapping[TopicPartition, tuple[int, int]],
+        wait_ms: int,
+        max_bytes: int,
+    ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+        connection = await self._cluster.connection(node_id)
+        names = {tp.topic for tp in wanted}
+        ids = {name: self._cluster.metadata.topic_id(name) for name in names}
+        try:
+            version = connection.version_for(
+                ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
+            )
+            answer = await self._submit(connection, version, wanted, wait_ms, max_bytes)
+            response = parse_fetch_response(answer, version, 0)
+        except DisconnectedError as error:
+            for name in names:
+                self._cluster.metadata.mark_stale(name)
+            raise ConnectionLostError(str(error)) from error
+        except ProtocolError as error:
+            raise FatalError(error.code, error.message) from error
+        if response.error is not ErrorCode.none:
+            raise classify(response.error, Operation.OTHER, "fetch")
+        name_of = {topic_id: name for name, topic_id in ids.items()}
+        answers = [
+            (TopicPartition(topic.name or name_of[topic.topic_id], p.partition), p)
+            for topic in response.topics
+            for p in topic.partitions
+        ]
+        if len(answers) < len(wanted):
+            raise RetriableError(ErrorCode.unknown_server_error, "fetch left partitions out")
+        return answers
+
+    def _submit(
+        self,
+        connection: Connection,
+        version: int,
+        wanted: Mapping[TopicPartition, tuple[int, int]],
+        wait_ms: int,
+        max_bytes: int,
+    ) -> "asyncio.Future[memoryview]":
+        topics = [
+            FetchTopic(
+                name,
+                self._cluster.metadata.topic_id(name),
+                [FetchPartition(index, *wanted[TopicPartition(name, index)]) for index in indexes],
+            )
+            for name, indexes in requests.by_topic(wanted).items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=self._isolation,
+            topics=topics,
+        )
+        frame = encode_fetch_request(
+            version, connection.next_correlation_id(), connection.client_id, request
+        )
+        timeout_ms = self._cluster.request_timeout_ms + wait_ms
+        return connection.submit(ApiKey.FETCH, version, (frame,), timeout_ms)
+
+    def _visible(
+        self, topic_partition: TopicPartition, position: int, answer: FetchPartitionResponse
+    ) -> FetchedPartition:
+        code = ErrorCode(answer.error)
+        if code is not ErrorCode.none:
+            if code.retriable:
+                self._cluster.metadata.mark_stale(topic_partition.topic)
+            raise classify(code, Operation.OTHER, f"{topic_partition} at offset {position}")
+        aborted = None
+        if self._isolation == READ_COMMITTED:
+            aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
+        records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
+        try:
+            visible = visible_batches(records, position, aborted)
+        except ProtocolError as error:
+            raise FatalError(error.code, f"{topic_partition}: {error.message}") from error
+        return FetchedPartition(
+            topic_partition,
+            visible.batches,
+            visible.next_offset,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+        )
+
+    def _check_assigned(self, topic_partition: TopicPartition) -> None:
+        if topic_partition not in self._positions:
+            raise IllegalStateError(f"{topic_partition} is not assigned")
+
+    def _require_group(self) -> str:
+        if self._group_id is None:
+            raise IllegalStateError("the consumer has no group_id")
+        return self._group_id
+
+
+def _records(fetched: FetchedPartition, position: int) -> deque[ConsumerRecord]:
+    topic, partition = fetched.topic_partition
+    records: deque[ConsumerRecord] = deque()
+    for start, header in iter_headers(fetched.batches):
+        stamped = header.timestamp_type == LOG_APPEND_TIME
+        for record in iter_records(fetched.batches, start, header):
+            if record.offset >= position:
+                records.append(
+                    ConsumerRecord(
+                        topic,
+                        partition,
+                        record.offset,
+                        header.max_timestamp if stamped else record.timestamp,
+                        header.timestamp_type,
+                        record.key,
+                        record.value,
+                        tuple(record.headers),
+                    )
+                )
+    return records

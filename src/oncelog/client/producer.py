@@ -1,0 +1,468 @@
+"""Producer: records to topics, idempotent by default, transactional when it has a transactional id.
+
+A shell around three parts: `ProducerMachine` (batches and sequences), `TransactionMachine` (what is allowed when), and the `Sender`
+(the task that talks to leaders). It keeps INV-2 and INV-5 from the client's side: no sequence is used twice for different records.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import (
+    AbortableError,
+    ClientError,
+    IllegalStateError,
+    Operation,
+    RetriableError,
+    classify,
+)
+from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
+from oncelog.client.machines.transaction import State, TransactionMachine
+from oncelog.client.sender import Sender, Token
+from oncelog.client.transactions import TransactionCalls
+from oncelog.client.values import OffsetAndMetadata, RecordMetadata
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import CLIENT_BUFFER_SIZE_MAX, INT32_MAX
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import read_header
+from oncelog.protocol.hashing import partition_for_key
+from oncelog.protocol.record import Record
+
+__all__ = ["Producer"]
+
+_ACKS = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
+
+Delivery = asyncio.Future[RecordMetadata]
+
+
+class Producer:
+    """Sends records to Kafka.
+
+    ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``
+
+    With `transactional_id` every `send` belongs to a transaction: `init_transactions` once, then `begin_transaction`, sends,
+    `commit_transaction` or `abort_transaction`, over and over. After an `AbortableError` abort and begin again; after a
+    `FatalError` close the producer.
+
+    acks: "all" (default), 1 or 0; anything but "all" needs ``enable_idempotence=False``.
+    linger_ms: how long a record waits for others to share its batch. batch_size: bytes after which a batch is full.
+    compression_type: none, gzip, snappy, lz4 or zstd.
+    transaction_timeout_ms: after this long without an end the coordinator aborts the transaction.
+    delivery_timeout_ms: after this long without an acknowledgement a record fails with `DeliveryTimeoutError`.
+    buffer_memory: bytes that may wait; `send` beyond it raises `RetriableError`, `room` waits for space.
+    Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+
+    Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        transactional_id: str | None = None,
+        acks: str | int = "all",
+        linger_ms: float = 0,
+        batch_size: int = 16384,
+        compression_type: str = "none",
+        transaction_timeout_ms: int = 60_000,
+        delivery_timeout_ms: float = 120_000,
+        enable_idempotence: bool = True,
+        buffer_memory: int = CLIENT_BUFFER_SIZE_MAX,
+        **cluster_options: Any,
+    ) -> None:
+        if acks not in _ACKS:
+            raise ValueError(f"acks must be 'all', 1 or 0, not {acks!r}")
+        if enable_idempotence and _ACKS[acks] != -1:
+            raise ValueError(
+                "an idempotent producer needs acks='all'; or give enable_idempotence=False"
+            )
+        if transactional_id is not None and not enable_idempotence:
+            raise ValueError("a transactional producer is idempotent")
+        self._cluster = Cluster(bootstrap_servers, **cluster_options)
+        self._transactional_id = transactional_id
+        self._machine = ProducerMachine(
+            ProducerSettings(
+                idempotent=enable_idempotence,
+                transactional=transactional_id is not None,
+                retry_delay_ms=self._cluster.backoff.delay_ms,
+                batch_size=batch_size,
+                linger_ms=linger_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+                codec=compression_type,
+            )
+        )
+        self._transaction = TransactionMachine()
+        self._calls = TransactionCalls(
+            self._cluster,
+            transactional_id or "",
+            transaction_timeout_ms=transaction_timeout_ms,
+        )
+        self._acks = _ACKS[acks]
+        self._buffer_memory = buffer_memory
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._sender: Sender | None = None
+        self._attach_to: tuple[int, int] | None = None
+        # Records of topics whose partition count is not known yet, in the order of `send`.
+        self._unplaced: dict[str, list[tuple[float, Record, Token]]] = {}
+        self._sticky: dict[str, int] = {}
+        # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the end would open the next one.
+        self._coordinating = asyncio.Lock()
+
+    @classmethod
+    def attach(
+        cls,
+        bootstrap_servers: str | Sequence[str],
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        **options: Any,
+    ) -> "Producer":
+        """A producer inside a transaction that another process began and will end (`TransactionDriver`).
+
+        It may send, flush and close. Its sequences start at 0, so each partition may be written by **one** attached producer per
+        (producer id, epoch): a second one would have its batches dropped as duplicates of the first one's (INV-2).
+        Under TV1 it adds its partitions to the transaction itself. Options are those of `Producer`.
+        """
+        producer = cls(bootstrap_servers, transactional_id=transactional_id, **options)
+        producer._attach_to = (producer_id, producer_epoch)
+        return producer
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
+        if self._sender is not None:
+            return
+        await self._cluster.any_connection()
+        if self._attach_to is not None:
+            self._transaction.attach(*self._attach_to, self._cluster.transaction_version)
+            self._machine.identify(*self._attach_to)
+        self._sender = Sender(
+            self._cluster,
+            self._machine,
+            self,
+            acks=self._acks,
+            transactional_id=self._transactional_id,
+            before_pass=self._place,
+            wanted_topics=lambda: set(self._unplaced),
+        )
+        self._sender.start()
+
+    async def close(self) -> None:
+        """Close at once: what is not acknowledged fails, an open transaction stays open. Call `flush` or end it before."""
+        if self._sender is not None:
+            sender, self._sender = self._sender, None
+            await sender.stop(RetriableError(ErrorCode.network_exception, "producer closed"))
+            self._fail_unplaced(lambda _created: True, "producer closed")
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "Producer":
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *rest: object) -> None:
+        """Flush (or, when leaving a transaction unfinished, abort it), then close."""
+        try:
+            if self._transactional_id is None:
+                if exc_type is None:
+                    await self.flush()
+            elif not self._transaction.attached and self._transaction.state in (
+                State.IN_TRANSACTION,
+                State.ABORTABLE,
+            ):
+                await self.abort_transaction()
+        finally:
+            await self.close()
+
+    @property
+    def producer_id(self) -> int:
+        """Current producer id, -1 before the first."""
+        return self._machine.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """Current producer epoch, -1 before the first."""
+        return self._machine.producer_epoch
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Queue one record; the future it returns gives its `RecordMetadata` once it is acknowledged.
+
+        Without `partition` the key decides (murmur2, as Java's default partitioner); without a key batches rotate over the partitions.
+        Raises at once outside a transaction (transactional producers), and `RetriableError` when `buffer_memory` is used up.
+        The future raises `AbortableError` or `FatalError` when the record failed for good.
+        """
+        sender = self._check_may_send()
+        created_ms = self._cluster.clock.monotonic_ms()
+        time_ms = self._cluster.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        record = Record(0, time_ms, key, value, tuple(headers))
+        token = Token(asyncio.get_running_loop().create_future(), time_ms)
+        if partition is None and topic not in self._unplaced:
+            partition = self._choose(topic, key)
+        if partition is None:
+            self._unplaced.setdefault(topic, []).append((created_ms, record, token))
+        else:
+            self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
+        sender.wake()
+        return token.future
+
+    def send_batch(
+        self, topic: str, partition: int, records_bytes: bytes | bytearray, record_count: int
+    ) -> Delivery:
+        """Queue one encoded record batch (format v2, offsets from 0); the future gives the metadata of its first record.
+
+        Producer id, epoch, sequence, the transactional bit and the CRC are stamped in when it is sent; a `bytearray` is stamped in
+        place. Raises `ValueError` when the bytes are not exactly one batch of `record_count` records.
+        """
+        sender = self._check_may_send()
+        header = read_header(records_bytes)
+        if header.length != len(records_bytes) or header.record_count != record_count:
+            raise ValueError(
+                f"not one batch of {record_count} records: the header says {header.record_count} records"
+                f" in {header.length} of {len(records_bytes)} bytes"
+            )
+        payload = (
+            records_bytes if isinstance(records_bytes, bytearray) else bytearray(records_bytes)
+        )
+        token = Token(asyncio.get_running_loop().create_future(), header.max_timestamp)
+        now_ms = self._cluster.clock.monotonic_ms()
+        self._machine.append_batch(
+            TopicPartition(topic, partition), payload, record_count, token, now_ms
+        )
+        sender.wake()
+        return token.future
+
+    async def room(self) -> None:
+        """Wait until `send` has room in `buffer_memory` again."""
+        sender = self._require_sender()
+        await sender.until(lambda: self._machine.buffered_size < self._buffer_memory)
+
+    async def flush(self) -> None:
+        """Send everything queued now and wait until it is resolved. Failures show in the futures and at the commit."""
+        sender = self._require_sender()
+        await sender.until(lambda: not self._unplaced)
+        serial = self._machine.last_serial
+        self._machine.seal()
+        await sender.until(lambda: self._machine.is_resolved_up_to(serial))
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    async def init_transactions(self) -> None:
+        """Fence older producers with this transactional id, end what they left open, take an epoch (INV-5)."""
+        self._require_transactional()
+        if self._transaction.attached:
+            raise IllegalStateError("an attached producer is initialized already")
+        await self.start()
+        producer_id, epoch = await self._calls.init_producer_id()
+        self._transaction.initialized(producer_id, epoch, self._cluster.transaction_version)
+        self._machine.identify(producer_id, epoch)
+
+    async def begin_transaction(self) -> None:
+        """Begin. Nothing is sent yet."""
+        self._require_transactional()
+        self._transaction.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
+    ) -> None:
+        """Commit consumed offsets as part of the transaction: they become visible when it commits (INV-6).
+
+        Offsets are those of the **next** record to read. Errors as everywhere in a transaction.
+        """
+        self._require_transactional()
+        self._transaction.check_may_send()
+        producer_id, epoch = self._transaction.producer_id, self._transaction.producer_epoch
+        try:
+            async with self._coordinating:
+                if self._transaction.group_to_add(group_id):
+                    self._transaction.call_begins()
+                    await self._calls.add_offsets(producer_id, epoch, group_id)
+                self._transaction.group_added(group_id)
+                await self._calls.txn_offset_commit(producer_id, epoch, group_id, offsets)
+        except ClientError as error:
+            self._transaction.failed(error)
+            raise
+
+    async def commit_transaction(self) -> None:
+        """Wait for every acknowledgement, then commit.
+
+        Raises `AbortableError` when a record or an offset failed (abort then), `FencedError` when another instance took over, and
+        `RetriableError` when the coordinator did not answer in time: the outcome is unknown, and calling it again settles it.
+        """
+        self._require_transactional()
+        self._transaction.ending(commit=True)
+        await self.flush()
+        if self._transaction.state is not State.COMMITTING and self._transaction.error is not None:
+            self._transaction.check_may_send()
+        await self._end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Drop what is queued, wait for what is in flight, abort. The producer can begin again afterwards."""
+        self._require_transactional()
+        self._transaction.ending(commit=False)
+        sender = self._require_sender()
+        dropped = AbortableError(ErrorCode.transaction_abortable, "the transaction was aborted")
+        sender.settle(self._machine.abandon(dropped))
+        self._fail_unplaced(lambda _created: True, "the transaction was aborted")
+        await sender.until(lambda: self._machine.is_idle)
+        await self._end(commit=False)
+
+    async def _end(self, commit: bool) -> None:
+        transaction = self._transaction
+        async with self._coordinating:
+            producer_id, epoch = -1, -1
+            try:
+                if transaction.end_must_be_sent:
+                    producer_id, epoch = await self._calls.end(
+                        transaction.producer_id,
+                        transaction.producer_epoch,
+                        commit,
+                        transaction.request_lost,
+                    )
+                stragglers = transaction.stragglers_possible
+                if transaction.ended(producer_id, epoch):
+                    self._machine.identify(producer_id, epoch)
+                elif stragglers or self._machine.sequences_broken:
+                    await self._take_next_epoch()
+                else:
+                    self._machine.resume()
+            except RetriableError:
+                raise
+            except ClientError as error:
+                transaction.failed(error)
+                raise
+
+    async def _take_next_epoch(self) -> None:
+        """TV1: fence our own stragglers, and start sequences anew, before the next transaction (KIP-360)."""
+        transaction = self._transaction
+        producer = await self._calls.init_producer_id(
+            transaction.producer_id, transaction.producer_epoch
+        )
+        transaction.initialized(*producer, self._cluster.transaction_version)
+        self._machine.identify(*producer)
+
+    # --- the sender's gate ------------------------------------------------------------------------------------------
+
+    async def identify(self) -> None:
+        """Take a producer id, for an idempotent producer without transactions."""
+        if self._transactional_id is not None:
+            return
+        request = requests.init_producer_id_request(None, INT32_MAX, -1, -1)
+        response = await self._cluster.request_any(ApiKey.INIT_PRODUCER_ID, request)
+        if response.error_code is not ErrorCode.none:
+            raise classify(response.error_code, Operation.OTHER, "InitProducerId")
+        self._machine.identify(int(response.producer_id), int(response.producer_epoch))
+
+    async def admit(self, partitions: Sequence[TopicPartition]) -> None:
+        """Add the partitions to the transaction (TV1)."""
+        if self._transactional_id is None or not partitions:
+            return
+        async with self._coordinating:
+            transaction = self._transaction
+            missing = transaction.partitions_to_add(partitions)
+            if not missing or transaction.state not in (State.IN_TRANSACTION, State.COMMITTING):
+                return
+            transaction.call_begins()
+            await self._calls.add_partitions(
+                transaction.producer_id,
+                transaction.producer_epoch,
+                missing,
+                transaction.request_lost,
+            )
+            transaction.partitions_added(missing)
+
+    def is_admitted(self, topic_partition: TopicPartition) -> bool:
+        """Whether the transaction holds the partition, or will by the produce itself (TV2)."""
+        if self._transactional_id is None:
+            return True
+        admitted = self._transaction.is_added(topic_partition)
+        if admitted:
+            self._transaction.call_begins()
+        return admitted
+
+    def batch_failed(self, error: ClientError) -> None:
+        """A failed batch loses its transaction."""
+        if self._transactional_id is not None:
+            self._transaction.failed(error)
+
+    def request_lost(self) -> None:
+        """A produce without an answer may still arrive."""
+        if self._transactional_id is not None:
+            self._transaction.request_lost()
+
+    # --- placing records --------------------------------------------------------------------------------------------
+
+    def _choose(self, topic: str, key: bytes | None) -> int | None:
+        count = self._cluster.metadata.partition_count(topic)
+        if not count:
+            return None
+        if key is not None:
+            return partition_for_key(key, count)
+        sticky = self._sticky.get(topic, 0) % count
+        if not self._machine.open_batch_has_room(TopicPartition(topic, sticky)):
+            sticky = (sticky + 1) % count
+        self._sticky[topic] = sticky
+        return sticky
+
+    def _place(self, now_ms: float) -> None:
+        """Give the records that waited for metadata their partitions; fail those that waited too long."""
+        for topic in [t for t in self._unplaced if self._cluster.metadata.partition_count(t)]:
+            for created_ms, record, token in self._unplaced.pop(topic):
+                partition = self._choose(topic, record.key)
+                tp = TopicPartition(topic, partition or 0)
+                self._machine.append(tp, record, token, created_ms)
+        deadline_ms = now_ms - self._delivery_timeout_ms
+        self._fail_unplaced(lambda created_ms: created_ms <= deadline_ms, "topic is unknown")
+
+    def _fail_unplaced(self, expired: Any, reason: str) -> None:
+        for topic, waiting in list(self._unplaced.items()):
+            kept = []
+            for item in waiting:
+                if not expired(item[0]):
+                    kept.append(item)
+                    continue
+                text = f"{topic}: {reason}"
+                error = AbortableError(ErrorCode.unknown_topic_or_partition, text)
+                self.batch_failed(error)
+                if not item[2].future.done():
+                    item[2].future.set_exception(error)
+                    if self._transactional_id is not None:
+                        item[2].future.exception()
+            if kept:
+                self._unplaced[topic] = kept
+            else:
+                del self._unplaced[topic]
+
+    # --- checks -----------------------------------------------------------------------------------------------------
+
+    def _check_may_send(self) -> Sender:
+        sender = self._require_sender()
+        if self._transactional_id is not None:
+            self._transaction.check_may_send()
+        if self._machine.buffered_size >= self._buffer_memory:
+            text = f"{self._buffer_memory} bytes wait for acknowledgement; await room()"
+            raise RetriableError(ErrorCode.throttling_quota_exceeded, text)
+        return sender
+
+    def _require_sender(self) -> Sender:
+        if self._sender is None:
+            raise IllegalStateError("the producer is not started, or closed")
+        return self._sender
+
+    def _require_transactional(self) -> None:
+        if self._transactional_id is None:
+            raise IllegalStateError("the producer has no transactional_id")

@@ -1,0 +1,338 @@
+"""The sender: the one task that carries a producer's batches to their leaders.
+
+It does what `ProducerMachine` decides. Answers come back as callbacks, so several requests per broker are in flight without a task for
+each. What must happen first (a producer id, metadata, AddPartitionsToTxn) it asks of its `Gate`, which the producer implements.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, RetriableError
+from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, Send
+from oncelog.client.values import RecordMetadata
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.produce import encode_produce_request, parse_produce_response
+from oncelog.runtime.connection import Connection, DisconnectedError
+
+__all__ = ["Gate", "Sender", "Token"]
+
+PRODUCE_BY_NAME_MAX = 12
+PRODUCE_TV1_MAX = 11
+"""From Produce 12 on a transactional batch adds its partition to the transaction by itself (KIP-890)."""
+
+_KEEPS_METADATA = frozenset(
+    {
+        ErrorCode.none,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.corrupt_message,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.throttling_quota_exceeded,
+    }
+)
+
+
+class Token:
+    """One `send`: the future to resolve, and the record's own timestamp."""
+
+    __slots__ = ("future", "timestamp_ms")
+
+    def __init__(self, future: "asyncio.Future[RecordMetadata]", timestamp_ms: int) -> None:
+        self.future = future
+        self.timestamp_ms = timestamp_ms
+
+
+class Gate(Protocol):
+    """What the producer decides for its sender."""
+
+    async def identify(self) -> None:
+        """Give the machine a producer id and epoch; called when it needs one. Raises `ClientError`."""
+        ...
+
+    async def admit(self, partitions: Sequence[TopicPartition]) -> None:
+        """Make sure that the partitions may be produced to (TV1: AddPartitionsToTxn). Raises `ClientError`."""
+        ...
+
+    def is_admitted(self, topic_partition: TopicPartition) -> bool:
+        """Whether a batch for the partition may be sent now."""
+        ...
+
+    def batch_failed(self, error: ClientError) -> None:
+        """A batch failed for good."""
+        ...
+
+    def request_lost(self) -> None:
+        """A produce request got no answer and may still take effect."""
+        ...
+
+
+class Sender:
+    """See the module's docstring. `acks` is 0, 1 or -1."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        machine: ProducerMachine,
+        gate: Gate,
+        *,
+        acks: int,
+        transactional_id: str | None,
+        before_pass: Callable[[float], None],
+        wanted_topics: Callable[[], set[str]],
+    ) -> None:
+        self._cluster = cluster
+        self._machine = machine
+        self._gate = gate
+        self._acks = acks
+        self._transactional_id = transactional_id
+        self._before_pass = before_pass
+        self._wanted_topics = wanted_topics
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._refresh_failures = 0
+        self._refresh_at_ms = 0.0
+        self._retry_at_ms: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="oncelog-sender")
+
+    async def stop(self, error: ClientError) -> None:
+        """Stop the task; what is not resolved fails with `error`."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self.settle(self._machine.abandon(error))
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds; it is looked at whenever a batch was resolved or the queue changed."""
+        self.wake()
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell the users how their records ended."""
+        for outcome in outcomes:
+            if outcome.error is None:
+                _acknowledge(outcome)
+            else:
+                self._gate.batch_failed(outcome.error)
+                _fail(outcome, outcome.error, retrieved=self._transactional_id is not None)
+        self._changed.set()
+
+    # --- the task ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                await self._pass()
+                self._changed.set()
+                await self._sleep()
+        except Exception as error:
+            text = f"the sender failed: {type(error).__name__}: {error}"
+            self._give_up(FatalError(ErrorCode.unknown_server_error, text))
+            raise
+
+    async def _pass(self) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        self._retry_at_ms = None
+        self._before_pass(now_ms)
+        self.settle(self._machine.expire(now_ms))
+        waiting = self._machine.waiting_partitions(now_ms)
+        try:
+            if self._machine.needs_identity and not self._machine.is_idle:
+                await self._gate.identify()
+                waiting = self._machine.waiting_partitions(now_ms)
+            await self._refresh(waiting, now_ms)
+            self._before_pass(now_ms)
+            await self._gate.admit([tp for tp in waiting if not self._gate.is_admitted(tp)])
+        except RetriableError:
+            self._retry_at_ms = now_ms + self._cluster.backoff.delay_ms(0)
+        except ClientError as error:
+            self._give_up(error)
+            return
+        await self._send_all()
+
+    async def _send_all(self) -> None:
+        while sends := self._machine.drain(
+            self._cluster.clock.monotonic_ms(), self._sendable_leader
+        ):
+            for send in sends:
+                await self._send(send)
+
+    def _give_up(self, error: ClientError) -> None:
+        self._gate.batch_failed(error)
+        self.settle(self._machine.abandon(error))
+
+    async def _refresh(self, waiting: Sequence[TopicPartition], now_ms: float) -> None:
+        metadata = self._cluster.metadata
+        topics = {tp.topic for tp in waiting if metadata.usable_leader(tp) is None}
+        topics |= self._wanted_topics()
+        if not topics:
+            self._refresh_failures = 0
+            return
+        if now_ms < self._refresh_at_ms:
+            self._retry_at_ms = self._refresh_at_ms
+            return
+        self._refresh_at_ms = now_ms + self._cluster.backoff.delay_ms(self._refresh_failures)
+        self._refresh_failures += 1
+        self._retry_at_ms = self._refresh_at_ms
+        await self._cluster.refresh(topics, create=True)
+
+    async def _sleep(self) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        deadlines = [self._machine.next_deadline_ms(now_ms), self._retry_at_ms]
+        due = [deadline for deadline in deadlines if deadline is not None]
+        if not due:
+            await self._wake.wait()
+            return
+        handle = asyncio.get_running_loop().call_later(
+            max(0.0, min(due) - now_ms) / 1000 + 0.0005, self._wake.set
+        )
+        try:
+            await self._wake.wait()
+        finally:
+            handle.cancel()
+
+    def _sendable_leader(self, topic_partition: TopicPartition) -> int | None:
+        if not self._gate.is_admitted(topic_partition):
+            return None
+        return self._cluster.metadata.usable_leader(topic_partition)
+
+    # --- one request ------------------------------------------------------------------------------------------------
+
+    async def _send(self, send: Send) -> None:
+        try:
+            connection = await self._cluster.connection(send.node_id)
+            await connection.writable()
+            self._submit(connection, send)
+        except (ConnectionLostError, DisconnectedError):
+            self._lost(send)
+        except ProtocolError as error:
+            self._give_up(FatalError(error.code, error.message))
+            self._lost(send)
+
+    def _submit(self, connection: Connection, send: Send) -> None:
+        ids = {b.topic_partition.topic: self._topic_id(b) for b in send.batches}
+        version = connection.version_for(ApiKey.PRODUCE, self._version_max(ids))
+        topics: dict[str, list[tuple[int, bytearray]]] = {}
+        for batch in send.batches:
+            topic, index = batch.topic_partition
+            topics.setdefault(topic, []).append((index, batch.payload or bytearray()))
+        buffers = encode_produce_request(
+            version,
+            connection.next_correlation_id(),
+            connection.client_id,
+            transactional_id=self._transactional_id,
+            acks=self._acks,
+            timeout_ms=int(self._cluster.request_timeout_ms),
+            topics=[(name, ids[name], partitions) for name, partitions in topics.items()],
+        )
+        if self._acks == 0:
+            connection.submit_without_answer(buffers)
+            for batch in send.batches:
+                self._resolve(batch, ErrorCode.none)
+            return
+        answer = connection.submit(ApiKey.PRODUCE, version, buffers)
+        answer.add_done_callback(partial(self._answered, send, version, ids))
+
+    def _topic_id(self, batch: Batch) -> UUID | None:
+        return self._cluster.metadata.topic_id(batch.topic_partition.topic)
+
+    def _version_max(self, ids: dict[str, UUID | None]) -> int | None:
+        if self._transactional_id is not None and self._cluster.transaction_version < 2:
+            return PRODUCE_TV1_MAX
+        return PRODUCE_BY_NAME_MAX if None in ids.values() else None
+
+    def _answered(
+        self,
+        send: Send,
+        version: int,
+        ids: dict[str, UUID | None],
+        answer: "asyncio.Future[memoryview]",
+    ) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self._lost(send)
+            return
+        try:
+            response = parse_produce_response(answer.result(), version, 0)
+        except ProtocolError:
+            self._lost(send)
+            return
+        names = {topic_id: name for name, topic_id in ids.items()}
+        batches = {batch.topic_partition: batch for batch in send.batches}
+        for topic in response.topics:
+            name = names.get(topic.topic_id) if topic.name is None else topic.name
+            for p in topic.partitions:
+                batch = batches.pop(TopicPartition(name or "", p.index), None)
+                if batch is not None:
+                    self._resolve(
+                        batch,
+                        ErrorCode(p.error),
+                        base_offset=p.base_offset,
+                        log_append_time_ms=p.log_append_time_ms,
+                        message=p.error_message or "",
+                    )
+        for batch in batches.values():
+            self._resolve(batch, ErrorCode.network_exception)
+        self.wake()
+
+    def _resolve(
+        self,
+        batch: Batch,
+        code: ErrorCode,
+        *,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        message: str = "",
+    ) -> None:
+        if code not in _KEEPS_METADATA:
+            self._cluster.metadata.mark_stale(batch.topic_partition.topic)
+        outcomes = self._machine.answered(
+            batch,
+            code,
+            self._cluster.clock.monotonic_ms(),
+            base_offset=base_offset,
+            log_append_time_ms=log_append_time_ms,
+            message=message,
+        )
+        self.settle(outcomes)
+
+    def _lost(self, send: Send) -> None:
+        self._gate.request_lost()
+        for batch in send.batches:
+            self._resolve(batch, ErrorCode.network_exception)
+        self.wake()
+
+
+def _acknowledge(outcome: Outcome) -> None:
+    batch = outcome.batch
+    topic, partition = batch.topic_partition
+    base_offset, append_time_ms = outcome.base_offset, outcome.log_append_time_ms
+    for index, token in enumerate(batch.tokens):
+        if isinstance(token, Token) and not token.future.done():
+            offset = base_offset + index if base_offset >= 0 else -1
+            time_ms = append_time_ms if append_time_ms >= 0 else token.timestamp_ms
+            token.future.set_result(RecordMetadata(topic, partition, offset, time_ms))
+
+
+def _fail(outcome: Outcome, error: ClientError, *, retrieved: bool) -> None:
+    for token in outcome.batch.tokens:
+        if isinstance(token, Token) and not token.future.done():
+            token.future.set_exception(error)
+            if retrieved:
+                # The transaction's end raises it as well; asyncio need not complain about an unread future.
+                token.future.exception()
