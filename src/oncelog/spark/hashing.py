@@ -1,0 +1,86 @@
+"""Which partition a record goes to, for whole columns: Java's default partitioner, vectorised.
+
+Equal to `oncelog.protocol.hashing`, key by key (the tests hold the two together), so that records
+written by Spark and by any Kafka client land on the same partition for the same key.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["binary_parts", "murmur2", "partitions_for_keys"]
+
+_SEED: Final = 0x9747B28C
+_M: Final = np.uint32(0x5BD1E995)
+
+Uint8s = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+
+def binary_parts(column: Any) -> tuple[Uint8s, Int64s]:
+    """The bytes and the n + 1 offsets of a binary or string array, without a copy of the bytes.
+
+    Nulls have length 0.
+    """
+    if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
+        width: type[np.signedinteger[Any]] = np.int64
+    else:
+        width = np.int32
+    _, offsets_buffer, data_buffer = column.buffers()
+    if len(column) == 0 or offsets_buffer is None:
+        return np.zeros(0, np.uint8), np.zeros(len(column) + 1, np.int64)
+    offsets = np.frombuffer(offsets_buffer, width)[column.offset : column.offset + len(column) + 1]
+    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return data, offsets.astype(np.int64)
+
+
+def murmur2(data: Uint8s, starts: Int64s, lengths: Int64s) -> npt.NDArray[np.uint32]:
+    """Kafka's murmur2 of each of n byte strings within `data`.
+
+    One pass per four bytes of the longest string.
+    """
+    hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    words = lengths >> 2
+    # Longest first: the rows that still have a word left are then a prefix.
+    order = np.argsort(-words, kind="stable")
+    remaining = words[order]
+    position = starts[order]
+    state = hashes[order]
+    active = len(order)
+    for word in range(int(remaining[0]) if active else 0):
+        while active and remaining[active - 1] <= word:
+            active = int(np.searchsorted(-remaining, -word, side="left"))
+        at = position[:active] + 4 * word
+        k = data[at].astype(np.uint32)
+        for byte in (1, 2, 3):
+            k |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+        k *= _M
+        k ^= k >> np.uint32(24)
+        k *= _M
+        state[:active] = (state[:active] * _M) ^ k
+    hashes[order] = state
+    _mix_tail(hashes, data, starts + (words << 2), lengths & 3)
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= _M
+    hashes ^= hashes >> np.uint32(15)
+    return hashes
+
+
+def _mix_tail(hashes: npt.NDArray[np.uint32], data: Uint8s, tails: Int64s, left: Int64s) -> None:
+    for byte in (2, 1, 0):
+        rows = np.flatnonzero(left > byte)
+        hashes[rows] ^= data[tails[rows] + byte].astype(np.uint32) << np.uint32(8 * byte)
+    rows = np.flatnonzero(left > 0)
+    hashes[rows] *= _M
+
+
+def partitions_for_keys(keys: Any, counts: Int64s | int) -> Int64s:
+    """The default partition of each key of a binary array, given the partition count of its topic.
+
+    A null key gives that of an empty one.
+    """
+    data, offsets = binary_parts(keys)
+    hashes = murmur2(data, offsets[:-1], np.diff(offsets))
+    return (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % counts

@@ -1,0 +1,159 @@
+"""Where a query stands within a micro-batch.
+
+One JSON line per step, and the named points where a test may kill it.
+
+Written before and after each step that a crash can fall between, so that whoever kills the process
+at a random moment can tell afterwards which row of the crash table it hit (`crash_row`). The lines
+survive SIGKILL because they are in the kernel when `write` returns. Losing them loses no guarantee.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from oncelog.spark.errors import UsageError
+
+__all__ = ["CRASH_POINTS", "CrashPoint", "CrashRow", "Progress", "crash_row", "read_progress"]
+
+ENVIRONMENT_VARIABLE: Final = "ONCELOG_CRASH_POINT"
+"""``name`` or ``name:batch``.
+
+The process kills itself there, with SIGKILL. For tests and demonstrations.
+"""
+
+CRASH_POINTS: Final = (
+    "wal_written",
+    "after_init",
+    "mid_task",
+    "tasks_done",
+    "offsets_committed",
+    "txn_ended",
+)
+
+
+class CrashRow(Enum):
+    """The rows of the crash table: where a kill can fall, in the order of a batch."""
+
+    BETWEEN_BATCHES = "between batches"
+    WAL_WRITTEN = "offsets logged, before InitProducerId"
+    AFTER_INIT = "after InitProducerId, before a task wrote"
+    MID_TASK = "inside the write stage"
+    TASKS_DONE = "tasks done, before TxnOffsetCommit"
+    OFFSETS_COMMITTED = "offsets in the transaction, before EndTxn"
+    ENDING = "EndTxn sent, its answer not seen"
+    TXN_ENDED = "after EndTxn, before Spark's commit log"
+
+
+_ROW_OF_STEP: Final = {
+    "wal_written": CrashRow.WAL_WRITTEN,
+    "after_init": CrashRow.AFTER_INIT,
+    "mid_task": CrashRow.MID_TASK,
+    "tasks_done": CrashRow.TASKS_DONE,
+    "offsets_committed": CrashRow.OFFSETS_COMMITTED,
+    "ending": CrashRow.ENDING,
+    "txn_ended": CrashRow.TXN_ENDED,
+    "drain": CrashRow.TXN_ENDED,
+    "drained": CrashRow.TXN_ENDED,
+}
+
+
+class Progress:
+    """Appends steps to `path`.
+
+    Does nothing without one. Safe to use from several processes (O_APPEND, one write per line).
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+
+    def step(self, name: str, batch_id: int, **details: object) -> None:
+        """Write one line: the step, the batch, the wall time in ms, and what else is known."""
+        if self.path is None:
+            return
+        line = {"step": name, "batch": batch_id, "time_ms": time.time_ns() // 1_000_000, **details}
+        data = (json.dumps(line, separators=(",", ":")) + "\n").encode()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """A named point, and the batch it is for (None.
+
+    The first that comes). Picklable: tasks carry it to the executors.
+    """
+
+    name: str
+    batch_id: int | None = None
+    pids: tuple[int, ...] = ()
+    """Processes to kill, in this order, before the one that is at the point."""
+
+    def __post_init__(self) -> None:
+        if self.name not in CRASH_POINTS:
+            raise UsageError(f"crash point {self.name!r} is unknown; known are {CRASH_POINTS}")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "CrashPoint | None":
+        """What ``ONCELOG_CRASH_POINT`` asks for, if it is set."""
+        text = environment.get(ENVIRONMENT_VARIABLE)
+        if not text:
+            return None
+        name, _, batch = text.partition(":")
+        return cls(name, int(batch) if batch else None)
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        """Whether this is the point meant."""
+        return name == self.name and self.batch_id in (None, batch_id)
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        """SIGKILL the processes named, then this one. Nothing is cleaned up: that is the point."""
+        for pid in (*self.pids, os.getpid()):
+            try:
+                send(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def read_progress(path: str) -> list[dict[str, Any]]:
+    """All steps written so far. A line cut by a full disk ends the list."""
+    steps: list[dict[str, Any]] = []
+    try:
+        text = Path(path).read_text()
+    except FileNotFoundError:
+        return steps
+    for line in text.splitlines():
+        try:
+            steps.append(json.loads(line))
+        except ValueError:
+            break
+    return steps
+
+
+def crash_row(steps: Iterable[Mapping[str, Any]], checkpoint: str | None = None) -> CrashRow:
+    """Which row of the crash table a process hit whose last steps these are.
+
+    With the checkpoint's folder (a local path), Spark's own two logs tell the ends of a batch
+    apart, which the sink cannot see.
+    """
+    last = next(iter(reversed(list(steps))), None)
+    row = (
+        CrashRow.BETWEEN_BATCHES
+        if last is None
+        else _ROW_OF_STEP.get(last["step"], CrashRow.AFTER_INIT)
+    )
+    if checkpoint is None:
+        return row
+    if last is not None and not (Path(checkpoint) / "commits" / str(last["batch"])).exists():
+        return row
+    following = 0 if last is None else last["batch"] + 1
+    logged = (Path(checkpoint) / "offsets" / str(following)).exists()
+    return CrashRow.WAL_WRITTEN if logged else CrashRow.BETWEEN_BATCHES
