@@ -31,7 +31,7 @@ class BrokerProcess:
         return self.folder.with_name(self.folder.name + ".log")
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "oncelog.cli.main", "serve"]
+        command = [sys.executable, "-m", "oncelog", "serve"]
         command += ["--data-dir", str(self.folder), "--listen", self.bootstrap_servers]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]

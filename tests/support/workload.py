@@ -1,7 +1,8 @@
 """Load from stock librdkafka clients that outlives its broker: three kinds of writer, and readers.
 
 Every writer is one thread with its own client, records what it did in a `History`, and treats each
-error as its client library documents: retriable is tried again, abortable aborts, fatal starts a new
+error as its client library documents: retriable is tried again, abortable aborts, fatal starts a
+new
 producer. Nothing here judges; that is the checker's work.
 """
 
@@ -35,7 +36,8 @@ QUIET = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 300, "log_level
 class Writer:
     """What all writers share.
 
-    `problems` are findings of their own. `fatal_errors` of transactional clients are not: librdkafka
+    `problems` are findings of their own. `fatal_errors` of transactional clients are not:
+    librdkafka
     has such states of its own (an abort that overtakes AddPartitionsToTxn, also on Apache Kafka),
     and the checker decides whether what came of them was right. They are counted.
     """

@@ -75,7 +75,7 @@ class Broker(Process):
             port = probe.getsockname()[1]
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self.address = ("127.0.0.1", int(port))
-        command = [sys.executable, "-m", "oncelog.cli.main", "serve"]
+        command = [sys.executable, "-m", "oncelog", "serve"]
         command += ["--data-dir", str(folder / "broker"), "--listen", self.bootstrap_servers]
         super().__init__(command, folder / "broker.log")
 
