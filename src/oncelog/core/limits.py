@@ -118,3 +118,12 @@ METADATA_FEED_WAIT_MS = 60_000
 
 TRANSACTION_PARTITIONS_COUNT_MAX = 100_000
 """Partitions of one transaction: they must fit into one record of the transaction log."""
+
+PRODUCER_ID_REFILL_COUNT = 100
+"""With this few producer ids left the next block is reserved."""
+
+COORDINATOR_LOAD_BYTES = 1024 * 1024
+"""Bytes of an internal partition replayed at a time while a coordinator loads; the loop runs in between."""
+
+TIMER_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
+"""An interval beyond ten years means never; event loops cannot wait for Kafka's "infinite" (2^63 - 1 ms)."""

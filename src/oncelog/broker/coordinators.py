@@ -1,0 +1,91 @@
+"""The two coordinators of a broker, put together: which machine, which topic, which settings.
+
+The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`, `oncelog.group`). Nothing is decided
+here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.coordinator_shell import CoordinatorShell, LedShard
+from oncelog.broker.markers import MarkerWriter
+from oncelog.broker.producer_ids import ProducerIds
+from oncelog.core.errors import InvariantViolation
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.group.config import GroupConfig
+from oncelog.group.events import TopicDeleted
+from oncelog.group.machine import GroupMachine
+from oncelog.transaction import TransactionConfig, TransactionMachine
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.partition import Partition
+    from oncelog.core.config import BrokerConfig
+
+__all__ = ["CoordinatorShell", "ProducerIds", "group_shell", "transaction_shell"]
+
+_MINUTE_MS = 60_000
+
+
+def transaction_shell(broker: Broker) -> CoordinatorShell:
+    """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
+    config = transaction_config(broker.config)
+    markers = MarkerWriter(broker)
+
+    def make_machine(partition: Partition) -> TransactionMachine:
+        return TransactionMachine(partition.state.leader_epoch, broker.producer_ids.take, config)
+
+    return CoordinatorShell(
+        TRANSACTION_STATE_TOPIC,
+        partition_count_default=broker.config.get_int("transaction.state.log.num.partitions"),
+        clock=broker.clock,
+        partitions=broker.partitions,
+        make_machine=make_machine,
+        carry_out=markers.carry_out,
+    )
+
+
+def group_shell(broker: Broker) -> CoordinatorShell:
+    """The group coordinator. It hears of deleted topics, whose offsets go too."""
+    config = group_config(broker.config)
+    return CoordinatorShell(
+        CONSUMER_OFFSETS_TOPIC,
+        partition_count_default=broker.config.get_int("offsets.topic.num.partitions"),
+        clock=broker.clock,
+        partitions=broker.partitions,
+        make_machine=lambda _partition: GroupMachine(config),
+        carry_out=_no_effects,
+        topic_deleted=lambda topic: TopicDeleted(topic.name, topic.topic_id),
+    )
+
+
+def _no_effects(_led: LedShard, effect: object) -> None:
+    raise InvariantViolation(f"groups have no effects, but one asks for {effect!r}")
+
+
+def transaction_config(config: BrokerConfig) -> TransactionConfig:
+    """The transaction coordinator's settings, under Kafka's keys."""
+    return TransactionConfig(
+        timeout_ms_max=config.get_int("transaction.max.timeout.ms"),
+        abort_interval_ms=config.get_int(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ),
+        id_expiration_ms=config.get_int("transactional.id.expiration.ms"),
+        expire_interval_ms=config.get_int(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
+
+
+def group_config(config: BrokerConfig) -> GroupConfig:
+    """The group coordinator's settings, under Kafka's keys."""
+    return GroupConfig(
+        min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+        max_size=config.get_int("group.max.size"),
+        initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+        offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
+        offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
+        offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,92 @@
+"""Producer ids from durable blocks: none is issued twice, across restarts and brokers (INV-11).
+
+A block of ids is reserved by a compare-and-set in the metadata store before the first id of it is given out; a crash
+loses the rest of a block, which harms nobody. The next block is fetched while the last ids of the present one are still
+there, so that the coordinator, which takes ids inside a decision, practically never finds none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from oncelog.core.errors import require
+from oncelog.core.ids import ProducerId
+from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT, PRODUCER_ID_REFILL_COUNT
+from oncelog.metadata.store import Conflict
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.metadata.store import MetadataStore
+
+__all__ = ["NEXT_BLOCK_PATH", "ProducerIds"]
+
+NEXT_BLOCK_PATH = "/producer-ids/next"
+"""Holds the first producer id that no block contains yet, as decimal text."""
+
+
+class ProducerIds:
+    """The broker's supply. One loop owns it; concurrent `next` calls share a refill."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._store: MetadataStore = broker.store
+        self._blocks: deque[range] = deque()
+        self._refill: asyncio.Task[None] | None = None
+        self._highest_issued = -1
+
+    def take(self) -> ProducerId | None:
+        """The next id at once, None while no block is at hand (a refill is then under way)."""
+        if self.remaining_count <= PRODUCER_ID_REFILL_COUNT:
+            self._start_refill()
+        if not self._blocks:
+            return None
+        block = self._blocks[0]
+        producer_id = block[0]
+        rest = block[1:]
+        if rest:
+            self._blocks[0] = rest
+        else:
+            self._blocks.popleft()
+        require(producer_id > self._highest_issued, "INV-11: a producer id was issued twice")
+        self._highest_issued = producer_id
+        return ProducerId(producer_id)
+
+    async def next(self) -> ProducerId:
+        """The next id, waiting for a block if need be. Raises `StoreFailure` when the store cannot give one."""
+        while (producer_id := self.take()) is None:
+            await self.ready()
+        return producer_id
+
+    async def ready(self) -> None:
+        """Return when at least one id is at hand."""
+        while not self._blocks:
+            self._start_refill()
+            assert self._refill is not None
+            # Shielded: the refill is shared, and one caller's connection may close.
+            await asyncio.shield(self._refill)
+
+    @property
+    def remaining_count(self) -> int:
+        """Ids at hand."""
+        return sum(len(block) for block in self._blocks)
+
+    def _start_refill(self) -> None:
+        if self._refill is None or self._refill.done():
+            self._refill = asyncio.get_running_loop().create_task(self._reserve())
+
+    async def _reserve(self) -> None:
+        """Move the durable mark by one block. Losing a race to another broker means trying the next block."""
+        while True:
+            stored = await self._store.get(NEXT_BLOCK_PATH)
+            first = 0 if stored is None else int(stored.value)
+            after = str(first + PRODUCER_ID_BLOCK_COUNT).encode()
+            try:
+                if stored is None:
+                    await self._store.create(NEXT_BLOCK_PATH, after)
+                else:
+                    await self._store.compare_and_set(NEXT_BLOCK_PATH, after, stored.version)
+            except Conflict:
+                continue
+            self._blocks.append(range(first, first + PRODUCER_ID_BLOCK_COUNT))
+            return

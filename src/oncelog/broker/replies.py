@@ -1,0 +1,82 @@
+"""From a coordinator's answer to a handler's return value, in the two ways that D13 knows.
+
+`in_order` holds back the later requests of the connection until the answer is there: right for transactions, where the
+next request builds on this one. `meanwhile` lets them go on and holds back replies only: right for JoinGroup and SyncGroup,
+which may wait for other members for minutes. Both return the response itself when the answer is there at once, which is
+the usual case and needs no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.handlers import PendingReply
+from oncelog.core.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from oncelog.broker.connection import Connection
+    from oncelog.broker.coordinator_shell import CoordinatorShell
+
+__all__ = ["NO_THROTTLE", "fenced_for_old", "in_order", "meanwhile"]
+
+NO_THROTTLE: Final = datetime.timedelta(0)
+
+Convert = Callable[[Any], Any]
+Refuse = Callable[[ErrorCode], Any]
+
+
+def in_order(
+    shell: CoordinatorShell,
+    id_: str,
+    event: object,
+    connection: Connection,
+    convert: Convert,
+    refuse: Refuse,
+) -> Any | Awaitable[Any]:
+    """Ask the shard of `id_`; `convert(result)` is the response, `refuse(error)` if this broker does not coordinate it."""
+    try:
+        answer = shell.request(id_, event, connection)
+    except ProtocolError as error:
+        return refuse(error.code)
+    if answer.done():
+        return convert(answer.result())
+    return _later(answer, convert)
+
+
+async def _later(answer: asyncio.Future[Any], convert: Convert) -> Any:
+    return convert(await answer)
+
+
+def meanwhile(
+    shell: CoordinatorShell,
+    id_: str,
+    event: object,
+    connection: Connection,
+    convert: Convert,
+    refuse: Refuse,
+) -> Any | PendingReply:
+    """As `in_order`, but later requests of the connection go on while this one waits."""
+    try:
+        answer = shell.request(id_, event, connection)
+    except ProtocolError as error:
+        return refuse(error.code)
+    if answer.done():
+        return convert(answer.result())
+    reply = PendingReply()
+
+    def settled(future: asyncio.Future[Any]) -> None:
+        if not future.cancelled():
+            reply.complete(convert(future.result()))
+
+    answer.add_done_callback(settled)
+    return reply
+
+
+def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:
+    """KIP-588: clients before version `since` know a fenced producer as INVALID_PRODUCER_EPOCH only."""
+    if error is ErrorCode.producer_fenced and version < since:
+        return ErrorCode.invalid_producer_epoch
+    return error

@@ -1,0 +1,177 @@
+"""What one broker knows of its role in one partition: leader epoch, in-sync replicas, high watermark.
+
+The machine takes assignments (from the metadata image) and log end offsets (from the local log and from the fetches of
+followers) and answers one question: up to which offset is the log committed. One replica is the special case of many:
+its high watermark is its log end offset because the minimum over an ISR of one is that, not because anybody skips it.
+
+It must not know of logs, bytes, sockets or time. Invariants kept here: INV-7 (high watermark <= log end offset on the
+leader, and it does not move back within a leader epoch).
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from oncelog.core.errors import ErrorCode, require
+from oncelog.core.ids import NO_LEADER_EPOCH, TopicId
+
+__all__ = ["PartitionState", "Role"]
+
+
+class Role(Enum):
+    """What this broker is for the partition."""
+
+    OFFLINE = "offline"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+ROLE_CHANGES: dict[Role, frozenset[Role]] = {
+    Role.OFFLINE: frozenset({Role.LEADER, Role.FOLLOWER}),
+    Role.LEADER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE}),
+    Role.FOLLOWER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE}),
+}
+"""Legal moves; OFFLINE stays OFFLINE only by not being assigned."""
+
+
+class PartitionState:
+    """Leader epoch, ISR and high watermark of one replica of one partition.
+
+    `high_watermark` starts at what the checkpoint held (an offset known to be committed), never above the log end offset.
+    """
+
+    __slots__ = (
+        "_end_offsets",
+        "broker_id",
+        "high_watermark",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log_end_offset",
+        "min_insync_replicas",
+        "replicas",
+        "role",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        topic_id: TopicId,
+        *,
+        log_end_offset: int,
+        high_watermark: int = 0,
+        min_insync_replicas: int = 1,
+    ) -> None:
+        self.broker_id = broker_id
+        self.topic_id = topic_id
+        self.role = Role.OFFLINE
+        self.leader = -1
+        self.leader_epoch: int = NO_LEADER_EPOCH
+        self.isr: frozenset[int] = frozenset()
+        self.replicas: tuple[int, ...] = ()
+        self.min_insync_replicas = min_insync_replicas
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(high_watermark, log_end_offset)
+        self._end_offsets: dict[int, int] = {}
+
+    def assign(
+        self, *, leader: int, leader_epoch: int, isr: Iterable[int], replicas: Iterable[int]
+    ) -> bool:
+        """Take the role that the metadata image gives. False when the assignment is older than the one held.
+
+        As a new leader the end offsets of followers are unknown (0) until they fetch, so the high watermark stays where
+        it was unless this broker is the only member of the ISR.
+        """
+        if leader_epoch < self.leader_epoch:
+            return False
+        renewed = leader_epoch > self.leader_epoch or leader != self.leader
+        role = Role.LEADER if leader == self.broker_id else Role.FOLLOWER
+        require(role in ROLE_CHANGES[self.role], f"illegal move {self.role} -> {role}")
+        self.role = role
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = frozenset(isr)
+        self.replicas = tuple(replicas)
+        if role is Role.LEADER:
+            known = {} if renewed else self._end_offsets
+            members = self.isr | {self.broker_id}
+            self._end_offsets = {member: known.get(member, 0) for member in members}
+            self._end_offsets[self.broker_id] = self.log_end_offset
+            self._advance()
+        else:
+            self._end_offsets = {}
+        return True
+
+    def resign(self) -> None:
+        """Stop serving the partition: it was deleted, or its folder went off line."""
+        self.role = Role.OFFLINE
+        self._end_offsets = {}
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads the partition now."""
+        return self.role is Role.LEADER
+
+    def local_end_moved(self, log_end_offset: int) -> bool:
+        """The local log now ends here. True when that moved the high watermark."""
+        self.log_end_offset = log_end_offset
+        if self.role is not Role.LEADER:
+            return False
+        self._end_offsets[self.broker_id] = log_end_offset
+        return self._advance()
+
+    def follower_end_moved(self, broker_id: int, log_end_offset: int) -> bool:
+        """A follower fetched at this offset, so it holds everything below. True when that moved the high watermark.
+
+        Followers outside the ISR do not hold the high watermark back.
+        """
+        require(log_end_offset <= self.log_end_offset, "a follower is ahead of its leader's log")
+        if self.role is not Role.LEADER or broker_id not in self._end_offsets:
+            return False
+        self._end_offsets[broker_id] = log_end_offset
+        return self._advance()
+
+    def leader_high_watermark(self, high_watermark: int) -> bool:
+        """A follower learns the leader's high watermark from a fetch. True when its own moved."""
+        if self.role is not Role.FOLLOWER:
+            return False
+        reached = min(high_watermark, self.log_end_offset)
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    def truncated(self, log_end_offset: int) -> None:
+        """A follower cut its log to agree with the leader; the high watermark may only fall with the log's end."""
+        require(self.role is not Role.LEADER, "INV-1: a leader never truncates its log")
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+
+    def leader_error(self, request_epoch: int = NO_LEADER_EPOCH) -> ErrorCode:
+        """The answer to a request that needs the leader, in Kafka's order: the epoch first, then the role.
+
+        `request_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
+        """
+        if request_epoch != NO_LEADER_EPOCH:
+            if request_epoch < self.leader_epoch:
+                return ErrorCode.fenced_leader_epoch
+            if request_epoch > self.leader_epoch:
+                return ErrorCode.unknown_leader_epoch
+        if self.role is not Role.LEADER:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.none
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether an acks=all append may be taken: the ISR is at least `min.insync.replicas`."""
+        return len(self.isr) >= self.min_insync_replicas
+
+    def _advance(self) -> bool:
+        if len(self.isr) < self.min_insync_replicas:
+            return False
+        reached = min(self._end_offsets.values())
+        if reached <= self.high_watermark:
+            return False
+        require(reached <= self.log_end_offset, "INV-7: high watermark above the log end offset")
+        self.high_watermark = reached
+        return True
