@@ -141,10 +141,9 @@ class Machine(ABC):
 
         The decision holds no entries and does not wait.
 
-        `error` is what the append said (map it: facts, "Append errors seen by coordinator
-        clients"), or one of the shard's own: COORDINATOR_LOAD_IN_PROGRESS (before `activate`),
-        NOT_COORDINATOR (after `resign`), CONCURRENT_TRANSACTIONS (the event waited for too long, or
-        too many wait already).
+        `error` is what the append said (map it), or one of the shard's own:
+        COORDINATOR_LOAD_IN_PROGRESS (before `activate`), NOT_COORDINATOR (after `resign`),
+        CONCURRENT_TRANSACTIONS (the event waited for too long, or too many wait already).
         """
 
     def id_of(self, event: object) -> str | None:
@@ -155,7 +154,7 @@ class Machine(ABC):
         return None
 
     def overtakes(self, event: object) -> bool:
-        """Say whether `event` goes ahead of parked requests, because it is what they wait for (results of markers).
+        """Say whether `event` goes ahead of parked requests: it is what they wait for.
 
         It is still held back, first in the queue, by an append of its id that is in flight.
         """

@@ -369,7 +369,7 @@ class Shard:
         return flight
 
     def _drain(self, id_: str | None, now_ms: int, gathered: _Gathered) -> None:
-        """Decide what waited for `id_`, oldest first, until one waits on or makes the id pending again."""
+        """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
         if id_ is None:
             return
         while id_ in self._queues and id_ not in self._pending:

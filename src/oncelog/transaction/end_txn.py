@@ -170,7 +170,7 @@ def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
 
 
 def _coming_ids(metadata: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """Producer id and epoch of the next transaction, as TV2 told them when PREPARE was committed."""
+    """Return producer id and epoch of the next transaction, as TV2 told them at PREPARE."""
     if metadata.next_producer_id != NO_PRODUCER_ID:
         return metadata.next_producer_id, ProducerEpoch(0)
     return metadata.producer_id, metadata.producer_epoch

@@ -173,7 +173,7 @@ class InitProducerIdResult:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsResult:
-    """One error for the request, and it, or each one's own (verify-only), for every partition of the request."""
+    """One error for the request; for its partitions the same, or their own (verify-only)."""
 
     error: ErrorCode
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
@@ -233,7 +233,7 @@ class ListTransactionsResult:
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Have the leaders of `partitions` append the end marker (WriteTxnMarkers), after `delay_ms`, and report MarkersWritten.
+    """Have the leaders of `partitions` append the end marker (WriteTxnMarkers) after `delay_ms`.
 
     Released only after PREPARE is committed, so that the outcome is certain before anybody sees it
     (INV-4).

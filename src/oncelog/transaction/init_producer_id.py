@@ -117,7 +117,7 @@ def _take_over(
     token: Token | None,
     now_ms: int,
 ) -> Decision:
-    """Bump the epoch of an id at rest, or repeat the answer of a bump that the producer did not hear of (KIP-360)."""
+    """Bump the epoch of an id at rest, or repeat the answer that got lost (KIP-360)."""
     last = NO_PRODUCER_EPOCH
     if _is_expecting(event):
         if has_aborted or _expects_current(metadata, event):

@@ -59,7 +59,7 @@ _MAPPED = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""What a client is told about a failed append (facts, "Append errors seen by coordinator clients")."""
+"""What a client is told about a failed append, as TransactionStateManager maps it."""
 
 
 class TransactionMachine(Machine):
@@ -106,7 +106,7 @@ class TransactionMachine(Machine):
         return None
 
     def overtakes(self, event: object) -> bool:
-        """Results of markers, and what ends a transaction after them, go ahead of the requests that wait for them."""
+        """Let results of markers, and COMPLETE after them, ahead of what waits for them."""
         return isinstance(event, MarkersWritten | CompletePrepared)
 
     def meet(self, event: object, token: Token | None) -> object:

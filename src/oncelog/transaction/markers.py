@@ -2,7 +2,7 @@
 
 The end markers, one per partition, and COMPLETE when the last of them is written (INV-4).
 
-The shell sends and reports; this decides. Per partition and error (facts, "Markers"):
+The shell sends and reports; this decides. Per partition and error ("Markers"):
 
 - none, or a topic that is deleted, or a leader that knows no transactions: the partition owes
   nothing any more.

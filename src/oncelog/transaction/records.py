@@ -1,83 +1,79 @@
 """Between transaction metadata and the records of `__transaction_state`.
 
-The bytes are the protocol room's business.
+The bytes are the protocol room's business; which values make sense is this room's.
 """
 
 from collections import defaultdict
 
 from oncelog.coordinator.machine import Entry
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.protocol.records.transaction_log import (
-    TransactionLogKey,
-    TransactionLogPartitions,
-    TransactionLogValue,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from oncelog.protocol.records import transaction_log
 from oncelog.transaction.states import TransactionMetadata, TransactionState
+
+_NEVER_WRITTEN = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
+_STATE_BY_STATUS = {
+    state.value: state for state in TransactionState if state not in _NEVER_WRITTEN
+}
 
 
 def encode(metadata: TransactionMetadata) -> Entry:
-    """Make the record that says `metadata`.
-
-    An empty state has no partition list, as Kafka writes it.
-    """
+    """Make the record that says `metadata`. An empty state has no partition list, as in Kafka."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(metadata.partitions):
         by_topic[topic].append(partition)
-    partitions = tuple(
-        TransactionLogPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items()
-    )
-    value = TransactionLogValue(
+    partitions = tuple((topic, tuple(numbers)) for topic, numbers in by_topic.items())
+    value = transaction_log.TransactionLogValue(
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state.value,
-        transaction_partitions=None if metadata.state is TransactionState.EMPTY else partitions,
-        transaction_last_update_timestamp_ms=metadata.last_update_timestamp_ms,
-        transaction_start_timestamp_ms=metadata.start_timestamp_ms,
+        timeout_ms=metadata.timeout_ms,
+        status=metadata.state.value,
+        partitions=None if metadata.state is TransactionState.EMPTY else partitions,
+        last_update_ms=metadata.last_update_timestamp_ms,
+        start_ms=metadata.start_timestamp_ms,
         previous_producer_id=metadata.previous_producer_id,
         next_producer_id=metadata.next_producer_id,
         client_transaction_version=metadata.client_transaction_version,
     )
-    key = encode_key(TransactionLogKey(metadata.transactional_id))
-    return Entry(key, encode_value(value))
+    key = transaction_log.encode_key(metadata.transactional_id)
+    return Entry(key, transaction_log.encode_value(value))
 
 
 def tombstone(transactional_id: str) -> Entry:
     """Make the record that removes an id."""
-    return Entry(encode_key(TransactionLogKey(transactional_id)), None)
+    return Entry(transaction_log.encode_key(transactional_id), None)
 
 
 def decode(entry: Entry) -> tuple[str | None, TransactionMetadata | None]:
-    """Read a record.
+    """Read a record: the id and what stands about it.
 
-    The id and what stands about it, (id, None) for a tombstone, (None, None) for a newer kind.
+    (id, None) is a tombstone, (None, None) a kind of record that we do not know. Raises
+    ProtocolError (corrupt_message) for bytes that make no sense.
     """
-    key = decode_key(entry.key)
-    if key is None:
-        return None, None
-    if entry.value is None:
-        return key.transactional_id, None
-    value = decode_value(entry.value)
+    transactional_id = transaction_log.decode_key(entry.key)
+    if transactional_id is None or entry.value is None:
+        return transactional_id, None
+    value = transaction_log.decode_value(entry.value)
+    state = _STATE_BY_STATUS.get(value.status)
+    if state is None:
+        message = f"{transactional_id} has the unknown transaction status {value.status}"
+        raise ProtocolError(ErrorCode.corrupt_message, message)
     partitions = frozenset(
-        TopicPartition(group.topic, number)
-        for group in value.transaction_partitions or ()
-        for number in group.partition_ids
+        TopicPartition(topic, number)
+        for topic, numbers in value.partitions or ()
+        for number in numbers
     )
     metadata = TransactionMetadata(
-        transactional_id=key.transactional_id,
+        transactional_id=transactional_id,
         producer_id=ProducerId(value.producer_id),
         producer_epoch=ProducerEpoch(value.producer_epoch),
-        timeout_ms=value.transaction_timeout_ms,
-        state=TransactionState(value.transaction_status),
+        timeout_ms=value.timeout_ms,
+        state=state,
         partitions=partitions,
-        start_timestamp_ms=value.transaction_start_timestamp_ms,
-        last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        start_timestamp_ms=value.start_ms,
+        last_update_timestamp_ms=value.last_update_ms,
         previous_producer_id=ProducerId(value.previous_producer_id),
         next_producer_id=ProducerId(value.next_producer_id),
         client_transaction_version=value.client_transaction_version,
     )
-    return key.transactional_id, metadata
+    return transactional_id, metadata

@@ -68,7 +68,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A move that is decided and not yet committed, and the last producer epoch that goes with it."""
+    """A move that is decided and not yet committed, and its last producer epoch."""
 
     after: TransactionMetadata
     last_producer_epoch: ProducerEpoch
@@ -104,14 +104,14 @@ class Store:
         return notes
 
     def propose(self, *moves: Proposal) -> tuple[Entry, ...]:
-        """Turn moves of one id into entries, and note what goes with them once they are committed."""
+        """Turn moves of one id into entries, and note what goes with them when committed."""
         self.notes(moves[0].after.transactional_id).proposed = moves
         return tuple(records.encode(move.after) for move in moves)
 
     def markers(
         self, metadata: TransactionMetadata, partitions: Iterable[TopicPartition], delay_ms: int = 0
     ) -> SendMarkers:
-        """Describe the end markers that `partitions` owe, stamped with this leadership's coordinator epoch."""
+        """Describe the end markers that `partitions` owe, with our coordinator epoch stamped in."""
         return SendMarkers(
             transactional_id=metadata.transactional_id,
             producer_id=metadata.producer_id,

@@ -1,0 +1,256 @@
+"""The context of the transaction coordinator's tests: a shard, its log, and partition leaders that answer on demand."""
+
+from dataclasses import dataclass, field
+
+from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.transaction import (
+    AddPartitions,
+    AddPartitionsResult,
+    DescribeTransaction,
+    DescribeTransactionResult,
+    EndTxn,
+    EndTxnResult,
+    InitProducerId,
+    InitProducerIdResult,
+    MarkersWritten,
+    SendMarkers,
+    TransactionConfig,
+    TransactionMachine,
+    TransactionMetadata,
+    TransactionState,
+)
+
+ID = "orders"
+P0 = TopicPartition("t", 0)
+P1 = TopicPartition("t", 1)
+OFFSETS = TopicPartition("__consumer_offsets", 7)
+FIRST_PRODUCER_ID = 1000
+EPOCH_MAX = 32767
+
+
+@dataclass
+class Context:
+    """Appends are committed at once unless `holds`; then they wait in `held` for `commit_held` or `fail_held`."""
+
+    version: int = 2
+    config: TransactionConfig = field(default_factory=TransactionConfig)
+    coordinator_epoch: int = 3
+    holds: bool = False
+
+    def __post_init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.log: list[tuple[Entry, int]] = []
+        self.held: list[Append] = []
+        self.results: dict[int, object] = {}
+        self.markers: list[SendMarkers] = []
+        self.has_producer_ids = True
+        self._next_producer_id = FIRST_PRODUCER_ID
+        self._next_token = 1
+        self.load()
+
+    def load(self) -> None:
+        """Start a leadership: a fresh machine, replayed from the log, activated."""
+        machine = TransactionMachine(self.coordinator_epoch, self.fresh_producer_id, self.config)
+        self.shard = Shard(machine)
+        for offset, (entry, timestamp_ms) in enumerate(self.log):
+            self.shard.replay(entry, ApplyContext(Offset(offset), timestamp_ms))
+        self.run(self.shard.activate(self.now_ms))
+
+    def fail_over(self) -> None:
+        """Crash: what is not in the log is lost. Another leader takes over."""
+        self.held.clear()
+        self.markers.clear()
+        self.coordinator_epoch += 1
+        self.load()
+
+    def fresh_producer_id(self) -> ProducerId | None:
+        if not self.has_producer_ids:
+            return None
+        self._next_producer_id += 1
+        return ProducerId(self._next_producer_id - 1)
+
+    # The shell.
+
+    def run(self, output: Output) -> None:
+        for reply in output.replies:
+            assert int(reply.token) not in self.results, "a request is answered once"
+            self.results[int(reply.token)] = reply.value
+        for effect in output.effects:
+            assert isinstance(effect, SendMarkers)
+            self.markers.append(effect)
+        for append in output.appends:
+            if self.holds:
+                self.held.append(append)
+            else:
+                self.commit(append)
+
+    def commit(self, append: Append) -> None:
+        base = Offset(len(self.log))
+        self.log += [(entry, append.timestamp_ms) for entry in append.entries]
+        self.run(self.shard.committed(append.append_id, base, self.now_ms))
+
+    def commit_held(self) -> None:
+        held, self.held = self.held, []
+        for append in held:
+            self.commit(append)
+
+    def fail_held(self, error: ErrorCode) -> None:
+        held, self.held = self.held, []
+        for append in held:
+            self.run(self.shard.append_failed(append.append_id, error, self.now_ms))
+
+    def send(self, event: object) -> int:
+        """Submit a request; its answer, if and when there is one, is in `results` under the returned token."""
+        token = self._next_token
+        self._next_token += 1
+        self.run(self.shard.submit(event, Token(token), self.now_ms))
+        return token
+
+    def tick(self, after_ms: int = 0) -> None:
+        self.now_ms += after_ms
+        self.run(self.shard.tick(self.now_ms))
+
+    # Requests.
+
+    def start_init(
+        self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000, id_: str = ID
+    ) -> int:
+        return self.send(
+            InitProducerId(id_, timeout_ms, ProducerId(producer_id), ProducerEpoch(epoch))
+        )
+
+    def init(
+        self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000, id_: str = ID
+    ) -> InitProducerIdResult:
+        result = self.results[self.start_init(producer_id, epoch, timeout_ms, id_)]
+        assert isinstance(result, InitProducerIdResult)
+        return result
+
+    def start_add(
+        self,
+        *partitions: TopicPartition,
+        producer_id: int | None = None,
+        epoch: int | None = None,
+        verify_only: bool = False,
+        version: int | None = None,
+    ) -> int:
+        now = self.metadata
+        return self.send(
+            AddPartitions(
+                ID,
+                now.producer_id if producer_id is None else ProducerId(producer_id),
+                now.producer_epoch if epoch is None else ProducerEpoch(epoch),
+                partitions or (P0,),
+                verify_only,
+                self.version if version is None else version,
+            )
+        )
+
+    def add(self, *partitions: TopicPartition, **options: object) -> AddPartitionsResult:
+        result = self.results[self.start_add(*partitions, **options)]  # type: ignore[arg-type]
+        assert isinstance(result, AddPartitionsResult)
+        return result
+
+    def start_end(
+        self,
+        commit: bool,
+        producer_id: int | None = None,
+        epoch: int | None = None,
+        version: int | None = None,
+        connection: int = 0,
+    ) -> int:
+        now = self.metadata
+        return self.send(
+            EndTxn(
+                ID,
+                now.producer_id if producer_id is None else ProducerId(producer_id),
+                now.producer_epoch if epoch is None else ProducerEpoch(epoch),
+                commit,
+                self.version if version is None else version,
+                connection,
+            )
+        )
+
+    def end(self, commit: bool, **options: object) -> EndTxnResult:
+        result = self.results[self.start_end(commit, **options)]  # type: ignore[arg-type]
+        assert isinstance(result, EndTxnResult)
+        return result
+
+    def describe(self, id_: str = ID) -> DescribeTransactionResult:
+        result = self.results[self.send(DescribeTransaction(id_))]
+        assert isinstance(result, DescribeTransactionResult)
+        return result
+
+    # Markers.
+
+    def answer_markers(
+        self, error: ErrorCode = ErrorCode.none, deleted: tuple[TopicPartition, ...] = ()
+    ) -> None:
+        """Every leader that was sent a marker answers."""
+        sent, self.markers = self.markers, []
+        for effect in sent:
+            self.answer(effect, error, deleted)
+
+    def answer(
+        self,
+        effect: SendMarkers,
+        error: ErrorCode = ErrorCode.none,
+        deleted: tuple[TopicPartition, ...] = (),
+        partitions: tuple[TopicPartition, ...] | None = None,
+    ) -> None:
+        asked = effect.partitions if partitions is None else partitions
+        event = MarkersWritten(
+            effect.transactional_id,
+            effect.producer_id,
+            effect.producer_epoch,
+            effect.coordinator_epoch,
+            tuple((partition, error) for partition in asked if partition not in deleted),
+            deleted,
+        )
+        self.run(self.shard.submit(event, None, self.now_ms))
+
+    # What stands.
+
+    @property
+    def machine(self) -> TransactionMachine:
+        machine = self.shard.machine
+        assert isinstance(machine, TransactionMachine)
+        return machine
+
+    @property
+    def metadata(self) -> TransactionMetadata:
+        return self.machine.transactions[ID]
+
+    @property
+    def state(self) -> TransactionState:
+        return self.metadata.state
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        return self.metadata.producer_id, self.metadata.producer_epoch
+
+    def go_to(self, state: TransactionState) -> None:
+        """Bring the id there by requests, from nothing."""
+        if ID not in self.machine.transactions:
+            self.init()
+        if state is TransactionState.EMPTY:
+            return
+        self.add(P0, P1)
+        if state is TransactionState.ONGOING:
+            return
+        commit = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        assert self.end(commit).error is ErrorCode.none
+        if state.is_complete:
+            self.answer_markers()
+        assert self.state is state
+
+    def force_epoch(self, epoch: int) -> None:
+        """Rewrite the log's last word about the id with another epoch, and lead anew: as if there had been that many."""
+        from dataclasses import replace
+
+        from oncelog.transaction import records
+
+        self.log.append((records.encode(replace(self.metadata, producer_epoch=epoch)), self.now_ms))
+        self.fail_over()
