@@ -1,7 +1,8 @@
 """The edges of the process: clock, disk, executor and network.
 
-Everything above takes time, files and connections from here, so that the simulation can supply its own (D3). This room
-knows how to reach the outside, never what for: no log, topic or transaction is named in it.
+Everything above takes time, files and connections from here, so that the simulation can supply its
+own (D3). This room knows how to reach the outside, never what for: no log, topic or transaction is
+named in it.
 """
 
 from oncelog.runtime.clock import Clock, SystemClock

@@ -1,7 +1,8 @@
 """Time, as the rest of the program sees it.
 
-Wall time stamps records and ages them; monotonic time measures waits. Nothing else in the package may call `time` or
-`asyncio.sleep` for a delay, so that virtual time in the simulation drives the same code (D3).
+Wall time stamps records and ages them; monotonic time measures waits. Nothing else in the package
+may call `time` or `asyncio.sleep` for a delay, so that virtual time in the simulation drives the
+same code (D3).
 """
 
 import asyncio
@@ -19,7 +20,10 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary moment; never goes backwards. For timeouts and measuring."""
+        """Milliseconds since an arbitrary moment; never goes backwards.
+
+        For timeouts and measuring.
+        """
         ...
 
     async def sleep(self, delay_ms: float) -> None:

@@ -1,15 +1,19 @@
 """Files and folders, and the executor for the work that blocks.
 
-`Disk` is everything that the storage room may do to the outside; `SystemDisk` does it to the machine's file system, the
-simulation to one in memory that loses unsynced bytes (D3). It knows nothing of logs or records.
+`Disk` is everything that the storage room may do to the outside; `SystemDisk` does it to the
+machine's file system, the simulation to one in memory that loses unsynced bytes (D3). It knows
+nothing of logs or records.
 
 Rules that keep INV-9:
 
-- Every failure of the operating system surfaces as `StorageFailure`. Its caller must take the folder off line and must
-  not retry an fsync: after a failed one the kernel may have dropped the dirty pages and would report success (D12).
-- `write_atomic` is temp file, (fsync), rename: a reader finds the old content or the new, never a mixture.
-- A file that was removed stays readable through the `DiskFile`s that are open on it, until the last reference goes. So a
-  reader on the event loop is safe from retention in the executor, without a lock around its reads.
+- Every failure of the operating system surfaces as `StorageFailure`. Its caller must take the
+  folder off line and must not retry an fsync: after a failed one the kernel may have dropped the
+  dirty pages and would report success (D12).
+- `write_atomic` is temp file, (fsync), rename: a reader finds the old content or the new, never a
+  mixture.
+- A file that was removed stays readable through the `DiskFile`s that are open on it, until the last
+  reference goes. So a reader on the event loop is safe from retention in the executor, without a
+  lock around its reads.
 """
 
 import asyncio
@@ -32,7 +36,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the disk
-    """The disk refused or failed: the log folder must go off line. `code` is what clients are told."""
+    """The disk refused or failed: the log folder must go off line.
+
+    `code` is what clients are told.
+    """
 
     code = ErrorCode.kafka_storage_error
 
@@ -52,7 +59,10 @@ class DiskFile(Protocol):
     path: str
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position` (bytes). Raises `StorageFailure`; part of it may have been written."""
+        """Write all of `data` at `position` (bytes).
+
+        Raises `StorageFailure`; part of it may have been written.
+        """
         ...
 
     def pread(self, size: int, position: int) -> bytes:
@@ -85,7 +95,10 @@ class DiskLock(Protocol):
 
 
 class Disk(Protocol):
-    """A file system and an executor. Paths are absolute or relative to the process, with '/' between parts."""
+    """A file system and an executor.
+
+    Paths are absolute or relative to the process, with '/' between parts.
+    """
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and writing. Without `create` a missing file is a `StorageFailure`."""
@@ -124,7 +137,10 @@ class Disk(Protocol):
         ...
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Replace the file's content through a temp file and a rename; `sync` makes it survive a loss of power."""
+        """Replace the file's content through a temp file and a rename.
+
+        `sync` makes it survive a loss of power.
+        """
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -149,7 +165,10 @@ def _failing(operation: str, path: str) -> Iterator[None]:
 
 
 class _SystemFile:
-    """A descriptor. It closes with its last reference, so that a reader never meets a number that was given anew."""
+    """A descriptor.
+
+    It closes with its last reference, so that a reader never meets a number that was given anew.
+    """
 
     __slots__ = ("_close_lock", "_descriptor", "path")
 

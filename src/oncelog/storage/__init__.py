@@ -1,7 +1,8 @@
 """One partition's log, and the folder that holds all of a broker's logs.
 
-Kafka's own file formats, byte for byte (D5): Apache's tools read what this room writes. It knows files, batches' headers and
-Kafka's rules for producers and transactions; it must not know connections, replicas or coordinators.
+Kafka's own file formats, byte for byte (D5): Apache's tools read what this room writes. It knows
+files, batches' headers and Kafka's rules for producers and transactions; it must not know
+connections, replicas or coordinators.
 """
 
 from oncelog.runtime.disk import FolderInUse, StorageFailure
@@ -9,6 +10,7 @@ from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.log import AppendResult, OffsetOutOfRange, PartitionLog
+from oncelog.storage.log_manager import FolderMismatch, LogManager
 from oncelog.storage.lookup import TimestampOffset
 from oncelog.storage.producer_state import CachedBatch, Origin, ProducerEntry
 
@@ -18,7 +20,9 @@ __all__ = [
     "CachedBatch",
     "EpochEnd",
     "FolderInUse",
+    "FolderMismatch",
     "LogConfig",
+    "LogManager",
     "OffsetOutOfRange",
     "Origin",
     "PartitionLog",

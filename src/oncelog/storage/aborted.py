@@ -1,7 +1,7 @@
 """Aborted transactions of one partition: what a read_committed reader must skip (INV-3).
 
-Kept in memory in the order of their markers; `.txnindex` holds those whose marker lies in that segment, in Kafka's 34-byte
-entries. It knows no files.
+Kept in memory in the order of their markers; `.txnindex` holds those whose marker lies in that
+segment, in Kafka's 34-byte entries. It knows no files.
 """
 
 import struct
@@ -53,8 +53,9 @@ class AbortedTransactions:
     def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Those with records in [from_offset, to_offset), by marker.
 
-        A reader that starts inside such a transaction needs it as well, hence all whose marker is at or after
-        `from_offset`. The search stops at the first entry that says nothing before `to_offset` was undecided.
+        A reader that starts inside such a transaction needs it as well, hence all whose marker is
+        at or after `from_offset`. The search stops at the first entry that says nothing before
+        `to_offset` was undecided.
         """
         if not self._entries:
             return []

@@ -1,11 +1,13 @@
-"""The small text files of a data folder, in Kafka's formats: offset checkpoints, leader epochs, properties.
+"""The small text files of a data folder, in Kafka's formats.
 
-A checkpoint is `version\\ncount\\n` and one line per entry. Parsing is strict: a file that does not parse to its end was torn
-by a loss of power, and its reader rebuilds or falls back. All are written through `Disk.write_atomic`.
+A checkpoint is a line with its version, a line with the count, and one line per entry. Parsing is
+strict: a file that does not parse to its end was torn by a loss of power, and its reader rebuilds
+or falls back. All are written through `Disk.write_atomic`.
 """
 
 import base64
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from uuid import UUID
 
 from oncelog.core.ids import TopicId, TopicPartition
@@ -84,7 +86,7 @@ def parse_epochs(data: bytes | None) -> list[tuple[int, int]] | None:
         epochs = [(int(epoch), int(start)) for epoch, start in (e.split(" ") for e in entries)]
     except ValueError:
         return None
-    rising = all(a[0] < b[0] and a[1] <= b[1] for a, b in zip(epochs, epochs[1:], strict=False))
+    rising = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(epochs))
     return epochs if rising else None
 
 

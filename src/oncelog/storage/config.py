@@ -12,7 +12,10 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Topic settings as the log needs them; a topic's key `segment.bytes` is `segment_bytes` here."""
+    """Topic settings as the log needs them.
+
+    A topic's key `segment.bytes` is `segment_bytes` here.
+    """
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * _DAY_MS
@@ -20,7 +23,10 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
     flush_messages: int = _INT64_MAX
-    """Records after which an append waits for an fsync; 1 makes each acknowledged record survive a loss of power."""
+    """Records after which an append waits for an fsync.
+
+    1 makes each acknowledged record survive a loss of power.
+    """
     flush_ms: int = _INT64_MAX
     retention_ms: int = 7 * _DAY_MS
     """Age of a segment's newest record at which it goes; -1 keeps it."""

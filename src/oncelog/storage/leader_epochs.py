@@ -1,7 +1,8 @@
 """Where each leader epoch began in one partition's log (KIP-101, KIP-279).
 
-Epochs and start offsets rise. The list is what a follower and its leader compare to find where their logs diverge. It knows
-no files; the log writes the checkpoint, and recovery can rebuild the list from the batches, which carry their epoch.
+Epochs and start offsets rise. The list is what a follower and its leader compare to find where
+their logs diverge. It knows no files; the log writes the checkpoint, and recovery can rebuild the
+list from the batches, which carry their epoch.
 """
 
 from bisect import bisect_right
@@ -13,7 +14,10 @@ __all__ = ["EpochEnd", "LeaderEpochs"]
 
 
 class EpochEnd(NamedTuple):
-    """The end offset (exclusive) of the largest epoch not above the requested one; -1, -1 when unknown."""
+    """The end offset (exclusive) of the largest epoch not above the requested one.
+
+    -1, -1 when unknown.
+    """
 
     leader_epoch: int
     end_offset: int
@@ -38,7 +42,10 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` wrote the batch at `start_offset`. Older or equal epochs say nothing new."""
+        """Note that `epoch` wrote the batch at `start_offset`.
+
+        Older or equal epochs say nothing new.
+        """
         if epoch <= self.latest:
             return
         # An epoch that wrote nothing before the next one began at the same offset never was.
@@ -48,7 +55,10 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where `epoch`, or the largest known one below it, ended. The latest ends at the log's end."""
+        """Where `epoch`, or the largest known one below it, ended.
+
+        The latest ends at the log's end.
+        """
         if not self._entries or epoch < 0 or epoch > self.latest:
             return EpochEnd(-1, -1)
         if epoch == self.latest:
@@ -71,7 +81,10 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that holds it now begins there."""
+        """Forget epochs that ended before `start_offset`.
+
+        The one that holds it now begins there.
+        """
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot == 1 and self._entries[0][1] < start_offset):
             self._entries[:slot] = [(self._entries[slot - 1][0], start_offset)]

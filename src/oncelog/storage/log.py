@@ -1,38 +1,38 @@
 """One partition's log: append, read, and what a partition knows of its producers and transactions.
 
-`PartitionLog` joins the parts of this room: segments hold the bytes, `DerivedState` follows from them, `recovery` opens
-what a crash left. It must not know replication: the high watermark and the leader epoch come in as arguments.
+`PartitionLog` joins the parts of this room: segments hold the bytes, `DerivedState` follows from
+them, `recovery` opens what a crash left. It must not know replication: the high watermark and the
+leader epoch come in as arguments.
 
-Invariants kept here: INV-2 and INV-5 (a batch is judged before it is written), INV-3 and INV-7 (last stable offset, aborted
-transactions), INV-9 (one write per append, then memory). A `StorageFailure` is final for the log: later appends raise it
-again, because the end of the file is unknown until recovery has looked at it.
+Invariants kept here: INV-2 and INV-5 (a batch is judged before it is written), INV-3 and INV-7
+(last stable offset, aborted transactions), INV-9 (one write per append, then memory). A
+`StorageFailure` is final for the log: later appends raise it again, because the end of the file is
+unknown until recovery has looked at it.
 
-Threads: appends and reads come from the event loop; `flush`, `delete_old_segments` and `close` may come from the disk's
-executor. The lock covers the list of segments and nothing slower than one write; an fsync runs outside of it.
+Threads: appends and reads come from the event loop; `flush`, `delete_old_segments` and `close` may
+come from the disk's executor. The lock covers the list of segments and nothing slower than one
+write; an fsync runs outside of it.
 """
 
 import threading
-from bisect import bisect_right
-from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError, require
 from oncelog.core.ids import TopicPartition
-from oncelog.core.limits import SEALED_SEGMENTS_OPEN_COUNT_MAX
 from oncelog.protocol.batch import BatchHeader, patch
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction, format_aborted
-from oncelog.storage.checkpoints import format_epochs
+from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
-from oncelog.storage.files import ABORTED_SUFFIX, LEADER_EPOCHS_NAME
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
 from oncelog.storage.producer_state import Origin, ProducerEntry, Rejection
 from oncelog.storage.recovery import Recovered, RecoveryReport, recover, remove_segment_files
-from oncelog.storage.replay import DerivedState
+from oncelog.storage.replay import DerivedState, replay_headers
+from oncelog.storage.results import AppendResult, OffsetOutOfRange
 from oncelog.storage.retention import expired_segments_count
 from oncelog.storage.segment import PlacedBatch, Segment
-from oncelog.storage.snapshots import Snapshots
+from oncelog.storage.segment_list import SegmentList
+from oncelog.storage.state_files import StateFiles
 from oncelog.storage.validation import (
     LOG_APPEND_TIME,
     PRODUCER_CODEC,
@@ -48,30 +48,6 @@ _NONE = ErrorCode.none
 _PASS_THROUGH = PRODUCER_CODEC
 
 
-class AppendResult(NamedTuple):
-    """The answer to an append. Offsets are -1 and nothing was written when `error` is not none.
-
-    A duplicate is no error: it carries the offsets of the batch that is in the log.
-    """
-
-    error: ErrorCode
-    base_offset: int = -1
-    last_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    duplicate: bool = False
-    message: str | None = None
-
-
-class OffsetOutOfRange(ProtocolError):  # noqa: N818 - Kafka's name
-    """A read below the log's start or beyond its end."""
-
-    def __init__(self, offset: int, start: int, end: int) -> None:
-        super().__init__(
-            ErrorCode.offset_out_of_range, f"offset {offset} is not within {start} to {end}"
-        )
-
-
 class PartitionLog:
     """See the module's text. Create one with `open`."""
 
@@ -84,9 +60,8 @@ class PartitionLog:
         recovered: Recovered,
     ) -> None:
         self._disk = disk
-        self._segments = recovered.segments
-        self._bases = [segment.base_offset for segment in recovered.segments]
-        self._active = recovered.segments[-1]
+        self._files = StateFiles(disk, directory)
+        self._segments = SegmentList(recovered.segments)
         self._state = recovered.state
         self._snapshots = recovered.snapshots
         self._lock = threading.RLock()
@@ -95,7 +70,6 @@ class PartitionLog:
         self._failure: StorageFailure | None = None
         self._closed = False
         self._changed = True
-        self._read_order: list[Segment] = []
         self.directory = directory
         self.topic_partition = topic_partition
         self.config = config
@@ -120,8 +94,8 @@ class PartitionLog:
     ) -> "PartitionLog":
         """Open or create the log in `directory` (INV-9). Blocking: call it in the executor.
 
-        `clean`: it was closed in order. `recovery_point`: all below was flushed, by the checkpoint. Both may be wrong
-        only on the careful side. Raises `StorageFailure`.
+        `clean`: it was closed in order. `recovery_point`: all below was flushed, by the checkpoint.
+        Both may be wrong only on the careful side. Raises `StorageFailure`.
         """
         disk.mkdir(directory)
         recovered = recover(
@@ -139,10 +113,10 @@ class PartitionLog:
         )
         log._changed = not clean
         if log._state.epochs.changed:
-            log._write_epochs(sync=False)
+            log._files.write_epochs(log._state, sync=False)
         return log
 
-    # ---- append ---------------------------------------------------------------------------------
+    # ---- append ----
 
     def append(
         self,
@@ -157,8 +131,8 @@ class PartitionLog:
 
         What the protocol has an answer for is a returned code: corrupt_message, message_too_large,
         record_list_too_large, invalid_record, invalid_timestamp, unsupported_compression_type,
-        out_of_order_sequence_number, invalid_producer_epoch, invalid_txn_state. REPLICATION appends keep the offsets and
-        epochs that the leader wrote. Raises `StorageFailure`.
+        out_of_order_sequence_number, invalid_producer_epoch, invalid_txn_state. REPLICATION appends
+        keep the offsets and epochs that the leader wrote. Raises `StorageFailure`.
         """
         if self._failure is not None:
             raise self._failure
@@ -218,8 +192,8 @@ class PartitionLog:
     ) -> AppendResult:
         """Append an end-of-transaction marker (INV-3, INV-4).
 
-        Codes: invalid_producer_epoch, transaction_coordinator_fenced. `transaction_version` is 0 to 2 as the coordinator
-        sent it (KIP-1228); from 2 on a marker must carry a bumped epoch.
+        Codes: invalid_producer_epoch, transaction_coordinator_fenced. `transaction_version` is 0 to
+        2 as the coordinator sent it (KIP-1228); from 2 on a marker must carry a bumped epoch.
         """
         if self._failure is not None:
             raise self._failure
@@ -272,7 +246,7 @@ class PartitionLog:
         last = placed[-1]
         try:
             with self._lock:
-                active = self._active
+                active = self._segments.active
                 if not active.has_room(last, len(data), self.config):
                     active = self._roll(max(self.log_end_offset, placed[0].base_offset))
                 active.append(data, placed, self.config)
@@ -286,7 +260,7 @@ class PartitionLog:
         epochs = self._state.epochs
         try:
             if epochs.changed:
-                self._write_epochs(sync=False)
+                self._files.write_epochs(self._state, sync=False)
             self._unflushed_count += count
             if self._unflushed_count >= self.config.flush_messages:
                 self.flush()
@@ -295,17 +269,18 @@ class PartitionLog:
             raise
 
     def _roll(self, base_offset: int) -> Segment:
-        """Seal the active segment and begin the next; a crash in between leaves an empty last segment."""
-        sealed = self._active
+        """Seal the active segment and begin the next.
+
+        A crash in between leaves an empty last segment.
+        """
+        sealed = self._segments.active
         sealed.end_offset = base_offset
         sealed.write_indexes()
-        self._write_aborted(sealed, sync=False)
+        self._files.write_aborted(self._state, sealed, sync=False)
         self._snapshots.write(self._state.producers, base_offset, sync=False)
         segment = Segment(self._disk, self.directory, base_offset)
         segment.create()
-        self._segments.append(segment)
-        self._bases.append(base_offset)
-        self._active = segment
+        self._segments.add(segment)
         self._folder_changed = self._changed = True
         return segment
 
@@ -326,50 +301,31 @@ class PartitionLog:
             duplicate=True,
         )
 
-    # ---- read -----------------------------------------------------------------------------------
+    # ---- read ----
 
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
     ) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset`, below `upper_bound` (high watermark or LSO; INV-7).
+        """Whole batches from the one that holds `offset`, below `upper_bound` (INV-7).
 
-        At most `max_bytes`, except that with `min_one` the first batch comes whole. A read ends with its segment. Empty
-        when nothing qualifies. Raises `OffsetOutOfRange`, `StorageFailure`.
+        The bound is the high watermark or the last stable offset. At most `max_bytes`, except that
+        with `min_one` the first batch comes whole. A read ends with its segment. Empty when nothing
+        qualifies. Raises `OffsetOutOfRange`, `StorageFailure`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         if offset >= upper_bound or offset == self.log_end_offset:
             return b""
         with self._lock:
-            slot = bisect_right(self._bases, offset) - 1
-            while slot < len(self._segments):
-                segment = self._segments[slot]
-                if segment is not self._active:
-                    self._keep_open(segment)
-                data = segment.read(offset, max_bytes, upper_bound, min_one)
-                if data or segment.base_offset >= upper_bound or offset < segment.end_offset:
-                    return data  # type: ignore[return-value]
-                slot += 1  # Compaction left nothing at or after the offset here.
-        return b""
+            return self._segments.read(offset, max_bytes, upper_bound, min_one)
 
-    def _keep_open(self, segment: Segment) -> None:
-        """Bound the sealed segments that hold descriptors and indexes; the least recently read one goes first."""
-        order = self._read_order
-        if order and order[-1] is segment:
-            return
-        if segment in order:
-            order.remove(segment)
-        order.append(segment)
-        if len(order) > SEALED_SEGMENTS_OPEN_COUNT_MAX:
-            order.pop(0).release()
-
-    # ---- transactions and producers ---------------------------------------------------------------
+    # ---- transactions and producers ----
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a read_committed reader must stop: the first undecided record, at most the high watermark (INV-3).
+        """Where a read_committed reader must stop (INV-3), at most the high watermark.
 
-        A finished transaction still counts as undecided until its marker is below the high watermark. That watermark
-        must not move back within a leader epoch.
+        A finished transaction still counts as undecided until its marker is below the high
+        watermark. That watermark must not move back within a leader epoch.
         """
         first = self._state.producers.first_unstable_offset(high_watermark)
         if first is None or first >= high_watermark:
@@ -393,10 +349,13 @@ class PartitionLog:
         return self._state.producers.entries()
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers idle for `producer.id.expiration.ms`; never one in a transaction. Returns how many."""
+        """Forget producers idle for `producer.id.expiration.ms`; never one in a transaction.
+
+        Returns how many.
+        """
         return self._state.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
 
-    # ---- offsets ----------------------------------------------------------------------------------
+    # ---- offsets ----
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at or after `timestamp_ms`, or None."""
@@ -424,42 +383,44 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all `.log` files."""
-        return sum(segment.size for segment in tuple(self._segments))
+        return sum(segment.size for segment in self._segments)
 
     @property
     def segment_base_offsets(self) -> list[int]:
         """Base offsets of all segments, rising; the last one is active."""
-        return list(self._bases)
+        return self._segments.base_offsets
 
     @property
     def failure(self) -> StorageFailure | None:
         """Why the log takes nothing more, or None."""
         return self._failure
 
-    # ---- upkeep -----------------------------------------------------------------------------------
+    # ---- upkeep ----
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """Delete whole segments below the high watermark by age, size or log start. Returns how many."""
+        """Delete whole segments below the high watermark by age, size or log start.
+
+        Returns how many.
+        """
         with self._lock:
             count = expired_segments_count(
-                self._segments, self.config, now_ms, high_watermark, self.log_start_offset
+                list(self._segments), self.config, now_ms, high_watermark, self.log_start_offset
             )
             if count == len(self._segments):
                 self._roll(self.log_end_offset)
-            removed = self._segments[:count]
-            if not removed:
+            if not count:
                 return 0
-            del self._segments[:count]
-            del self._bases[:count]
-            self._read_order = [kept for kept in self._read_order if kept not in removed]
-            self._move_start(max(self.log_start_offset, self._bases[0]))
-            self._snapshots.remove(below=self._bases[0])
+            removed = self._segments.drop_oldest(count)
+            self._move_start(max(self.log_start_offset, self._segments.first_base_offset))
+            self._snapshots.remove(below=self._segments.first_base_offset)
         for segment in removed:
             remove_segment_files(self._disk, segment.prefix)
         return count
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start forward to `offset`; returns the start. Segments go with the next retention.
+        """Move the log's start forward to `offset`; returns the start.
+
+        Segments go with the next retention.
 
         Raises `OffsetOutOfRange` beyond the end. The caller has checked the high watermark.
         """
@@ -475,7 +436,7 @@ class PartitionLog:
         self._state.aborted.truncate_from_start(offset)
         self._state.epochs.truncate_from_start(offset)
         if self._state.epochs.changed:
-            self._write_epochs(sync=False)
+            self._files.write_epochs(self._state, sync=False)
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Cut off everything from `offset` on: a follower leaves what its leader does not have.
@@ -486,16 +447,14 @@ class PartitionLog:
             return
         with self._lock:
             self._snapshots.remove(above=offset)
-            while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-                segment = self._segments.pop()
-                self._bases.pop()
+            for segment in self._segments.drop_newest(offset):
                 segment.close()
                 remove_segment_files(self._disk, segment.prefix)
-            self._active = self._segments[-1]
-            self._read_order = [kept for kept in self._read_order if kept in self._segments[:-1]]
-            self._active.truncate(offset)
+            self._segments.active.truncate(offset)
             self._folder_changed = self._changed = True
-            self.log_end_offset = max(self._active.end_offset, self._active.base_offset)
+            self.log_end_offset = max(
+                self._segments.active.end_offset, self._segments.active.base_offset
+            )
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_state(now_ms)
@@ -508,16 +467,10 @@ class PartitionLog:
         state.aborted = aborted
         state.epochs.truncate_from_end(end)
         loaded = self._snapshots.load_newest(end, state.producers)
-        start = self._bases[0] if loaded is None else loaded
-        for segment in self._segments:
-            if segment.end_offset <= start:
-                continue
-            found = segment.find(start)
-            for position, header in segment.walk(found[0]) if found else ():
-                body = segment.read_batch(position, header) if header.is_control else b""
-                state.apply(header, body, 0, now_ms, note_aborted=False)
+        start = self._segments.first_base_offset if loaded is None else loaded
+        replay_headers(self._segments, start, state, now_ms)
         self._state = state
-        self._write_epochs(sync=False)
+        self._files.write_epochs(self._state, sync=False)
 
     def flush(self) -> None:
         """Make all that was appended before this call survive a loss of power. Blocking.
@@ -535,48 +488,41 @@ class PartitionLog:
         try:
             for segment, file in files:
                 file.fsync()
-                if segment is not self._active:
-                    self._sync_index_files(segment)
+                if segment is not self._segments.active:
+                    self._files.sync_indexes(segment)
             if folder_changed:
-                self._write_epochs(sync=True)
-                self._disk.sync_dir(self.directory)
+                self._files.write_epochs(self._state, sync=True)
+                self._files.sync_names()
         except StorageFailure as failure:
             self._failure = failure
             raise
         self.recovery_point = max(self.recovery_point, end)
 
     def close(self) -> None:
-        """Flush, write indexes and a producer snapshot, so that the next start need not scan. Blocking."""
+        """Flush, write indexes and a producer snapshot, so that the next start need not scan.
+
+        Blocking.
+        """
         if self._closed:
             return
         self._closed = True
         if self._failure is None and self._changed:
             self.flush()
-            self._active.write_indexes()
-            self._write_aborted(self._active, sync=True)
-            # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is used.
+            self._segments.active.write_indexes()
+            self._files.write_aborted(self._state, self._segments.active, sync=True)
+            # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is
+            # used.
             self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
         for segment in self._segments:
             segment.close()
 
-    def _sync_index_files(self, segment: Segment) -> None:
-        """Index files below the recovery point are trusted at the next start, so they must be there."""
-        for path in (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX):
-            if self._disk.exists(path):
-                file = self._disk.open(path)
-                file.fsync()
-                file.close()
+    def abandon(self) -> None:
+        """Close without saving anything: the log is about to be deleted.
 
-    def _write_aborted(self, segment: Segment, *, sync: bool) -> None:
-        entries = self._state.aborted.between(segment.base_offset, segment.end_offset)
-        path = segment.prefix + ABORTED_SUFFIX
-        if entries:
-            self._disk.write_atomic(path, format_aborted(entries), sync=sync)
-        else:
-            self._disk.remove(path)
-
-    def _write_epochs(self, *, sync: bool) -> None:
-        epochs = self._state.epochs
-        path = f"{self.directory}/{LEADER_EPOCHS_NAME}"
-        self._disk.write_atomic(path, format_epochs(epochs.entries()), sync=sync)
-        epochs.changed = False
+        Later appends are refused.
+        """
+        self._closed = True
+        self._failure = StorageFailure("append to", self.directory, "the log was deleted")
+        with self._lock:
+            for segment in self._segments:
+                segment.release()

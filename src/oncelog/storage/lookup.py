@@ -1,6 +1,9 @@
-"""Find records by timestamp, for ListOffsets. The only reads that look into batches, one batch per call."""
+"""Find records by timestamp, for ListOffsets.
 
-from collections.abc import Sequence
+The only reads that look into batches, one batch per call.
+"""
+
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from oncelog.protocol.batch import LOG_APPEND_TIME, BatchHeader
@@ -19,7 +22,7 @@ class TimestampOffset(NamedTuple):
 
 
 def search_timestamp(
-    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+    segments: Iterable[Segment], timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
     """The first record at or after `start_offset` whose timestamp is at or after `timestamp_ms`."""
     for segment in segments:
@@ -34,7 +37,7 @@ def search_timestamp(
     return None
 
 
-def newest_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
+def newest_timestamp(segments: Iterable[Segment], start_offset: int) -> TimestampOffset | None:
     """The first record with the largest timestamp of all."""
     candidates = [s for s in segments if s.size and s.end_offset > start_offset]
     if not candidates:

@@ -1,13 +1,14 @@
 """A segment's sparse index from offsets to byte positions, in Kafka's format.
 
-An entry says: the batch whose *last* offset is `base_offset + relative` begins at `position`. Entries are eight bytes on
-disk, big-endian (i32, i32), both rising. In memory they are two arrays (D12: no mapped files). It knows no files; the
-segment reads and writes the bytes.
+An entry says: the batch whose *last* offset is `base_offset + relative` begins at `position`.
+Entries are eight bytes on disk, big-endian (i32, i32), both rising. In memory they are two arrays
+(D12: no mapped files). It knows no files; the segment reads and writes the bytes.
 """
 
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
 __all__ = ["OFFSET_INDEX_ENTRY_SIZE_BYTES", "OffsetIndex"]
 
@@ -35,7 +36,10 @@ class OffsetIndex:
         self._positions.append(position)
 
     def position_before(self, offset: int) -> int:
-        """A batch boundary at or before the batch that holds `offset`: where a header walk begins."""
+        """A batch boundary at or before the batch that holds `offset`.
+
+        Where a header walk begins.
+        """
         slot = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
@@ -87,6 +91,6 @@ class OffsetIndex:
             offsets[0] >= 0
             and positions[0] >= 0
             and positions[-1] < log_size
-            and all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
-            and all(a < b for a, b in zip(positions, positions[1:], strict=False))
+            and all(a < b for a, b in pairwise(offsets))
+            and all(a < b for a, b in pairwise(positions))
         )

@@ -1,9 +1,10 @@
 """Producer snapshots: Kafka's `.snapshot` file, and our `.batches` file beside it.
 
-Kafka's format (`ProducerSnapshot.json`, version 1) keeps one batch per producer. After a restart Kafka therefore refuses a
-retry of the fourth-last batch as out of order. INV-2 asks for the last five across restarts, so a second file holds the
-others. It is ours alone, Kafka ignores it, and without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a
-file torn by a loss of power is refused and an older one is used.
+Kafka's format (`ProducerSnapshot.json`, version 1) keeps one batch per producer. After a restart
+Kafka therefore refuses a retry of the fourth-last batch as out of order. INV-2 asks for the last
+five across restarts, so a second file holds the others. It is ours alone, Kafka ignores it, and
+without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a file torn by a loss of
+power is refused and an older one is used.
 """
 
 import struct
@@ -61,7 +62,10 @@ def format_snapshot(entries: list[ProducerEntry]) -> bytes:
 
 
 def parse_snapshot(data: bytes | None) -> list[ProducerEntry] | None:
-    """Producers of Kafka's file, with at most one batch each; None when it is missing or damaged."""
+    """Producers of Kafka's file, with at most one batch each.
+
+    None when it is missing or damaged.
+    """
     entries = _body(data, _SNAPSHOT_VERSION, _ENTRY) if data is not None else None
     if entries is None:
         return None

@@ -1,12 +1,13 @@
 """What one partition remembers of each producer: epochs, the last sequences, the open transaction.
 
-It decides whether a batch or a marker may be appended (INV-2, INV-5) and where the first undecided transaction begins
-(INV-3, INV-7). The rules are those of Kafka's `ProducerAppendInfo`, `ProducerStateEntry` and `ProducerStateManager`. It
-knows no files and no batches' bytes: headers come in, verdicts go out, and only `apply_*` changes anything.
+It decides whether a batch or a marker may be appended (INV-2, INV-5) and where the first undecided
+transaction begins (INV-3, INV-7). The rules are those of Kafka's `ProducerAppendInfo`,
+`ProducerStateEntry` and `ProducerStateManager`. It knows no files and no batches' bytes: headers
+come in, verdicts go out, and only `apply_*` changes anything.
 
-One rule differs from Kafka's. Idle producers expire by the time of their last *append* as the broker saw it, where Kafka
-takes the records' timestamps: with records of last year Kafka forgets a live producer at the next sweep, and its retries
-are then appended twice.
+One rule differs from Kafka's. Idle producers expire by the time of their last *append* as the
+broker saw it, where Kafka takes the records' timestamps: with records of last year Kafka forgets a
+live producer at the next sweep, and its retries are then appended twice.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,10 @@ class Origin(Enum):
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator's own records, among them transactional offset commits: no sequences, so epochs only."""
+    """A coordinator's own records, among them transactional offset commits.
+
+    No sequences, so epochs only.
+    """
     REPLICATION = "replication"
     """Bytes that a leader has checked already."""
 
@@ -124,9 +128,11 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerEntry] = {}
-        # First offset -> producer id. Transactions begin at rising offsets, so the first key is the smallest.
+        # First offset -> producer id. Transactions begin at rising offsets, so the first key is the
+        # smallest.
         self._open: dict[int, int] = {}
-        # First offset -> offset of the marker, for transactions whose marker may still be above the high watermark.
+        # First offset -> offset of the marker, for transactions whose marker may still be above the
+        # high watermark.
         self._unreplicated: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -154,8 +160,9 @@ class ProducerStates:
     ) -> Rejection | None:
         """Judge a data batch of a producer before it is written; None allows it (INV-2, INV-5).
 
-        `transaction_version` >= 2 means the producer speaks TV2: then a first batch whose sequence is not 0 proves that
-        records are missing (KAFKA-18202), while an older client's may only mean that its state has expired here.
+        `transaction_version` >= 2 means the producer speaks TV2: then a first batch whose sequence
+        is not 0 proves that records are missing (KAFKA-18202), while an older client's may only
+        mean that its state has expired here.
         """
         entry = self._producers.get(header.producer_id)
         is_client = origin is Origin.CLIENT
@@ -223,8 +230,9 @@ class ProducerStates:
     ) -> Rejection | None:
         """Judge an end-of-transaction marker before it is written; None allows it (INV-4, INV-5).
 
-        Under TV2 each end bumps the epoch, so a marker must be above the current one; an equal one is the repetition of
-        a marker already written, provided nothing is open (KAFKA-19999), or comes from an exhausted epoch.
+        Under TV2 each end bumps the epoch, so a marker must be above the current one; an equal one
+        is the repetition of a marker already written, provided nothing is open (KAFKA-19999), or
+        comes from an exhausted epoch.
         """
         entry = self._producers.get(producer_id)
         if entry is None:
@@ -252,7 +260,10 @@ class ProducerStates:
         committed: bool,
         now_ms: int,
     ) -> CompletedTransaction | None:
-        """Note a marker that is now in the log at `offset`; returns the transaction that it ended, if any."""
+        """Note a marker that is now in the log at `offset`.
+
+        Returns the transaction that it ended, if any.
+        """
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
@@ -271,7 +282,10 @@ class ProducerStates:
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is undecided, or whose marker is not below the high watermark."""
+        """Where the oldest transaction begins that is undecided.
+
+        Or whose marker is not below the high watermark.
+        """
         unreplicated = self._unreplicated
         if unreplicated:
             done = [first for first, last in unreplicated.items() if last < high_watermark]
@@ -284,7 +298,10 @@ class ProducerStates:
         return oldest
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `expiration_ms`, never one with an open transaction. Returns how many."""
+        """Forget producers idle for `expiration_ms`, never one with an open transaction.
+
+        Returns how many.
+        """
         expired = [
             entry.producer_id
             for entry in self._producers.values()

@@ -9,8 +9,9 @@ What may be found, and what becomes of it:
 - index files without their `.log` (a crash within a deletion): removed;
 - a snapshot above the end of the log, or a torn one: removed or passed over.
 
-After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point on is read and its CRC
-checked. A killed process loses nothing that it had written; only a loss of power can cut more than the last write.
+After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point
+on is read and its CRC checked. A killed process loses nothing that it had written; only a loss of
+power can cut more than the last write.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from oncelog.storage.files import (
     base_offset_of,
 )
 from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.replay import DerivedState
+from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.segment import PlacedBatch, Segment, parse_header
 from oncelog.storage.snapshots import Snapshots
 
@@ -53,7 +54,10 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class Recovered:
-    """A partition's log as found: sealed segments, then the active one; and what follows from them."""
+    """A partition's log as found: sealed segments, then the active one.
+
+    And what follows from them.
+    """
 
     segments: list[Segment]
     state: DerivedState
@@ -64,7 +68,10 @@ class Recovered:
 
 
 def remove_segment_files(disk: Disk, prefix: str) -> None:
-    """Delete a segment. The `.log` goes first, through a rename: half of a deletion is finished at the next start."""
+    """Delete a segment.
+
+    The `.log` goes first, through a rename: half of a deletion is finished at the next start.
+    """
     for suffix in SEGMENT_SUFFIXES:
         if disk.exists(prefix + suffix):
             disk.rename(prefix + suffix, prefix + suffix + DELETED_SUFFIX)
@@ -82,7 +89,10 @@ def recover(
     recovery_point: int,
     log_start_offset: int,
 ) -> Recovered:
-    """Open the folder. `clean` says that the log was closed in order and nothing wrote to it since."""
+    """Open the folder.
+
+    `clean` says that the log was closed in order and nothing wrote to it since.
+    """
     return _Recovery(disk, directory, config, now_ms).run(clean, recovery_point, log_start_offset)
 
 
@@ -112,7 +122,10 @@ class _Recovery:
         for entries in aborted:
             for entry in entries:
                 self._state.aborted.append(entry)
-        self._replay(segments[:scan_from], replay_from)
+        # Headers only: these segments are sound, but no snapshot may say what they imply.
+        self._report.replayed_batches_count = replay_headers(
+            segments[:scan_from], replay_from, self._state, self._now_ms
+        )
         self._scan_all(scan_from)
         end = segments[-1].end_offset
         start = min(max(log_start_offset, segments[0].base_offset), end)
@@ -197,17 +210,6 @@ class _Recovery:
         loaded = self._snapshots.load_newest(at_most, self._state.producers)
         return segments[0].base_offset if loaded is None else loaded
 
-    def _replay(self, segments: list[Segment], replay_from: int) -> None:
-        """Headers only: these segments are sound, but no snapshot says what they imply."""
-        for segment in segments:
-            if segment.end_offset <= replay_from:
-                continue
-            found = segment.find(replay_from)
-            for position, header in segment.walk(found[0]) if found else ():
-                body = segment.read_batch(position, header) if header.is_control else b""
-                self._state.apply(header, body, 0, self._now_ms, note_aborted=False)
-                self._report.replayed_batches_count += 1
-
     def _scan_all(self, scan_from: int) -> None:
         segments = self._segments
         expected = segments[scan_from].base_offset if scan_from < len(segments) else 0
@@ -249,7 +251,10 @@ class _Recovery:
     def _sound_batches(
         self, segment: Segment, expected: int
     ) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-        """Yield (position, header, buffer, position in the buffer) up to the first invalid batch."""
+        """Yield each batch up to the first invalid one.
+
+        As (position in the file, header, buffer, position in the buffer).
+        """
         position, size, chunk, chunk_start = 0, segment.size, b"", 0
         file = segment.file
         while position + HEADER_SIZE <= size:

@@ -1,6 +1,7 @@
-"""Which segments at the start of a log may go: by age, by size, or because the log's start has passed them.
+"""Which of the oldest segments may go: by age, by size, or because the log's start passed them.
 
-Pure. Only whole segments below the high watermark go, oldest first, so that what remains is one unbroken stretch.
+Pure. Only whole segments below the high watermark go, oldest first, so that what remains is one
+unbroken stretch.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ def expired_segments_count(
     high_watermark: int,
     log_start_offset: int,
 ) -> int:
-    """How many of the oldest segments to delete. All of them means: roll first (an empty log stays as it is)."""
+    """How many of the oldest segments to delete.
+
+    All of them means: roll first (an empty log stays as it is).
+    """
     by_policy = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
@@ -34,7 +38,7 @@ def expired_segments_count(
             and 0 <= segment.max_timestamp_ms < now_ms - config.retention_ms
         )
         oversized = (
-            by_policy and not is_active and 0 <= config.retention_bytes and excess >= segment.size
+            by_policy and not is_active and config.retention_bytes >= 0 and excess >= segment.size
         )
         if not (passed or aged or oversized):
             break

@@ -1,11 +1,12 @@
 """One file of a partition's log, with its indexes.
 
-A segment holds whole batches in offset order. The last one of a log is active and takes appends; the others are sealed.
-Index files are written when a segment is sealed and when the log closes; until then the arrays in memory are the index and
-recovery can rebuild them from the log file (INV-9). It knows no producers and no transactions.
+A segment holds whole batches in offset order. The last one of a log is active and takes appends;
+the others are sealed. Index files are written when a segment is sealed and when the log closes;
+until then the arrays in memory are the index and recovery can rebuild them from the log file
+(INV-9). It knows no producers and no transactions.
 
-Readers at the tail are served from the exact positions of the most recent batches, all others through the sparse index and
-a short header walk. Either way no record is looked at (D4).
+Readers at the tail are served from the exact positions of the most recent batches, all others
+through the sparse index and a short header walk. Either way no record is looked at (D4).
 """
 
 from array import array
@@ -29,6 +30,7 @@ _WALK_SIZE_BYTES = 16 * 1024
 _NO_TIMESTAMP = -1
 
 Buffer = bytes | bytearray | memoryview
+Read = bytes | memoryview
 
 
 class PlacedBatch(NamedTuple):
@@ -121,7 +123,10 @@ class Segment:
         self._forget_recent()
 
     def load_indexes(self) -> bool:
-        """Read the index files of a sealed segment; False when they cannot be its own and must be rebuilt."""
+        """Read the index files of a sealed segment.
+
+        False when they cannot be its own and must be rebuilt.
+        """
         if self._offset_index is not None:
             return True
         offsets = self._disk.read(self.prefix + INDEX_SUFFIX)
@@ -140,7 +145,10 @@ class Segment:
         return True
 
     def release(self) -> None:
-        """Drop descriptor and indexes of a sealed segment; the descriptor closes with its last reader."""
+        """Drop descriptor and indexes of a sealed segment.
+
+        The descriptor closes with its last reader.
+        """
         self._file = None
         if self.indexes_on_disk:
             self._offset_index = self._time_index = None
@@ -153,7 +161,10 @@ class Segment:
             self._file = None
 
     def write_indexes(self, *, sync: bool = False) -> None:
-        """Write both index files whole. The time index ends with the largest timestamp, as Kafka's does."""
+        """Write both index files whole.
+
+        The time index ends with the largest timestamp, as Kafka's does.
+        """
         offset_index, time_index = self._indexes()
         if self.size:
             time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
@@ -184,7 +195,10 @@ class Segment:
         self.size = start + len(data)
 
     def note(self, batch: PlacedBatch, position: int, index_interval_bytes: int) -> None:
-        """Index a batch that is in the file at `position`: after a write, and while recovery scans."""
+        """Index a batch that is in the file at `position`.
+
+        After a write, and while recovery scans.
+        """
         timestamp_ms, last_offset = batch.max_timestamp_ms, batch.last_offset
         if timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = timestamp_ms
@@ -207,16 +221,17 @@ class Segment:
             for recent in (self._recent_bases, self._recent_lasts, self._recent_positions):
                 del recent[:RECENT_BATCHES_COUNT_MAX]
 
-    def read(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+    def read(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
         """Whole batches from the one that holds `offset`, with base offsets below `upper_bound`.
 
-        At most `size_max` bytes, but with `min_one` never less than the first batch. Empty when nothing qualifies.
+        At most `size_max` bytes, but with `min_one` never less than the first batch. Empty when
+        nothing qualifies.
         """
         if offset >= self._recent_floor:
             return self._read_recent(offset, size_max, upper_bound, min_one)
         return self._read_indexed(offset, size_max, upper_bound, min_one)
 
-    def _read_recent(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+    def _read_recent(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
         positions = self._recent_positions
         first = bisect_left(self._recent_lasts, offset)
         if first == len(positions):
@@ -237,7 +252,7 @@ class Segment:
                 end = positions[first + 1] if first + 1 < len(positions) else self.size
         return self.file.pread(end - start, start)
 
-    def _read_indexed(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Buffer:
+    def _read_indexed(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
         found = self.find(offset)
         if found is None or found[1].base_offset >= upper_bound:
             return b""
@@ -257,6 +272,13 @@ class Segment:
                 break
             end += _PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]
+
+    def has_batch_at(self, offset: int) -> bool:
+        """Whether a batch here ends at or after `offset`.
+
+        False in a segment that compaction thinned.
+        """
+        return offset < self.end_offset and self.find(offset) is not None
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or after `offset`."""
@@ -317,7 +339,10 @@ class Segment:
         self.resume(start)
 
     def resume(self, position: int | None = None) -> None:
-        """Take up a loaded segment as the active one: find its end and its largest timestamp again."""
+        """Take up a loaded segment as the active one.
+
+        Find its end and its largest timestamp again.
+        """
         offset_index, time_index = self._indexes()
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
         start = offset_index.boundary_at_or_before(self.size) if position is None else position

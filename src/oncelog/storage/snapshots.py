@@ -1,7 +1,8 @@
 """Producer snapshots in a partition's folder: write, find the newest usable, delete.
 
-`<offset>.snapshot` says what was known of producers after all batches below `offset`. Snapshots only save work: a missing or
-torn one means that more of the log is replayed, never that a producer is forgotten (INV-2, INV-5).
+`<offset>.snapshot` says what was known of producers after all batches below `offset`. Snapshots
+only save work: a missing or torn one means that more of the log is replayed, never that a producer
+is forgotten (INV-2, INV-5).
 """
 
 from oncelog.runtime.disk import Disk
@@ -43,7 +44,10 @@ class Snapshots:
             self._offsets.sort()
 
     def load_newest(self, at_most: int, producers: ProducerStates) -> int | None:
-        """Load the newest sound snapshot not above `at_most`; returns its offset, or None when there is none."""
+        """Load the newest sound snapshot not above `at_most`.
+
+        Returns its offset, or None when there is none.
+        """
         for offset in reversed(self._offsets):
             if offset <= at_most and self._load(offset, producers):
                 return offset
@@ -82,5 +86,8 @@ class Snapshots:
 
 
 def _continues(entry: ProducerEntry, last_offset: int) -> bool:
-    """Whether our file's batches end with the one that Kafka's file names: both are of the same moment."""
+    """Whether our file's batches end with the one that Kafka's file names.
+
+    Both are of the same moment.
+    """
     return bool(entry.batches) and entry.batches[-1].last_offset == last_offset

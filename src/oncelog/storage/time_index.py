@@ -1,7 +1,8 @@
 """A segment's sparse index from timestamps to offsets, in Kafka's format.
 
-An entry says: no record up to and including offset `base_offset + relative` has a timestamp above `timestamp_ms`. Entries
-are twelve bytes on disk, big-endian (i64, i32), both rising. It knows no files; the segment reads and writes the bytes.
+An entry says: no record up to and including offset `base_offset + relative` has a timestamp above
+`timestamp_ms`. Entries are twelve bytes on disk, big-endian (i64, i32), both rising. It knows no
+files; the segment reads and writes the bytes.
 """
 
 import struct

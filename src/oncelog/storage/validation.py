@@ -1,7 +1,8 @@
-"""What a batch must satisfy before a partition's leader takes it, and the rewrites that some settings ask for.
+"""What a batch must satisfy before a leader takes it, and the rewrites that some settings ask for.
 
-Pure: bytes, settings and a time go in. Checked as Kafka's `LogValidator` does, short of the records themselves: Kafka also
-walks the records to check their offsets, timestamps and keys one by one; we trust the CRC and the header (D4).
+Pure: bytes, settings and a time go in. Checked as Kafka's `LogValidator` does, short of the records
+themselves: Kafka also walks the records to check their offsets, timestamps and keys one by one; we
+trust the CRC and the header (D4).
 """
 
 from typing import NamedTuple
@@ -42,10 +43,7 @@ def check_batches(
     size = len(batches)
     try:
         first = read_header(batches, 0)
-        if first.length == size:
-            headers = [(0, first)]
-        else:
-            headers = list(iter_headers(batches))
+        headers = [(0, first)] if first.length == size else list(iter_headers(batches))
     except ProtocolError as error:
         return Checked([], error.code, error.message)
     if origin is Origin.CLIENT and len(headers) != 1:
@@ -127,7 +125,10 @@ def apply_log_append_time(
 def recompress(
     batches: MutableBuffer, headers: list[tuple[int, BatchHeader]], compression_type: str
 ) -> tuple[MutableBuffer, list[tuple[int, BatchHeader]]]:
-    """Rewrite client batches whose codec is not the topic's. Raises ProtocolError for damaged records."""
+    """Rewrite client batches whose codec is not the topic's.
+
+    Raises ProtocolError for damaged records.
+    """
     codec = _KAFKA_CODEC_NAMES.get(compression_type, compression_type)
     if all(header.codec == codec for _, header in headers):
         return batches, headers

@@ -1,0 +1,96 @@
+"""The segments of one log in order: sealed ones, then the active one.
+
+Finds the segment of an offset, reads through it, and bounds how many sealed segments hold
+descriptors and indexes. It knows no producers; its owner holds the lock.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from oncelog.core.limits import SEALED_SEGMENTS_OPEN_COUNT_MAX
+from oncelog.storage.segment import Segment
+
+__all__ = ["SegmentList"]
+
+
+class SegmentList:
+    """At least one segment, by rising base offset. `active` is the last one."""
+
+    __slots__ = ("_bases", "_read_order", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._read_order: list[Segment] = []
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(tuple(self._segments))
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Base offsets, rising."""
+        return list(self._bases)
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._bases[0]
+
+    def add(self, segment: Segment) -> None:
+        """Make an empty segment the active one."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def drop_oldest(self, count: int) -> list[Segment]:
+        """Take the oldest `count` segments out of the list.
+
+        Readers that hold one go on undisturbed.
+        """
+        removed = self._segments[:count]
+        del self._segments[:count]
+        del self._bases[:count]
+        self._read_order = [kept for kept in self._read_order if kept not in removed]
+        return removed
+
+    def drop_newest(self, offset: int) -> list[Segment]:
+        """Take out the segments that begin at or after `offset`, newest first.
+
+        But never the last one left.
+        """
+        removed = []
+        while len(self._segments) > 1 and self._bases[-1] >= offset:
+            removed.append(self._segments.pop())
+            self._bases.pop()
+        self.active = self._segments[-1]
+        self._read_order = [kept for kept in self._read_order if kept in self._segments[:-1]]
+        return removed
+
+    def read(
+        self, offset: int, size_max: int, upper_bound: int, min_one: bool
+    ) -> bytes | memoryview:
+        """Whole batches of one segment, from the one that holds `offset`; see `Segment.read`."""
+        slot = bisect_right(self._bases, offset) - 1
+        while slot < len(self._segments):
+            segment = self._segments[slot]
+            if segment is not self.active:
+                self._keep_open(segment)
+            data = segment.read(offset, size_max, upper_bound, min_one)
+            if data or segment.base_offset >= upper_bound or segment.has_batch_at(offset):
+                return data
+            slot += 1  # Compaction left nothing at or after the offset here.
+        return b""
+
+    def _keep_open(self, segment: Segment) -> None:
+        order = self._read_order
+        if order and order[-1] is segment:
+            return
+        if segment in order:
+            order.remove(segment)
+        order.append(segment)
+        if len(order) > SEALED_SEGMENTS_OPEN_COUNT_MAX:
+            order.pop(0).release()

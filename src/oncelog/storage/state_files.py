@@ -1,0 +1,49 @@
+"""The files beside a log that its batches imply: leader epochs, aborted transactions, producers.
+
+Each saves work at the next start and can be rebuilt, so they are written without a sync, except
+where a start trusts them (below the recovery point). It decides nothing.
+"""
+
+from oncelog.runtime.disk import Disk
+from oncelog.storage.aborted import format_aborted
+from oncelog.storage.checkpoints import format_epochs
+from oncelog.storage.files import ABORTED_SUFFIX, LEADER_EPOCHS_NAME
+from oncelog.storage.replay import DerivedState
+from oncelog.storage.segment import Segment
+
+__all__ = ["StateFiles"]
+
+
+class StateFiles:
+    """Writes the derived state of the log in one folder."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+
+    def write_epochs(self, state: DerivedState, *, sync: bool) -> None:
+        """Write the leader epoch checkpoint."""
+        path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
+        self._disk.write_atomic(path, format_epochs(state.epochs.entries()), sync=sync)
+        state.epochs.changed = False
+
+    def write_aborted(self, state: DerivedState, segment: Segment, *, sync: bool) -> None:
+        """Write a segment's `.txnindex`; like Kafka's, it is there only when it has entries."""
+        entries = state.aborted.between(segment.base_offset, segment.end_offset)
+        path = segment.prefix + ABORTED_SUFFIX
+        if entries:
+            self._disk.write_atomic(path, format_aborted(entries), sync=sync)
+        else:
+            self._disk.remove(path)
+
+    def sync_indexes(self, segment: Segment) -> None:
+        """Make a sealed segment's index files survive a loss of power before they are trusted."""
+        for path in (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX):
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                file.fsync()
+                file.close()
+
+    def sync_names(self) -> None:
+        """Make the names of all files in the folder survive a loss of power."""
+        self._disk.sync_dir(self._directory)
