@@ -1,0 +1,298 @@
+"""Runs a group machine on a shard over a log in memory, in virtual time.
+
+`Context` plays the shell: it appends, commits at once unless told to hold, keeps the replies, and
+can crash and replay. Markers stand in the log too.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import events as e
+from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.results import (
+    FetchedOffset,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    OffsetCommitResult,
+    OffsetFetchResult,
+    SyncResult,
+)
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription, version 0 with empty user data."""
+    out = struct.pack(">hi", 0, len(topics))
+    for topic in topics:
+        out += struct.pack(">h", len(topic)) + topic.encode()
+    return out + struct.pack(">i", -1)
+
+
+@dataclass
+class Marker:
+    producer_id: int
+    commit: bool
+
+
+@dataclass
+class Written:
+    entry: Entry
+    timestamp_ms: int
+    producer_id: int = -1
+
+
+@dataclass
+class Context:
+    config: GroupConfig = field(default_factory=GroupConfig)
+    now_ms: int = 1_000_000
+    hold: bool = False
+
+    def __post_init__(self) -> None:
+        self.log: list[Written | Marker] = []
+        self.replies: dict[int, object] = {}
+        self.in_flight: list[tuple[Append, int]] = []
+        self.next_token = 0
+        self.next_id = 0
+        self.shard = Shard(GroupMachine(self.config))
+        self.shard.activate(self.now_ms)
+
+    @property
+    def machine(self) -> GroupMachine:
+        machine = self.shard.machine
+        assert isinstance(machine, GroupMachine)
+        return machine
+
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        return self.machine.room.groups[group_id]
+
+    # The shell.
+
+    def submit(self, event: object) -> int:
+        self.next_token += 1
+        token = self.next_token
+        self.handle(self.shard.submit(event, Token(token), self.now_ms))
+        return token
+
+    def submit_silently(self, event: object) -> None:
+        self.handle(self.shard.submit(event, None, self.now_ms))
+
+    def handle(self, output: Output) -> None:
+        for append in output.appends:
+            self.in_flight.append((append, len(self.log)))
+            producer_id = append.producer.producer_id if append.producer else -1
+            for entry in append.entries:
+                self.log.append(Written(entry, append.timestamp_ms, producer_id))
+        for reply in output.replies:
+            assert reply.token not in self.replies, "a request is answered once"
+            self.replies[reply.token] = reply.value
+        if not self.hold:
+            self.commit_all()
+
+    def commit_all(self) -> None:
+        while self.in_flight:
+            append, base = self.in_flight.pop(0)
+            output = self.shard.committed(append.append_id, Offset(base), self.now_ms)
+            self.handle(output)
+
+    def fail(self, error: ErrorCode) -> None:
+        """The oldest append in flight did not happen. It has to be the last in the log."""
+        append, base = self.in_flight.pop(0)
+        del self.log[base:]
+        self.handle(self.shard.append_failed(append.append_id, error, self.now_ms))
+
+    def marker(self, producer_id: int, commit: bool) -> None:
+        self.log.append(Marker(producer_id, commit))
+        offset = Offset(len(self.log) - 1)
+        self.shard.replay_marker(ProducerId(producer_id), ProducerEpoch(0), commit, offset)
+
+    def advance(self, ms: int) -> None:
+        """Let virtual time pass, stopping at every deadline."""
+        end_ms = self.now_ms + ms
+        while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.handle(self.shard.tick(self.now_ms))
+        self.now_ms = end_ms
+
+    def restart(self) -> None:
+        """Crash, and replay what is in the log."""
+        self.in_flight.clear()
+        self.shard = replayed(self.log, self.config)
+        self.shard.activate(self.now_ms)
+
+    # Requests, in short.
+
+    def join_event(
+        self,
+        member_id: str = "",
+        *,
+        group_id: str = "g",
+        client: str = "c",
+        instance: str | None = None,
+        protocols: tuple[str, ...] = ("range",),
+        kind: str = "consumer",
+        topics: tuple[str, ...] = ("t",),
+        version: int = 5,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+    ) -> e.Join:
+        self.next_id += 1
+        offered = tuple(e.JoinProtocol(name, subscription(*topics)) for name in protocols)
+        return e.Join(
+            group_id,
+            version,
+            member_id,
+            instance,
+            client,
+            "/127.0.0.1",
+            session_ms,
+            rebalance_ms,
+            kind,
+            offered,
+            str(self.next_id),
+        )
+
+    def join(self, member_id: str = "", **options: object) -> int:
+        return self.submit(self.join_event(member_id, **options))  # type: ignore[arg-type]
+
+    def new_member(self, **options: object) -> tuple[str, int]:
+        """Ask for an id, then join with it. Returns the id and the token of the waiting join."""
+        first = self.joined(self.join(**options))
+        assert first.error is ErrorCode.member_id_required
+        return first.member_id, self.join(first.member_id, **options)
+
+    def joined(self, token: int) -> JoinResult:
+        result = self.replies[token]
+        assert isinstance(result, JoinResult)
+        return result
+
+    def sync(self, member: str, generation: int = 1, **given: bytes) -> int:
+        return self.submit(self.sync_event(member, generation, given))
+
+    def sync_event(
+        self, member: str, generation: int = 1, given: dict[str, bytes] | None = None
+    ) -> e.Sync:
+        assignments = tuple(e.MemberAssignment(m, a) for m, a in (given or {}).items())
+        return e.Sync("g", generation, member, None, "consumer", "range", assignments)
+
+    def synced(self, token: int) -> SyncResult:
+        result = self.replies[token]
+        assert isinstance(result, SyncResult)
+        return result
+
+    def heartbeat(
+        self, member: str, generation: int = 1, instance: str | None = None, group_id: str = "g"
+    ) -> ErrorCode:
+        result = self.replies[self.submit(e.Heartbeat(group_id, generation, member, instance))]
+        assert isinstance(result, HeartbeatResult)
+        return result.error
+
+    def leave(self, *members: str, group_id: str = "g") -> list[ErrorCode]:
+        leaving = tuple(e.LeavingMember(member) for member in members)
+        result = self.replies[self.submit(e.Leave(group_id, leaving))]
+        assert isinstance(result, LeaveResult)
+        return [member.error for member in result.members]
+
+    def stable(self, count: int = 1, **options: object) -> list[str]:
+        """A stable group of that many dynamic members, generation 1, the first one its leader."""
+        members, tokens = [], []
+        for _ in range(count):
+            member, token = self.new_member(**options)
+            members.append(member)
+            tokens.append(token)
+        self.advance(6_000)
+        for token in tokens:
+            assert self.joined(token).error is ErrorCode.none
+        followers = [self.sync(member) for member in members[1:]]
+        given = {member: b"a-" + member.encode() for member in members}
+        leader = self.submit(self.sync_event(members[0], 1, given))
+        for token in [leader, *followers]:
+            assert self.synced(token).error is ErrorCode.none
+        return members
+
+    def commit_event(
+        self,
+        offset: int,
+        member: str = "",
+        generation: int = -1,
+        partition: TopicPartition = T0,
+        **options: object,
+    ) -> e.OffsetCommit:
+        wanted = e.OffsetToCommit(partition.topic, partition.partition, offset)
+        version = int(options.pop("version", 8))  # type: ignore[call-overload]
+        group_id = str(options.pop("group_id", "g"))
+        return e.OffsetCommit(group_id, version, generation, member, (wanted,), **options)  # type: ignore[arg-type]
+
+    def commit(self, *args: object, **options: object) -> ErrorCode:
+        return self.outcome(self.submit(self.commit_event(*args, **options)))  # type: ignore[arg-type]
+
+    def txn_commit_event(
+        self,
+        offset: int,
+        producer_id: int = 7,
+        member: str = "",
+        generation: int = -1,
+        partition: TopicPartition = T0,
+        **options: object,
+    ) -> e.TxnOffsetCommit:
+        wanted = e.OffsetToCommit(partition.topic, partition.partition, offset)
+        version = int(options.pop("version", 4))  # type: ignore[call-overload]
+        group_id = str(options.pop("group_id", "g"))
+        return e.TxnOffsetCommit(
+            group_id,
+            version,
+            "x",
+            producer_id,
+            0,
+            generation,
+            member,
+            (wanted,),
+            **options,  # type: ignore[arg-type]
+        )
+
+    def txn_commit(self, *args: object, **options: object) -> ErrorCode:
+        return self.outcome(self.submit(self.txn_commit_event(*args, **options)))  # type: ignore[arg-type]
+
+    def outcome(self, token: int) -> ErrorCode:
+        result = self.replies[token]
+        assert isinstance(result, OffsetCommitResult)
+        assert len(result.partitions) == 1
+        return result.partitions[0].error
+
+    def fetch_all(self, require_stable: bool = False, group_id: str = "g") -> list[FetchedOffset]:
+        result = self.replies[self.submit(e.OffsetFetch(group_id, None, require_stable))]
+        assert isinstance(result, OffsetFetchResult)
+        return list(result.partitions)
+
+    def fetch(
+        self, partition: TopicPartition = T0, require_stable: bool = False, group_id: str = "g"
+    ) -> FetchedOffset:
+        wanted = (e.OffsetToFetch(*partition),)
+        result = self.replies[self.submit(e.OffsetFetch(group_id, wanted, require_stable))]
+        assert isinstance(result, OffsetFetchResult)
+        return result.partitions[0]
+
+
+def replayed(log: list[Written | Marker], config: GroupConfig) -> Shard:
+    """A shard that has read the log, not yet activated."""
+    shard = Shard(GroupMachine(config))
+    for offset, item in enumerate(log):
+        if isinstance(item, Marker):
+            producer_id = ProducerId(item.producer_id)
+            shard.replay_marker(producer_id, ProducerEpoch(0), item.commit, Offset(offset))
+        else:
+            is_transactional = item.producer_id >= 0
+            context = ApplyContext(
+                Offset(offset),
+                item.timestamp_ms,
+                ProducerId(item.producer_id),
+                transactional=is_transactional,
+            )
+            shard.replay(item.entry, context)
+    return shard
