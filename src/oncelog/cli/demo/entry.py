@@ -42,11 +42,11 @@ def command(seed: int, kills: int, keep: bool, offline: bool, bootstrap_server: 
     from oncelog.cli.demo.processes import DemoFailed
 
     try:
-        exact = run.run(run.DemoOptions(seed, kills, keep, offline, bootstrap_server), console)
+        result = run.run(run.DemoOptions(seed, kills, keep, offline, bootstrap_server), console)
     except (DemoFailed, FlightsMissing) as reason:
         console.print(f"[bold red]the demo could not finish[/bold red]: {reason}", markup=True)
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("stopped")
         sys.exit(130)
-    sys.exit(0 if exact else 1)
+    sys.exit(0 if result.verdict.exact else 1)

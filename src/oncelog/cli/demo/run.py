@@ -1,4 +1,4 @@
-"""The demo from its options to its exit code. Each act is a function; `run` is the whole story."""
+"""The demo from its options to its result. Each act is a method; `run` is the whole story."""
 
 import math
 import random
@@ -29,6 +29,16 @@ class DemoOptions:
     keep: bool
     offline: bool
     bootstrap_server: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What came of it: which rows the kills hit, what was compared, and how long it took."""
+
+    kills: list[Kill]
+    verdict: expected.Verdict
+    uncommitted: dict[str, int]
+    seconds: float
 
 
 class Demo:
@@ -123,8 +133,8 @@ class Demo:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(options: DemoOptions, console: Console) -> bool:
-    """The whole demo; True only if every record is there once and every aggregate is right.
+def run(options: DemoOptions, console: Console) -> DemoResult:
+    """The whole demo; exact only if every record is there once and every aggregate is right.
 
     Raises `DemoFailed` or `FlightsMissing` with a text for the user.
     """
@@ -149,7 +159,8 @@ def run(options: DemoOptions, console: Console) -> bool:
         if kills:
             console.print(report.kill_table(kills))
         console.print(report.verdict_table(verdict, uncommitted))
-        report.end(console, verdict, time.monotonic() - begun)
-        return verdict.exact
+        result = DemoResult(kills, verdict, uncommitted, time.monotonic() - begun)
+        report.end(console, verdict, result.seconds)
+        return result
     finally:
         demo.close()

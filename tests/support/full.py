@@ -1,0 +1,130 @@
+"""`make test-full`: every test, the demo for five seeds, and what they found in docs/evidence/.
+
+It fails if an interop test was skipped although Apache Kafka's jars can be had here.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.peer.kafka import ROOT, PeerUnavailable, jars
+from tests.support import evidence
+
+DEMO_SEEDS = (1, 2, 3, 4, 5)
+DEMO_SECONDS_MAX = 240
+REPORT = ROOT / ".cache" / "test-full.xml"
+
+
+def run_tests(seed: int, console: Console) -> bool:
+    """All of pytest, the markers that `make test` leaves out included."""
+    REPORT.parent.mkdir(exist_ok=True)
+    begun = time.monotonic()
+    options = [f"--junit-xml={REPORT}", f"--randomly-seed={seed}"]
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    suite = ElementTree.parse(REPORT).getroot().find("testsuite")
+    if suite is None:
+        raise RuntimeError(f"{REPORT} holds no test suite")
+    skipped = skipped_interop(suite)
+    peer = peer_reason()
+    wrongly_skipped = skipped if peer is None else []
+    for name in wrongly_skipped:
+        console.print(f"[red]skipped although Apache Kafka's jars can be had[/red]: {name}")
+    passed = code == 0 and not wrongly_skipped
+    evidence.write(
+        "test-full",
+        "passed" if passed else "failed",
+        {
+            "seed": seed,
+            "seconds": round(time.monotonic() - begun),
+            "counts": {
+                key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")
+            },
+            "interop tests skipped": skipped,
+            "peer": peer or "Apache Kafka's jars were there",
+        },
+    )
+    return passed
+
+
+def skipped_interop(suite: ElementTree.Element) -> list[str]:
+    """Names of interop tests that were skipped."""
+    return [
+        f"{case.get('classname')}.{case.get('name')}"
+        for case in suite.iter("testcase")
+        if case.find("skipped") is not None and "interop" in str(case.get("classname"))
+    ]
+
+
+def peer_reason() -> str | None:
+    """None if Apache Kafka's jars can be had, otherwise why not."""
+    try:
+        jars()
+    except PeerUnavailable as reason:
+        return str(reason)
+    return None
+
+
+def run_demos(console: Console) -> bool:
+    """The demo for each seed; exact, in time, and at least three rows of the crash table hit."""
+    from oncelog.cli.demo.run import DemoOptions, DemoResult, run
+
+    results: dict[int, DemoResult] = {}
+    for seed in DEMO_SEEDS:
+        options = DemoOptions(seed, kills=2, keep=False, offline=False, bootstrap_server=None)
+        results[seed] = run(options, console)
+    rows = sorted({kill.row.value for result in results.values() for kill in result.kills})
+    exact = all(result.verdict.exact for result in results.values())
+    in_time = all(result.seconds < DEMO_SECONDS_MAX for result in results.values())
+    passed = exact and in_time and len(rows) >= 3
+    evidence.write(
+        "demo",
+        "exact" if passed else "not exact",
+        {
+            "rows of the crash table hit": rows,
+            "seeds": {
+                str(seed): {
+                    "exact": result.verdict.exact,
+                    "seconds": round(result.seconds),
+                    "kills": [
+                        f"{kill.moment.target} in batch {kill.batch}: {kill.row.value}"
+                        for kill in result.kills
+                    ],
+                    "delayed flights": result.verdict.delayed_seen_count,
+                    "right carrier days": result.verdict.daily_right_count,
+                    "records of aborted transactions": sum(result.uncommitted.values())
+                    - result.verdict.delayed_seen_count
+                    - result.verdict.daily_updates_count,
+                    "findings": result.verdict.findings,
+                }
+                for seed, result in results.items()
+            },
+        },
+    )
+    return passed
+
+
+def main() -> int:
+    """Exit code 0 when everything passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--only", choices=["tests", "demo"])
+    arguments = parser.parse_args()
+    console = Console()
+    passed = True
+    if arguments.only != "demo":
+        passed = run_tests(arguments.seed, console)
+    if arguments.only != "tests":
+        passed = run_demos(console) and passed
+    console.print(f"evidence: {Path(evidence.FOLDER).relative_to(ROOT)}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
