@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.controller import ControllerShell
+from oncelog.broker.controller import ControllerShell, fresh_kafka_uuid
 from oncelog.broker.coordinators import (
     CoordinatorShell,
     ProducerIds,
@@ -126,24 +126,40 @@ class Broker:
     async def _start(self) -> None:
         self.logs = await self.disk.run(self._open_logs)
         self.store = self._given_store or self._open_store()
+        self.controller = ControllerShell(self, self.store)
+        await self.controller.load(self.logs.cluster_id, new_folder=not len(self.logs))
+        await self.disk.run(self._remove_stray_logs)
         self.partitions = PartitionManager(self)
         self.producer_ids = ProducerIds(self)
         self.transactions = transaction_shell(self)
         self.groups = group_shell(self)
-        self.controller = ControllerShell(self, self.store)
         self.server = Server(self, Dispatcher(self))
         await self.controller.start()
         await self.server.start()
         self._background = asyncio.create_task(self._run())
 
     def _open_logs(self) -> LogManager:
+        # Overrides of single topics come with the image; recovery does not depend on them.
+        config = self.log_config({})
         return LogManager.open(
             self.disk,
             self.config.data_dir,
-            node_id=self.broker_id,
-            default_config=self.log_config({}),
+            config_for=lambda _topic: config,
             now_ms=self.clock.now_ms(),
+            node_id=self.broker_id,
+            cluster_id=fresh_kafka_uuid(),
+            directory_id=fresh_kafka_uuid(),
         )
+
+    def _remove_stray_logs(self) -> None:
+        """Finish deletions that a crash interrupted: the store forgot the topic, the folder is still there."""
+        image = self.image
+        for topic_partition in self.logs:
+            topic = image.topic(topic_partition.topic)
+            topic_id = self.logs.topic_id(topic_partition)
+            if topic is None or topic_id not in (None, topic.topic_id):
+                log.info("removing the folder of %s: its topic was deleted", topic_partition)
+                self.logs.delete(topic_partition)
 
     def _open_store(self) -> MetadataStore:
         # Imported here because tests and the simulation never need SQLite.
@@ -191,7 +207,8 @@ class Broker:
             if hasattr(self, part):
                 getattr(self, part).close()
         if hasattr(self, "logs"):
-            clean = self.stopped_because is None
-            await self.disk.run(lambda: self.logs.close(clean=clean))
+            # After a broken invariant the next start has to look at everything again.
+            close = self.logs.close if self.stopped_because is None else self.logs.abandon
+            await self.disk.run(close)
         if hasattr(self, "store"):
             await self.store.close()

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from oncelog.broker.handlers import Buffers, PendingReply
 from oncelog.core.limits import (
@@ -368,5 +368,7 @@ class Connection(asyncio.BufferedProtocol):
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()
-        if self._task is not None and self._task is not asyncio.current_task(self._loop):
-            self._task.cancel()
+        task = self._task
+        if task is not None and task is not asyncio.current_task(self._loop):
+            # Not at once: a task that never started would leave its handler's coroutine un-awaited.
+            self._loop.call_soon(task.cancel)

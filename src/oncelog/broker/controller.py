@@ -28,13 +28,19 @@ from oncelog.core.ids import (
 )
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, ControllerFenced, MetadataStore
+from oncelog.storage.log_manager import FolderMismatch
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
-__all__ = ["ControllerShell"]
+__all__ = ["ControllerShell", "fresh_kafka_uuid"]
 
 log = logging.getLogger(__name__)
+
+
+def fresh_kafka_uuid() -> str:
+    """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 class ControllerShell:
@@ -50,12 +56,34 @@ class ControllerShell:
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
 
+    async def load(self, cluster_id: str, *, new_folder: bool) -> None:
+        """Read the image from the store, without taking part yet. Nothing is written, but for a new store's name.
+
+        Raises `FolderMismatch` when the store is not the one that belongs to the folder.
+        """
+        stored = await self._store.get(layout.CLUSTER_PATH)
+        if stored is None:
+            if not new_folder:
+                raise FolderMismatch(
+                    "the data folder has logs, but the metadata that names their topics is gone"
+                )
+            try:
+                await self._store.create(layout.CLUSTER_PATH, cluster_id.encode())
+            except Conflict:
+                log.debug("another broker named the cluster first")
+            stored = await self._store.get(layout.CLUSTER_PATH)
+        named = stored.value.decode() if stored is not None else None
+        if named != cluster_id:
+            raise FolderMismatch(
+                f"the data folder belongs to cluster {cluster_id}, the metadata to {named}"
+            )
+        self.image = MetadataImage(cluster_id=cluster_id)
+        await self._read()
+
     async def start(self) -> None:
-        """Read the cluster's id, claim the controller's role, and take in the first image."""
-        await self._identify()
+        """Claim the controller's role, and hand the loaded image to the broker."""
         self.epoch = await self._claim()
-        self._publish(self.image.revision)
-        await self._follow()
+        self._broker.apply(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
 
     def announce(self, host: str, port: int) -> None:
         """This broker can be reached there."""
@@ -172,20 +200,6 @@ class ControllerShell:
         )
         return TopicOutcome(topic.name, topic=topic)
 
-    async def _identify(self) -> None:
-        """Read the cluster's id, or give it one."""
-        stored = await self._store.get(layout.CLUSTER_PATH)
-        if stored is None:
-            fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=")
-            try:
-                await self._store.create(layout.CLUSTER_PATH, fresh)
-            except Conflict:
-                log.debug("another broker named the cluster first")
-            stored = await self._store.get(layout.CLUSTER_PATH)
-        if stored is None:
-            raise OncelogError("the metadata store lost the cluster's id")
-        self.image = MetadataImage(cluster_id=stored.value.decode())
-
     async def _claim(self) -> int:
         """Become the controller: every earlier one is fenced from here on."""
         for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
@@ -209,20 +223,25 @@ class ControllerShell:
         if wait_ms:
             await self._store.changes(self.image.revision, wait_ms=wait_ms)
         async with self._following:
-            changes = await self._store.changes(self.image.revision)
-            if changes.revision == self.image.revision:
-                return
-            for path, value in changes.entries:
-                if not path.startswith(layout.TOPICS_PREFIX):
-                    continue
-                if value is None:
-                    self._topics.pop(path.removeprefix(layout.TOPICS_PREFIX), None)
-                else:
-                    topic = layout.decode_topic(path, value)
-                    self._topics[topic.name] = topic
             before = self.image
-            self._publish(changes.revision)
-            self._broker.apply(self.image.delta_from(before))
+            if await self._read():
+                self._broker.apply(self.image.delta_from(before))
+
+    async def _read(self) -> bool:
+        """Bring the image up to the store. False when it was there already."""
+        changes = await self._store.changes(self.image.revision)
+        if changes.revision == self.image.revision:
+            return False
+        for path, value in changes.entries:
+            if not path.startswith(layout.TOPICS_PREFIX):
+                continue
+            if value is None:
+                self._topics.pop(path.removeprefix(layout.TOPICS_PREFIX), None)
+            else:
+                topic = layout.decode_topic(path, value)
+                self._topics[topic.name] = topic
+        self._publish(changes.revision)
+        return True
 
     def _publish(self, revision: int) -> None:
         brokers = (self._self_image,) if self._self_image is not None else ()

@@ -16,12 +16,13 @@ from types import TracebackType
 
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
+from oncelog.runtime.loop import new_event_loop
 
 __all__ = ["EmbeddedBroker"]
 
 
 class EmbeddedBroker:
-    """One broker, started by entering and stopped by leaving; it can be entered again, with the same data.
+    """One broker, started by entering and stopped by leaving; it can be entered again.
 
     `config` takes Kafka's keys; values are turned into text. `port` 0 takes any free port; entered again, it takes that port
     again, so that clients find it.
@@ -122,7 +123,7 @@ class EmbeddedBroker:
             await broker.wait_until_stop_is_requested()
             await self._stop()
 
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(live())
 
     async def _start(self) -> Broker:

@@ -21,6 +21,7 @@ import click
 
 from oncelog.cli.properties import parse_properties, parse_setting
 from oncelog.core.config import BrokerConfig, ConfigError, Endpoint, parse_listener
+from oncelog.runtime.loop import new_event_loop
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -86,16 +87,8 @@ def run(config: BrokerConfig) -> int:
     """Run the broker on a loop of its own; returns the exit code."""
     # Objects made so far live as long as the process: the collector need not look at them again.
     gc.freeze()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(config))
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
 
 
 async def _serve(config: BrokerConfig) -> int:

@@ -203,6 +203,14 @@ class LogManager:
         finally:
             self._lock.release()
 
+    def abandon(self) -> None:
+        """Let go of the folder as a crash would: nothing is noted as closed in order. Blocking."""
+        try:
+            for log in self._logs.values():
+                log.abandon()
+        finally:
+            self._lock.release()
+
     # ---- opening ----
 
     def _open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:

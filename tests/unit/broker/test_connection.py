@@ -1,0 +1,296 @@
+"""The frames, the order and the limits of one connection, without sockets: the transport and the dispatcher are fakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from oncelog.broker.connection import Connection, ReadBuffer, Slot
+from oncelog.broker.handlers import PendingReply
+from oncelog.core.limits import (
+    CONNECTION_PENDING_REPLIES_COUNT_MAX,
+    CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
+    FRAME_BYTES_MIN,
+    READ_BUFFER_BYTES,
+)
+
+FRAME_BYTES_MAX = 8 * 1024 * 1024
+
+Answer = Callable[[bytes, Slot], Awaitable[None] | None]
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.writes = 0
+        self.reading = True
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 4242) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        self.writes += 1
+        for buffer in buffers:
+            self.written += buffer
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class FakeServer:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        self.admits = True
+
+    def admit(self, _connection: Connection) -> bool:
+        return self.admits
+
+    def forget(self, _connection: Connection) -> None:
+        pass
+
+
+class FakeDispatcher:
+    """Answers each frame with itself in capitals, unless the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.slots: list[Slot] = []
+        self.answer: Answer | None = None
+
+    def dispatch(
+        self, connection: Connection, frame: bytearray, slot: Slot
+    ) -> Awaitable[None] | None:
+        self.frames.append(bytes(frame))
+        self.slots.append(slot)
+        if self.answer is not None:
+            return self.answer(bytes(frame), slot)
+        connection.answer(slot, bytes(frame).upper())
+        return None
+
+
+class Peer:
+    """The test's end: it feeds bytes as the loop would, and reads what was written."""
+
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.dispatcher = FakeDispatcher()
+        self.transport = FakeTransport()
+        self.connection = Connection(
+            cast(Any, self.server), cast(Any, self.dispatcher), ReadBuffer()
+        )
+        self.connection.connection_made(cast(Any, self.transport))
+
+    def send(self, data: bytes, piece_bytes: int = READ_BUFFER_BYTES) -> None:
+        position = 0
+        while position < len(data) and not self.connection.closed:
+            buffer = self.connection.get_buffer(-1)
+            piece = data[position : position + min(piece_bytes, len(buffer))]
+            buffer[: len(piece)] = piece
+            del buffer
+            self.connection.buffer_updated(len(piece))
+            position += len(piece)
+
+    def replies(self) -> list[bytes]:
+        data, found = bytes(self.transport.written), []
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            found.append(data[4 : 4 + size])
+            data = data[4 + size :]
+        return found
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+async def test_frames_in_one_read_are_answered_in_order_with_one_write() -> None:
+    peer = Peer()
+    peer.send(framed(b"a", b"bc", b"def"))
+    assert peer.replies() == [b"A", b"BC", b"DEF"]
+    assert peer.transport.writes == 1
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5, 7, 64])
+async def test_frames_survive_any_fragmentation(piece_bytes: int) -> None:
+    peer = Peer()
+    bodies = [b"x" * size for size in (0, 1, 3, 4, 100, 1)]
+    peer.send(framed(*bodies), piece_bytes)
+    assert peer.dispatcher.frames == bodies
+
+
+async def test_a_frame_larger_than_the_read_buffer_arrives_whole() -> None:
+    peer = Peer()
+    body = bytes(range(256)) * (READ_BUFFER_BYTES // 64)
+    peer.send(framed(b"first", body, b"last"))
+    assert peer.dispatcher.frames == [b"first", body, b"last"]
+
+
+async def test_a_claimed_size_commits_no_memory() -> None:
+    peer = Peer()
+    peer.send(FRAME_BYTES_MAX.to_bytes(4, "big") + b"only this")
+    assert len(peer.connection.get_buffer(-1)) < FRAME_BYTES_MIN
+    assert peer.connection._frame is not None
+    assert len(peer.connection._frame) == FRAME_BYTES_MIN
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
+async def test_an_impossible_size_closes_with_one_line(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = Peer()
+    with caplog.at_level(logging.WARNING):
+        peer.send(framed(b"good") + size.to_bytes(4, "big", signed=True) + b"rest" * 100)
+    assert peer.transport.closed
+    assert peer.replies() == [b"GOOD"]
+    assert len(caplog.records) == 1
+    assert "socket.request.max.bytes" in caplog.text
+
+
+async def test_a_pending_reply_holds_back_later_replies_but_not_later_requests() -> None:
+    peer = Peer()
+    parked: list[Slot] = []
+
+    def answer(frame: bytes, slot: Slot) -> None:
+        if frame == b"slow":
+            parked.append(slot)
+        else:
+            peer.connection.answer(slot, frame)
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"slow", b"fast"))
+    assert peer.dispatcher.frames == [b"slow", b"fast"]
+    assert peer.replies() == []
+    peer.connection.answer(parked[0], [b"sl", b"ow"])
+    await asyncio.sleep(0)
+    assert peer.replies() == [b"slow", b"fast"]
+
+
+async def test_an_awaiting_handler_holds_back_later_requests() -> None:
+    peer = Peer()
+    gate = asyncio.Event()
+
+    def answer(frame: bytes, slot: Slot) -> Awaitable[None] | None:
+        async def wait() -> None:
+            await gate.wait()
+            peer.connection.answer(slot, frame)
+
+        if frame == b"slow":
+            return wait()
+        peer.connection.answer(slot, frame)
+        return None
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"slow", b"next"))
+    assert peer.dispatcher.frames == [b"slow"]
+    gate.set()
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert peer.dispatcher.frames == [b"slow", b"next"]
+    assert peer.replies() == [b"slow", b"next"]
+
+
+async def test_a_request_without_reply_leaves_no_gap_in_the_order() -> None:
+    peer = Peer()
+
+    def answer(frame: bytes, slot: Slot) -> None:
+        if frame == b"acks=0":
+            peer.connection.no_answer(slot)
+        else:
+            peer.connection.answer(slot, frame)
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"acks=0", b"a", b"acks=0", b"b"))
+    assert peer.replies() == [b"a", b"b"]
+
+
+async def test_a_peer_that_does_not_read_gets_nothing_more_done() -> None:
+    peer = Peer()
+    peer.connection.pause_writing()
+    assert not peer.transport.reading
+    peer.send(framed(b"a", b"b"))
+    assert peer.dispatcher.frames == []
+    peer.connection.resume_writing()
+    assert peer.transport.reading
+    assert peer.replies() == [b"A", b"B"]
+
+
+async def test_reading_stops_when_too_many_replies_wait_and_resumes() -> None:
+    peer = Peer()
+    peer.dispatcher.answer = lambda _frame, _slot: None
+    peer.send(framed(*[b"r"] * (CONNECTION_PENDING_REPLIES_COUNT_MAX + 10)))
+    assert not peer.transport.reading
+    assert len(peer.dispatcher.frames) == CONNECTION_PENDING_REPLIES_COUNT_MAX
+    for slot in list(peer.dispatcher.slots):
+        peer.connection.answer(slot, b"ok")
+    await asyncio.sleep(0)
+    assert peer.transport.reading
+    assert len(peer.dispatcher.frames) == CONNECTION_PENDING_REPLIES_COUNT_MAX + 10
+
+
+async def test_reading_stops_when_too_many_requests_are_queued() -> None:
+    peer = Peer()
+    gate = asyncio.Event()
+
+    async def wait(slot: Slot) -> None:
+        await gate.wait()
+        peer.connection.answer(slot, b"ok")
+
+    peer.dispatcher.answer = lambda _frame, slot: wait(slot)
+    peer.send(framed(*[b"r"] * (CONNECTION_QUEUED_REQUESTS_COUNT_MAX + 2)))
+    assert not peer.transport.reading
+    peer.connection.abort()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert peer.connection._task is None
+
+
+async def test_a_lost_connection_cancels_what_waits_for_it() -> None:
+    peer = Peer()
+    reply = PendingReply()
+    cancelled: list[str] = []
+    reply.on_cancel = lambda: cancelled.append("reply")
+
+    def answer(_frame: bytes, slot: Slot) -> None:
+        slot.pending = reply
+
+    peer.dispatcher.answer = answer
+    peer.connection.on_close(lambda: cancelled.append("callback"))
+    taken_back = peer.connection.on_close(lambda: cancelled.append("never"))
+    taken_back()
+    peer.send(framed(b"wait"))
+    peer.connection.connection_lost(None)
+    assert cancelled == ["reply", "callback"]
+    assert reply.cancelled
+    reply.complete(b"too late")
+    assert peer.replies() == []
+
+
+async def test_a_connection_that_is_not_admitted_is_cut() -> None:
+    server_says_no = Peer()
+    server_says_no.server.admits = False
+    connection = Connection(
+        cast(Any, server_says_no.server), cast(Any, server_says_no.dispatcher), ReadBuffer()
+    )
+    transport = FakeTransport()
+    connection.connection_made(cast(Any, transport))
+    assert transport.closed
+    assert connection.closed
