@@ -82,7 +82,7 @@ class GroupMachine(Machine):
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         """Hand the event to its handler. See the module."""
-        self.room.now_ms = now_ms
+        self.room.resume(now_ms)
         if rebalance.is_stale(self.room, event):
             return NOTHING
         is_waiting_kind = isinstance(event, events.Join | events.Sync)
@@ -146,22 +146,14 @@ class GroupMachine(Machine):
         self.room.offsets.end_transaction(producer_id, commit)
 
     def _settle(self, group: ClassicGroup, write: PendingWrite) -> None:
-        """The group's write is over: plan again the timers that it held, and sessions in full."""
+        """The group's write is over: what it held back goes on when the time is next known."""
         group.write = None
-        for key in write.held:
-            member = group.members.get(key.member_id)
-            if key.kind is not TimerKind.SESSION:
-                self.room.timers.set(key, self.room.now_ms)
-            elif member is not None:
-                self.room.renew_session(group, member, self.room.now_ms)
-            elif key.member_id in group.pending_joins:
-                self.room.timers.set(key, self.room.now_ms)
+        self.room.resumed.extend(write.held)
 
     # Failures.
 
     def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
         """Answer an event that could not be carried out; take back what its handler did."""
-        self.room.now_ms = now_ms
         code = coordinator_error(error)
         draft = Draft(event, token, now_ms)
         group_id = self.id_of(event)
@@ -188,7 +180,7 @@ class GroupMachine(Machine):
 
     def tick(self, now_ms: int) -> list[object]:
         """Turn the deadlines that have passed into events."""
-        self.room.now_ms = now_ms
+        self.room.resume(now_ms)
         due: list[object] = []
         for key in self.room.timers.due(now_ms):
             group = self.room.groups.get(key.group_id)
@@ -203,7 +195,8 @@ class GroupMachine(Machine):
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        return self.room.timers.next_deadline_ms()
+        planned_ms = self.room.timers.next_deadline_ms()
+        return 0 if self.room.resumed else planned_ms
 
     def _plan_sweep(self, now_ms: int) -> None:
         interval_ms = self.room.config.offsets_retention_check_interval_ms
@@ -213,7 +206,6 @@ class GroupMachine(Machine):
 
     def on_activated(self, now_ms: int) -> Decision:
         """Start the sessions of the members that the log named, and the sweep."""
-        self.room.now_ms = now_ms
         draft = Draft(None, None, now_ms)
         self._plan_sweep(now_ms)
         for group in self.room.groups.values():
@@ -226,7 +218,7 @@ class GroupMachine(Machine):
 
     def on_resigned(self) -> Decision:
         """Answer the members that wait with NOT_COORDINATOR: they find the next one."""
-        draft = Draft(None, None, self.room.now_ms)
+        draft = Draft(None, None, 0)
         for group in self.room.groups.values():
             for member in group.members.values():
                 refuse_waiting(draft, member, ErrorCode.not_coordinator, member.member_id)

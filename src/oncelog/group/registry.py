@@ -25,7 +25,19 @@ class Room:
         self.recorded: set[str] = set()
         self.offsets = OffsetStore()
         self.timers = Timers()
-        self.now_ms = 0
+        self.resumed: list[TimerKey] = []
+        """Timers that a group's write held back, and that go on as soon as the time is known."""
+
+    def resume(self, now_ms: int) -> None:
+        """Plan again the timers that were held back: sessions in full, everything else for now."""
+        for key in self.resumed:
+            group = self.groups.get(key.group_id)
+            member = group.members.get(key.member_id) if group is not None else None
+            if group is not None and member is not None:
+                self.renew_session(group, member, now_ms)
+            else:
+                self.timers.set(key, now_ms)
+        self.resumed.clear()
 
     def forget(self, group: ClassicGroup) -> None:
         """Drop a group and all its timers."""

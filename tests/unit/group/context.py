@@ -176,10 +176,14 @@ class Context:
         return self.submit(self.sync_event(member, generation, given))
 
     def sync_event(
-        self, member: str, generation: int = 1, given: dict[str, bytes] | None = None
+        self,
+        member: str,
+        generation: int = 1,
+        given: dict[str, bytes] | None = None,
+        kind: str = "consumer",
     ) -> e.Sync:
         assignments = tuple(e.MemberAssignment(m, a) for m, a in (given or {}).items())
-        return e.Sync("g", generation, member, None, "consumer", "range", assignments)
+        return e.Sync("g", generation, member, None, kind, "range", assignments)
 
     def synced(self, token: int) -> SyncResult:
         result = self.replies[token]
@@ -209,9 +213,10 @@ class Context:
         self.advance(6_000)
         for token in tokens:
             assert self.joined(token).error is ErrorCode.none
-        followers = [self.sync(member) for member in members[1:]]
+        kind = str(options.get("kind", "consumer"))
+        followers = [self.submit(self.sync_event(m, kind=kind)) for m in members[1:]]
         given = {member: b"a-" + member.encode() for member in members}
-        leader = self.submit(self.sync_event(members[0], 1, given))
+        leader = self.submit(self.sync_event(members[0], 1, given, kind))
         for token in [leader, *followers]:
             assert self.synced(token).error is ErrorCode.none
         return members
