@@ -228,10 +228,13 @@ class Cluster:
 
     # --- metadata ---------------------------------------------------------------------------------------------------
 
-    async def refresh(self, topics: Iterable[str] | None, *, create: bool = False) -> None:
+    async def refresh(
+        self, topics: Iterable[str] | None, *, create: bool = False
+    ) -> dict[str, ClientError]:
         """Ask for the brokers and for `topics` (None: all). `create` lets the broker create topics that do not exist.
 
-        A topic that the broker does not know is dropped from the cache. Raises as `request`.
+        A topic that the broker does not know is dropped from the cache. Returns the errors of topics for which asking again is no
+        use (invalid name, not authorized). Raises as `request`.
         """
         names = None if topics is None else sorted(set(topics))
         request = requests.metadata_request(names, create=create)
@@ -239,13 +242,20 @@ class Cluster:
         self.metadata.update_cluster(
             requests.nodes_of(response), response.cluster_id, response.controller_id
         )
+        errors: dict[str, ClientError] = {}
         for name, code, topic in requests.topics_of(response):
             if code in (ErrorCode.none, ErrorCode.leader_not_available):
                 self.metadata.update_topic(topic)
             elif code is ErrorCode.unknown_topic_or_partition:
                 self.metadata.forget_topic(name)
             elif not code.retriable:
-                raise classify(code, Operation.OTHER, f"topic {name}")
+                errors[name] = classify(code, Operation.OTHER, f"topic {name}")
+        return errors
+
+    async def _refresh_one(self, name: str, *, create: bool = False) -> None:
+        errors = await self.refresh([name], create=create)
+        if name in errors:
+            raise errors[name]
 
     async def topic(
         self, name: str, *, timeout_ms: float, create: bool = False
@@ -257,7 +267,7 @@ class Cluster:
 
         async def ask() -> TopicDescription:
             if not self.metadata.is_fresh(name):
-                await self.refresh([name], create=create)
+                await self._refresh_one(name, create=create)
             topic = self.metadata.topics.get(name)
             if topic is None:
                 raise RetriableError(ErrorCode.unknown_topic_or_partition, name)
@@ -270,7 +280,7 @@ class Cluster:
     async def leader(self, topic_partition: TopicPartition) -> int:
         """Broker id of the partition's leader, from the cache or asked for once. Raises `RetriableError`."""
         if not self.metadata.is_fresh(topic_partition.topic):
-            await self.refresh([topic_partition.topic])
+            await self._refresh_one(topic_partition.topic)
         leader = self.metadata.leader(topic_partition)
         if leader is None:
             self.metadata.mark_stale(topic_partition.topic)

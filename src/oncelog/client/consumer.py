@@ -292,16 +292,16 @@ class Consumer:
         wait_ms: int,
         max_bytes: int,
     ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
-        connection = await self._cluster.connection(node_id)
         names = {tp.topic for tp in wanted}
         ids = {name: self._cluster.metadata.topic_id(name) for name in names}
         try:
+            connection = await self._cluster.connection(node_id)
             version = connection.version_for(
                 ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
             )
             answer = await self._submit(connection, version, wanted, wait_ms, max_bytes)
             response = parse_fetch_response(answer, version, 0)
-        except DisconnectedError as error:
+        except (DisconnectedError, ConnectionLostError) as error:
             for name in names:
                 self._cluster.metadata.mark_stale(name)
             raise ConnectionLostError(str(error)) from error

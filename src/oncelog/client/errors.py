@@ -98,7 +98,7 @@ _FENCING = frozenset(
     }
 )
 
-_ABORTABLE_IN_TRANSACTION = frozenset(
+_ABORTABLE_CALL = frozenset(
     {
         ErrorCode.transaction_abortable,
         ErrorCode.unknown_producer_id,
@@ -113,18 +113,17 @@ _ABORTABLE_IN_TRANSACTION = frozenset(
         ErrorCode.offset_metadata_too_large,
     }
 )
+"""Answers to a coordinator call, or to an offset commit, that cost the transaction only."""
 
-_ABORTABLE_PRODUCE = _ABORTABLE_IN_TRANSACTION | {
-    ErrorCode.invalid_producer_epoch,
-    ErrorCode.out_of_order_sequence_number,
-    ErrorCode.message_too_large,
-    ErrorCode.record_list_too_large,
-    ErrorCode.invalid_record,
-    ErrorCode.invalid_timestamp,
-    ErrorCode.invalid_topic_exception,
-    ErrorCode.unsupported_compression_type,
-    ErrorCode.unsupported_for_message_format,
-}
+_FATAL_PRODUCE = frozenset(
+    {
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.transactional_id_authorization_failed,
+        ErrorCode.unsupported_version,
+    }
+)
+"""Answers to a transactional batch that no new transaction can cure; all others cost the transaction only."""
 
 
 def classify(code: ErrorCode, operation: Operation, message: str = "") -> ClientError:
@@ -136,12 +135,11 @@ def classify(code: ErrorCode, operation: Operation, message: str = "") -> Client
     if code.retriable:
         return RetriableError(code, message)
     if operation is Operation.TRANSACTIONAL_PRODUCE:
-        if code in _ABORTABLE_PRODUCE:
-            return AbortableError(code, message)
         if code is ErrorCode.producer_fenced:
             return FencedError(code, message)
-        return FatalError(code, message)
-    if operation is Operation.TRANSACTION and code in _ABORTABLE_IN_TRANSACTION:
+        kind = FatalError if code in _FATAL_PRODUCE else AbortableError
+        return kind(code, message)
+    if operation is Operation.TRANSACTION and code in _ABORTABLE_CALL:
         return AbortableError(code, message)
     if operation is not Operation.OTHER and code in _FENCING:
         return FencedError(code, message)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import Operation, classify
+from oncelog.client.errors import ConnectionLostError, Operation, classify
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -36,7 +36,12 @@ async def list_offsets(
             request = requests.list_offsets_request(
                 wanted, isolation_level, cluster.request_timeout_ms
             )
-            response = await cluster.request_node(node_id, ApiKey.LIST_OFFSETS, request)
+            try:
+                response = await cluster.request_node(node_id, ApiKey.LIST_OFFSETS, request)
+            except ConnectionLostError:
+                for tp in wanted:
+                    cluster.metadata.mark_stale(tp.topic)
+                raise
             for topic in response.topics:
                 for p in topic.partitions:
                     tp = TopicPartition(str(topic.name), int(p.partition_index))

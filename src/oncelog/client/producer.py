@@ -5,7 +5,7 @@ A shell around three parts: `ProducerMachine` (batches and sequences), `Transact
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog.client import requests
@@ -138,7 +138,7 @@ class Producer:
             return
         await self._cluster.any_connection()
         if self._attach_to is not None:
-            self._transaction.attach(*self._attach_to, self._cluster.transaction_version)
+            self._transaction.attach(*self._attach_to, self._calls.adopt_version())
             self._machine.identify(*self._attach_to)
         self._sender = Sender(
             self._cluster,
@@ -147,6 +147,7 @@ class Producer:
             acks=self._acks,
             transactional_id=self._transactional_id,
             before_pass=self._place,
+            reject_topic=self._reject_topic,
             wanted_topics=lambda: set(self._unplaced),
         )
         self._sender.start()
@@ -268,7 +269,7 @@ class Producer:
             raise IllegalStateError("an attached producer is initialized already")
         await self.start()
         producer_id, epoch = await self._calls.init_producer_id()
-        self._transaction.initialized(producer_id, epoch, self._cluster.transaction_version)
+        self._transaction.initialized(producer_id, epoch, self._calls.version)
         self._machine.identify(producer_id, epoch)
 
     async def begin_transaction(self) -> None:
@@ -306,8 +307,8 @@ class Producer:
         self._require_transactional()
         self._transaction.ending(commit=True)
         await self.flush()
-        if self._transaction.state is not State.COMMITTING and self._transaction.error is not None:
-            self._transaction.check_may_send()
+        if self._transaction.state is not State.COMMITTING:
+            raise self._transaction.refusal("commit")
         await self._end(commit=True)
 
     async def abort_transaction(self) -> None:
@@ -352,7 +353,7 @@ class Producer:
         producer = await self._calls.init_producer_id(
             transaction.producer_id, transaction.producer_epoch
         )
-        transaction.initialized(*producer, self._cluster.transaction_version)
+        transaction.initialized(*producer, self._calls.version)
         self._machine.identify(*producer)
 
     # --- the sender's gate ------------------------------------------------------------------------------------------
@@ -389,10 +390,13 @@ class Producer:
         """Whether the transaction holds the partition, or will by the produce itself (TV2)."""
         if self._transactional_id is None:
             return True
-        admitted = self._transaction.is_added(topic_partition)
-        if admitted:
+        return self._transaction.is_added(topic_partition)
+
+    def sending(self) -> bool:
+        """A produce is about to leave: from here on the coordinator must be told of the end. Says whether it may imply TV2."""
+        if self._transactional_id is not None:
             self._transaction.call_begins()
-        return admitted
+        return self._transaction.version >= 2
 
     def batch_failed(self, error: ClientError) -> None:
         """A failed batch loses its transaction."""
@@ -425,10 +429,25 @@ class Producer:
                 partition = self._choose(topic, record.key)
                 tp = TopicPartition(topic, partition or 0)
                 self._machine.append(tp, record, token, created_ms)
+        if self._transaction.error is not None:
+            self._fail_unplaced(
+                lambda _created: True, f"transaction failed: {self._transaction.error}"
+            )
         deadline_ms = now_ms - self._delivery_timeout_ms
         self._fail_unplaced(lambda created_ms: created_ms <= deadline_ms, "topic is unknown")
 
-    def _fail_unplaced(self, expired: Any, reason: str) -> None:
+    def _reject_topic(self, topic: str, error: ClientError) -> None:
+        for _created_ms, _record, token in self._unplaced.pop(topic, ()):
+            self._fail_token(token, error)
+
+    def _fail_token(self, token: Token, error: ClientError) -> None:
+        self.batch_failed(error)
+        if not token.future.done():
+            token.future.set_exception(error)
+            if self._transactional_id is not None:
+                token.future.exception()
+
+    def _fail_unplaced(self, expired: Callable[[float], bool], reason: str) -> None:
         for topic, waiting in list(self._unplaced.items()):
             kept = []
             for item in waiting:
@@ -436,12 +455,8 @@ class Producer:
                     kept.append(item)
                     continue
                 text = f"{topic}: {reason}"
-                error = AbortableError(ErrorCode.unknown_topic_or_partition, text)
-                self.batch_failed(error)
-                if not item[2].future.done():
-                    item[2].future.set_exception(error)
-                    if self._transactional_id is not None:
-                        item[2].future.exception()
+                code = ErrorCode.unknown_topic_or_partition
+                self._fail_token(item[2], AbortableError(code, text))
             if kept:
                 self._unplaced[topic] = kept
             else:
@@ -461,6 +476,8 @@ class Producer:
     def _require_sender(self) -> Sender:
         if self._sender is None:
             raise IllegalStateError("the producer is not started, or closed")
+        if self._sender.failure is not None:
+            raise self._sender.failure
         return self._sender
 
     def _require_transactional(self) -> None:

@@ -63,6 +63,10 @@ class Gate(Protocol):
         """Whether a batch for the partition may be sent now."""
         ...
 
+    def sending(self) -> bool:
+        """A produce request is about to be sent. True when it may add its partitions to the transaction by itself (TV2)."""
+        ...
+
     def batch_failed(self, error: ClientError) -> None:
         """A batch failed for good."""
         ...
@@ -84,6 +88,7 @@ class Sender:
         acks: int,
         transactional_id: str | None,
         before_pass: Callable[[float], None],
+        reject_topic: Callable[[str, ClientError], None],
         wanted_topics: Callable[[], set[str]],
     ) -> None:
         self._cluster = cluster
@@ -92,6 +97,7 @@ class Sender:
         self._acks = acks
         self._transactional_id = transactional_id
         self._before_pass = before_pass
+        self._reject_topic = reject_topic
         self._wanted_topics = wanted_topics
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -99,6 +105,8 @@ class Sender:
         self._refresh_at_ms = 0.0
         self._retry_at_ms: float | None = None
         self._task: asyncio.Task[None] | None = None
+        self.failure: FatalError | None = None
+        """Set when the sender itself broke: nothing will be sent any more."""
 
     def start(self) -> None:
         """Start the task."""
@@ -116,18 +124,27 @@ class Sender:
         self._wake.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is looked at whenever a batch was resolved or the queue changed."""
+        """Wait until `condition` holds; it is looked at whenever a batch was resolved or the queue changed.
+
+        Raises `failure` once there is one.
+        """
         self.wake()
         while not condition():
+            if self.failure is not None:
+                raise self.failure
             self._changed.clear()
             await self._changed.wait()
 
     def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell the users how their records ended."""
+        """Tell the users how their records ended. One failed batch loses its transaction, so the queued ones go with it."""
+        failed = [outcome for outcome in outcomes if outcome.error is not None]
+        if failed and failed[0].error is not None and self._transactional_id is not None:
+            failed += self._machine.abandon(failed[0].error)
         for outcome in outcomes:
             if outcome.error is None:
                 _acknowledge(outcome)
-            else:
+        for outcome in failed:
+            if outcome.error is not None:
                 self._gate.batch_failed(outcome.error)
                 _fail(outcome, outcome.error, retrieved=self._transactional_id is not None)
         self._changed.set()
@@ -141,10 +158,14 @@ class Sender:
                 await self._pass()
                 self._changed.set()
                 await self._sleep()
-        except Exception as error:
-            text = f"the sender failed: {type(error).__name__}: {error}"
-            self._give_up(FatalError(ErrorCode.unknown_server_error, text))
-            raise
+        except Exception as error:  # noqa: BLE001 - a task boundary: users wait for their futures
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        text = f"the sender failed: {type(error).__name__}: {error}"
+        self.failure = FatalError(ErrorCode.unknown_server_error, text)
+        self.failure.__cause__ = error
+        self._give_up(self.failure)
 
     async def _pass(self) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
@@ -176,6 +197,8 @@ class Sender:
     def _give_up(self, error: ClientError) -> None:
         self._gate.batch_failed(error)
         self.settle(self._machine.abandon(error))
+        if self._transactional_id is None and self._machine.is_idle:
+            self._machine.resume()
 
     async def _refresh(self, waiting: Sequence[TopicPartition], now_ms: float) -> None:
         metadata = self._cluster.metadata
@@ -190,7 +213,9 @@ class Sender:
         self._refresh_at_ms = now_ms + self._cluster.backoff.delay_ms(self._refresh_failures)
         self._refresh_failures += 1
         self._retry_at_ms = self._refresh_at_ms
-        await self._cluster.refresh(topics, create=True)
+        for topic, error in (await self._cluster.refresh(topics, create=True)).items():
+            self._reject_topic(topic, error)
+            self.settle(self._machine.reject(topic, error))
 
     async def _sleep(self) -> None:
         now_ms = self._cluster.clock.monotonic_ms()
@@ -247,15 +272,28 @@ class Sender:
                 self._resolve(batch, ErrorCode.none)
             return
         answer = connection.submit(ApiKey.PRODUCE, version, buffers)
-        answer.add_done_callback(partial(self._answered, send, version, ids))
+        answer.add_done_callback(partial(self._answer_received, send, version, ids))
 
     def _topic_id(self, batch: Batch) -> UUID | None:
         return self._cluster.metadata.topic_id(batch.topic_partition.topic)
 
     def _version_max(self, ids: dict[str, UUID | None]) -> int | None:
-        if self._transactional_id is not None and self._cluster.transaction_version < 2:
+        implicit = self._gate.sending()
+        if self._transactional_id is not None and not implicit:
             return PRODUCE_TV1_MAX
         return PRODUCE_BY_NAME_MAX if None in ids.values() else None
+
+    def _answer_received(
+        self,
+        send: Send,
+        version: int,
+        ids: dict[str, UUID | None],
+        answer: "asyncio.Future[memoryview]",
+    ) -> None:
+        try:
+            self._answered(send, version, ids, answer)
+        except Exception as error:  # noqa: BLE001 - a callback is a task boundary: users wait for their futures
+            self._break(error)
 
     def _answered(
         self,

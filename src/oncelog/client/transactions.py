@@ -55,8 +55,15 @@ class TransactionCalls:
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self.timeout_ms = timeout_ms
+        self.version = 1
+        """Transaction version that these calls speak; taken from the cluster by `init_producer_id` and `adopt_version`."""
         uniform = cluster.backoff.uniform
         self._backoff = Backoff(CONCURRENT_BACKOFF_MS, CONCURRENT_BACKOFF_MAX_MS, uniform)
+
+    def adopt_version(self) -> int:
+        """Speak the transaction version that the cluster finalized; it stays until the next `init_producer_id`."""
+        self.version = self.cluster.transaction_version
+        return self.version
 
     async def init_producer_id(
         self, producer_id: int = -1, producer_epoch: int = -1
@@ -71,7 +78,9 @@ class TransactionCalls:
             self._check(response.error_code)
             return int(response.producer_id), int(response.producer_epoch)
 
-        return await self._retrying(call)
+        producer = await self._retrying(call)
+        self.adopt_version()
+        return producer
 
     async def add_partitions(
         self,
@@ -123,7 +132,7 @@ class TransactionCalls:
         )
 
         async def call() -> None:
-            at_most = None if self.cluster.transaction_version >= 2 else TXN_OFFSET_COMMIT_TV1_MAX
+            at_most = None if self.version >= 2 else TXN_OFFSET_COMMIT_TV1_MAX
             response = await self.cluster.ask_coordinator(
                 GROUP, group_id, ApiKey.TXN_OFFSET_COMMIT, request, at_most
             )
@@ -149,7 +158,7 @@ class TransactionCalls:
         )
 
         async def call() -> tuple[int, int]:
-            at_most = None if self.cluster.transaction_version >= 2 else END_TXN_TV1_MAX
+            at_most = None if self.version >= 2 else END_TXN_TV1_MAX
             with _telling(in_doubt):
                 response = await self._ask(ApiKey.END_TXN, request, at_most)
             self._check(response.error_code)
@@ -240,7 +249,7 @@ class TransactionDriver:
     @property
     def transaction_version(self) -> int:
         """1 or 2, by what the cluster finalized. Known after `open`."""
-        return self._cluster.transaction_version
+        return self._calls.version
 
     async def open(self) -> tuple[int, int]:
         """Fence every other instance, abort what is open, take a new epoch. Returns (producer id, epoch). May be called again."""

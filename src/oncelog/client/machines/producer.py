@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from oncelog.client.errors import (
-    AbortableError,
     ClientError,
     DeliveryTimeoutError,
     Operation,
@@ -292,6 +291,14 @@ class ProducerMachine:
                 outcomes.append(self._failed(lane.queue.popleft(), error))
         return outcomes
 
+    def reject(self, topic: str, error: ClientError) -> list[Outcome]:
+        """The topic cannot be produced to at all: fail what is queued for it."""
+        outcomes: list[Outcome] = []
+        for topic_partition, lane in self._lanes.items():
+            while topic_partition.topic == topic and lane.queue:
+                outcomes.append(self._failed(lane.queue.popleft(), error))
+        return outcomes
+
     def resume(self) -> None:
         """Undo `abandon` for a producer that goes on under the same identity (an aborted TV1 transaction without gaps)."""
         require(self.is_idle, "INV-2: batches of an abandoned transaction are not resolved yet")
@@ -358,9 +365,9 @@ class ProducerMachine:
         if not lane.queue or lane.recovering or len(lane.in_flight) >= self._in_flight_max:
             return False
         batch = lane.queue[0]
-        if not batch.sequenced and self.settings.idempotent:
-            if self.producer_id < 0 or self.sequences_broken:
-                return False
+        unusable = self.producer_id < 0 or self.sequences_broken
+        if self.settings.idempotent and unusable and not batch.sequenced:
+            return False
         return self._ready_at_ms(lane, batch) <= now_ms
 
     def _ready_at_ms(self, lane: _Lane, batch: Batch) -> float:
@@ -409,7 +416,7 @@ class ProducerMachine:
 
     def _failed(self, batch: Batch, error: ClientError) -> Outcome:
         if self._abandoned is not None and isinstance(error, RetriableError):
-            error = AbortableError(error.code, str(self._abandoned))
+            error = self._abandoned
         if batch.sequenced:
             self.sequences_broken = True
         return self._resolved(batch, error)

@@ -80,13 +80,13 @@ class TransactionMachine:
     def begin(self) -> None:
         """Begin a transaction. Nothing is sent: the coordinator learns of it with the first partition."""
         if self.state is not State.READY:
-            raise self._refusal("begin a transaction")
+            raise self.refusal("begin a transaction")
         self._move(State.IN_TRANSACTION)
 
     def check_may_send(self) -> None:
         """Raise unless records and offsets may be added now: the earlier error when there was one."""
         if self.state is not State.IN_TRANSACTION:
-            raise self._refusal("send")
+            raise self.refusal("send")
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that the coordinator must be told of before a produce (TV1); none under TV2. Sorted."""
@@ -146,7 +146,7 @@ class TransactionMachine:
             )
         allowed = _MAY_COMMIT if commit else _MAY_ABORT
         if self.state not in allowed:
-            raise self._refusal(what)
+            raise self.refusal(what)
         self._move(State.COMMITTING if commit else State.ABORTING)
 
     @property
@@ -178,7 +178,8 @@ class TransactionMachine:
             )
         self.state = to
 
-    def _refusal(self, what: str) -> ClientError:
+    def refusal(self, what: str) -> ClientError:
+        """The error for doing `what` now: what made the transaction or the producer unusable, if anything did."""
         if self.error is None:
             return IllegalStateError(f"cannot {what}: the producer is {self.state.value}")
         if isinstance(self.error, RetriableError):
