@@ -148,7 +148,7 @@ def parse_response(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any
 def _parse(api: ApiKey, version: int, kind: str, frame: Buffer, offset: int) -> Any:
     read, hook, change = _reading(api, version, kind)
     try:
-        value, _end = read(memoryview(frame).toreadonly(), offset)
+        value, _size = read(memoryview(frame).toreadonly(), offset)
     except _READ_ERRORS as error:
         raise malformed(f"{api.name} {kind} v{version}: {error}") from error
     upgraded = hook(version, value)

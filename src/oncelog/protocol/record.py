@@ -205,7 +205,7 @@ def _read_record(data: bytes, position: int, end: int, header: BatchHeader) -> R
         timestamp = header.max_timestamp
     else:
         timestamp = header.base_timestamp + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -1,0 +1,61 @@
+import gzip
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.batch import CODEC_NAMES
+from oncelog.protocol.compression import compress, decompress
+
+PACKED = CODEC_NAMES[1:]
+
+
+@given(st.binary(max_size=3000), st.integers(1, 200), st.sampled_from(CODEC_NAMES))
+def test_what_was_compressed_comes_back(piece: bytes, times: int, codec: str) -> None:
+    data = piece * times
+    assert decompress(codec, compress(codec, data)) == data
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_the_limit_is_exact(codec: str) -> None:
+    data = bytes(range(256)) * 1000
+    packed = compress(codec, data)
+    assert decompress(codec, packed, len(data)) == data
+    with pytest.raises(ProtocolError) as caught:
+        decompress(codec, packed, len(data) - 1)
+    assert caught.value.code is ErrorCode.message_too_large
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_cut_stream_is_corrupt(codec: str) -> None:
+    packed = compress(codec, bytes(range(256)) * 1000)
+    with pytest.raises(ProtocolError) as caught:
+        decompress(codec, packed[: len(packed) // 2])
+    assert caught.value.code is ErrorCode.corrupt_message
+
+
+@given(st.sampled_from(PACKED), st.binary(max_size=100))
+def test_random_bytes_are_corrupt_or_harmless(codec: str, data: bytes) -> None:
+    try:
+        assert len(decompress(codec, data, 10_000)) <= 10_000
+    except ProtocolError as error:
+        assert error.code in (ErrorCode.corrupt_message, ErrorCode.message_too_large)
+
+
+def test_other_writers_of_the_formats_are_understood() -> None:
+    data = b"the same bytes again and again " * 5000
+    assert decompress("gzip", gzip.compress(data)) == data
+    assert decompress("snappy", bytes(cramjam.snappy.compress_raw(data))) == data
+    assert decompress("lz4", bytes(cramjam.lz4.compress(data))) == data
+    assert decompress("zstd", bytes(cramjam.zstd.compress(data))) == data
+
+
+def test_our_lz4_frame_is_one_that_java_reads() -> None:
+    # The Java reader refuses dependent blocks; the third byte after the magic is the checksum.
+    assert compress("lz4", b"x" * 100)[:7].hex() == "04224d18604082"
+
+
+def test_our_snappy_carries_the_framing_of_snappy_java() -> None:
+    assert compress("snappy", b"x")[:8] == b"\x82SNAPPY\x00"

@@ -1,0 +1,122 @@
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
+from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, read_header
+from oncelog.protocol.record import (
+    EndMarker,
+    Record,
+    build_batch,
+    control_batch,
+    iter_records,
+    read_end_marker,
+)
+from tests.unit.protocol.damage import check_damage
+
+CONTENT = st.none() | st.binary(max_size=300)
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(-1, 2**62),
+        CONTENT,
+        CONTENT,
+        st.lists(st.tuples(st.text(max_size=20), CONTENT), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def read_all(data: bytes | bytearray, limit_bytes: int = 1 << 20) -> list[Record]:
+    return list(iter_records(data, 0, read_header(data), limit_bytes=limit_bytes))
+
+
+@given(RECORDS, st.sampled_from(CODEC_NAMES), st.integers(0, 2**60))
+def test_records_come_back_as_they_went_in(
+    records: list[Record], codec: str, base_offset: int
+) -> None:
+    data = build_batch(records, codec=codec, base_offset=base_offset)
+    expected = [record._replace(offset=base_offset + i) for i, record in enumerate(records)]
+    assert read_all(data) == expected
+
+
+def test_compaction_keeps_the_offsets_of_records() -> None:
+    records = [Record(10, 5, b"a", b"1"), Record(17, 6, b"b", b"2")]
+    data = build_batch(records, base_offset=10, keep_offsets=True)
+    assert read_all(data) == records
+    assert read_header(data).last_offset == 17
+
+
+def test_an_empty_batch_is_our_own_mistake() -> None:
+    with pytest.raises(InvariantViolation):
+        build_batch([])
+
+
+def test_an_unknown_codec_is_named() -> None:
+    with pytest.raises(ValueError, match="brotli"):
+        build_batch([Record(0, 0, None, b"x")], codec="brotli")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_says_how_the_transaction_ended(commit: bool) -> None:
+    data = control_batch(commit, 7, 3, 12, 1000)
+    header = read_header(data)
+    assert header.is_control
+    assert header.is_transactional
+    assert header.base_sequence == -1
+    [record] = read_all(data)
+    assert read_end_marker(record) == EndMarker(commit, 12)
+
+
+def test_a_control_record_of_another_kind_ends_no_transaction() -> None:
+    assert read_end_marker(Record(0, 0, b"\x00\x00\x00\x02", b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, None), (b"\x00", b""), (b"\x00\x00\x00\x01", None), (b"\xff\xff\x00\x01", b"\x00" * 6)],
+)
+def test_a_broken_marker_is_corrupt(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        read_end_marker(Record(0, 0, key, value))
+    assert caught.value.code is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_damaged_records_raise_protocol_errors_only(codec: str) -> None:
+    records = [Record(0, i, b"key%d" % i, b"v" * i, [("h", b"x")]) for i in range(30)]
+    data = build_batch(records, codec=codec)
+    header = read_header(data)
+
+    def parse(body: bytes) -> object:
+        length = HEADER_SIZE + len(body)
+        fields = (header.base_offset, length - 12, *header[2:])
+        return read_all(HEADER.pack(*fields) + body)
+
+    check_damage(parse, bytes(data[HEADER_SIZE:]), seed=3, rounds=150)
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_a_small_batch_cannot_ask_for_unbounded_memory(codec: str) -> None:
+    data = build_batch([Record(0, 0, None, bytes(5_000_000))], codec=codec)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError) as caught:
+            read_all(data, limit_bytes=100_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.code is ErrorCode.message_too_large
+    assert peak < 1_000_000
+
+
+def test_a_count_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
+    data = build_batch([Record(0, 0, None, b"x")])
+    header = read_header(data)._replace(record_count=2**31 - 1)
+    with pytest.raises(ProtocolError) as caught:
+        list(iter_records(data, 0, header))
+    assert caught.value.code is ErrorCode.corrupt_message
