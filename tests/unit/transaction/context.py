@@ -1,4 +1,6 @@
-"""The context of the transaction coordinator's tests: a shard, its log, and partition leaders that answer on demand."""
+"""The context of the transaction coordinator's tests: a shard, its log, and partition leaders that
+answer on demand.
+"""
 
 from dataclasses import dataclass, field
 
@@ -32,7 +34,9 @@ EPOCH_MAX = 32767
 
 @dataclass
 class Context:
-    """Appends are committed at once unless `holds`; then they wait in `held` for `commit_held` or `fail_held`."""
+    """Appends are committed at once unless `holds`; then they wait in `held` for `commit_held` or
+    `fail_held`.
+    """
 
     version: int = 2
     config: TransactionConfig = field(default_factory=TransactionConfig)
@@ -102,7 +106,9 @@ class Context:
             self.run(self.shard.append_failed(append.append_id, error, self.now_ms))
 
     def send(self, event: object) -> int:
-        """Submit a request; its answer, if and when there is one, is in `results` under the returned token."""
+        """Submit a request; its answer, if and when there is one, is in `results` under the
+        returned token.
+        """
         token = self._next_token
         self._next_token += 1
         self.run(self.shard.submit(event, Token(token), self.now_ms))
@@ -247,7 +253,9 @@ class Context:
         assert self.state is state
 
     def force_epoch(self, epoch: int) -> None:
-        """Rewrite the log's last word about the id with another epoch, and lead anew: as if there had been that many."""
+        """Rewrite the log's last word about the id with another epoch, and lead anew: as if there
+        had been that many.
+        """
         from dataclasses import replace
 
         from oncelog.transaction import records

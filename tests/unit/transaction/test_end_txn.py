@@ -1,4 +1,6 @@
-"""EndTxn under both protocols: the table of KIP-890 cell by cell, retries, overflow, and late requests of TV1."""
+"""EndTxn under both protocols: the table of KIP-890 cell by cell, retries, overflow, and late
+requests of TV1.
+"""
 
 import pytest
 
@@ -129,7 +131,9 @@ def test_tv2_refuses_the_opposite_retry_while_markers_are_under_way() -> None:
 
 
 def test_tv2_ends_the_next_transaction_after_complete() -> None:
-    """The producer was told its next epoch at PREPARE; with nothing added, an abort of it waits and bumps again."""
+    """The producer was told its next epoch at PREPARE; with nothing added, an abort of it waits and
+    bumps again.
+    """
     context = Context(version=2)
     context.go_to(S.PREPARE_COMMIT)
     producer_id, epoch = context.ids
@@ -189,7 +193,9 @@ def test_used_up_epochs_move_to_a_fresh_producer_id(commit: bool) -> None:
 
 
 def test_kafka_18660_the_fresh_producer_id_is_not_fenced_before_complete() -> None:
-    """The producer may begin its next transaction before COMPLETE brings the producer id that it was told."""
+    """The producer may begin its next transaction before COMPLETE brings the producer id that it
+    was told.
+    """
     context = Context(version=2)
     context.go_to(S.ONGOING)
     context.force_epoch(EPOCH_MAX - 1)

@@ -1,0 +1,71 @@
+"""Routing, loading, resigning: what the machine answers when it may not decide."""
+
+import pytest
+
+from oncelog.coordinator import Shard, Token
+from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.transaction import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    TransactionMachine,
+    TransactionState,
+)
+from tests.unit.transaction.context import ID, P0, Context
+
+E = ErrorCode
+REQUESTS = [
+    InitProducerId(ID, 10),
+    AddPartitions(ID, 1, 0, (P0,)),
+    AddPartitions(ID, 1, 0, (P0,), verify_only=True),
+    EndTxn(ID, 1, 0, True),
+    DescribeTransaction(ID),
+    ListTransactions(),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_while_loading_and_after_resigning_every_request_is_answered(request_: object) -> None:
+    shard = Shard(TransactionMachine(0, lambda: None))
+    (loading,) = shard.submit(request_, Token(1), 0).replies
+    assert loading.value.error is E.coordinator_load_in_progress
+    shard.activate(0)
+    shard.resign(0)
+    (resigned,) = shard.submit(request_, Token(2), 0).replies
+    assert resigned.value.error is E.not_coordinator
+
+
+def test_resigning_answers_what_waits_and_what_is_in_flight() -> None:
+    context = Context()
+    context.go_to(TransactionState.PREPARE_COMMIT)
+    tokens = [context.start_add(P0), context.start_init(), context.start_end(True, epoch=0)]
+    context.run(context.shard.resign(context.now_ms))
+    assert [context.results[token].error for token in tokens] == [E.not_coordinator] * 3
+    context.answer_markers()
+    assert context.state is TransactionState.PREPARE_COMMIT
+
+
+def test_a_decided_takeover_that_waits_is_answered_once_on_resigning() -> None:
+    context = Context()
+    context.go_to(TransactionState.ONGOING)
+    context.holds = True
+    takeover = context.start_init()
+    context.run(context.shard.resign(context.now_ms))
+    assert context.results[takeover].error is E.not_coordinator
+
+
+def test_an_event_that_nobody_defined_is_a_bug_of_ours() -> None:
+    machine = TransactionMachine(0, lambda: None)
+    with pytest.raises(InvariantViolation, match="does not know"):
+        machine.decide("surprise", None, 0)
+    assert machine.id_of("surprise") is None
+
+
+def test_results_of_markers_are_not_changed_by_waiting() -> None:
+    machine = TransactionMachine(0, lambda: None)
+    event = MarkersWritten(ID, 1, 0, 0, ())
+    assert machine.meet(event, None) is event
+    assert machine.overtakes(event)

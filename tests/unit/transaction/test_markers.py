@@ -1,0 +1,194 @@
+"""Markers and COMPLETE: what leaders answer, failures, and fail-over (INV-4)."""
+
+import pytest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import COMPLETE_RETRY_BACKOFF_MS, MARKER_RETRY_BACKOFF_MS
+from oncelog.transaction import EndTxn, SendMarkers, TransactionState
+from oncelog.transaction.events import CompletePrepared
+from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
+
+S = TransactionState
+E = ErrorCode
+
+
+def test_markers_leave_only_after_prepare_is_committed() -> None:
+    context = Context(version=2)
+    context.go_to(S.ONGOING)
+    context.holds = True
+    end = context.start_end(True)
+    assert context.markers == []
+    assert end not in context.results
+    context.commit_held()
+    assert context.markers == [
+        SendMarkers(ID, FIRST_PRODUCER_ID, 1, context.coordinator_epoch, True, (P0, P1), 2)
+    ]
+    assert context.results[end].error is E.none
+
+
+def test_complete_follows_the_last_marker_in_whatever_order_they_come() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_ABORT)
+    (effect,) = context.markers
+    for partition in (P1, P1):
+        context.answer(effect, partitions=(partition,))
+        assert context.state is S.PREPARE_ABORT
+    context.answer(effect, partitions=(P0,))
+    assert context.state is S.COMPLETE_ABORT
+    assert context.metadata.partitions == frozenset()
+    written = len(context.log)
+    context.answer(effect)
+    assert len(context.log) == written
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        E.unknown_topic_or_partition,
+        E.not_leader_or_follower,
+        E.not_enough_replicas,
+        E.not_enough_replicas_after_append,
+        E.request_timed_out,
+        E.kafka_storage_error,
+        E.unknown_server_error,
+    ],
+)
+def test_partitions_that_could_not_be_written_are_asked_again(error: ErrorCode) -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.answer(effect, partitions=(P0,))
+    context.markers.clear()
+    context.answer(effect, error)
+    (again,) = context.markers
+    assert again.partitions == (P1,)
+    assert again.delay_ms == MARKER_RETRY_BACKOFF_MS
+    assert again.commit
+    context.answer_markers()
+    assert context.state is S.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("error", [E.unsupported_version, E.unsupported_for_message_format])
+def test_a_leader_that_knows_no_transactions_owes_no_marker(error: ErrorCode) -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    context.answer_markers(error)
+    assert context.state is S.COMPLETE_COMMIT
+
+
+def test_a_deleted_topic_owes_no_marker() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    context.answer_markers(deleted=(P1,))
+    assert context.state is S.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("error", [E.invalid_producer_epoch, E.transaction_coordinator_fenced])
+def test_a_superseded_leadership_stops_and_the_next_one_finishes(error: ErrorCode) -> None:
+    """INV-4."""
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.answer(effect, error, partitions=(P0,))
+    context.answer(effect, E.not_leader_or_follower)
+    context.answer(effect)
+    assert context.markers == [effect]
+    assert context.state is S.PREPARE_COMMIT
+    context.fail_over()
+    context.answer_markers()
+    assert context.state is S.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_fail_over_sends_every_marker_again_with_the_new_coordinator_epoch(
+    state: TransactionState, version: int
+) -> None:
+    """INV-4, KAFKA-19446 and KAFKA-19999: the same epoch and transaction version as before the
+    crash.
+    """
+    context = Context(version=version)
+    context.go_to(state)
+    (before,) = context.markers
+    context.answer(before, partitions=(P0,))
+    context.fail_over()
+    (after,) = context.markers
+    assert after.partitions == (P0, P1)
+    assert after.coordinator_epoch == before.coordinator_epoch + 1
+    assert (after.producer_epoch, after.commit) == (before.producer_epoch, before.commit)
+    assert after.transaction_version == before.transaction_version == (2 if version == 2 else 0)
+    context.answer(before)
+    assert context.state is state
+    context.answer_markers()
+    assert context.state.is_complete
+
+
+def test_answers_for_another_transaction_are_nobodys() -> None:
+    context = Context(version=2)
+    context.go_to(S.PREPARE_COMMIT)
+    (old,) = context.markers
+    context.answer_markers()
+    context.add(P0, P1)
+    context.end(False)
+    written = len(context.log)
+    context.answer(old)
+    assert len(context.log) == written
+    assert context.state is S.PREPARE_ABORT
+
+
+@pytest.mark.parametrize("error", [E.not_enough_replicas, E.kafka_storage_error])
+def test_complete_is_appended_again_until_it_is_committed(error: ErrorCode) -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    context.holds = True
+    context.answer_markers()
+    add = context.start_add(P0)
+    context.fail_held(error)
+    assert context.shard.next_deadline_ms() == context.now_ms + COMPLETE_RETRY_BACKOFF_MS
+    context.tick(COMPLETE_RETRY_BACKOFF_MS - 1)
+    assert context.held == []
+    context.tick(1)
+    context.fail_held(error)
+    context.tick(COMPLETE_RETRY_BACKOFF_MS)
+    context.holds = False
+    context.commit_held()
+    assert context.results[add].error is E.none
+    assert context.state is S.ONGOING
+
+
+def test_a_completion_that_is_not_wanted_any_more_is_no_move() -> None:
+    context = Context()
+    context.go_to(S.COMPLETE_COMMIT)
+    written = len(context.log)
+    for id_ in (ID, "nobody"):
+        event = CompletePrepared(id_)
+        context.run(context.shard.submit(event, None, context.now_ms))
+        context.machine.failed(event, None, E.not_coordinator, context.now_ms)
+    assert len(context.log) == written
+    context.go_to(S.PREPARE_COMMIT)
+    context.machine.failed(CompletePrepared(ID), None, E.not_coordinator, context.now_ms)
+    assert context.state is S.PREPARE_COMMIT
+
+
+def test_a_prepare_without_partitions_in_a_replayed_log_is_completed() -> None:
+    """Kafka writes PREPARE and COMPLETE of an empty abort apart; a crash may stand between them."""
+    context = Context(version=2)
+    context.init()
+    context.end(False)
+    context.log.pop()
+    context.fail_over()
+    assert context.state is S.PREPARE_ABORT
+    assert context.markers == []
+    assert context.shard.next_deadline_ms() == context.now_ms
+    context.tick()
+    assert context.state is S.COMPLETE_ABORT
+
+
+def test_a_request_without_a_waiter_is_decided_and_answered_to_nobody() -> None:
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.run(context.shard.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
+    assert context.state is S.PREPARE_COMMIT
+    context.answer_markers()
+    context.run(context.shard.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
+    assert context.state is S.COMPLETE_COMMIT

@@ -1,0 +1,60 @@
+"""Records of `__transaction_state` and the metadata that they hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.coordinator import ApplyContext, Entry
+from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import Offset, TopicPartition
+from oncelog.protocol.records import transaction_log
+from oncelog.transaction import TransactionMachine, TransactionMetadata, TransactionState, records
+
+WRITTEN = [state for state in TransactionState if state.value < 6]
+PARTITIONS = st.frozensets(
+    st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 9))
+)
+METADATA = st.builds(
+    TransactionMetadata,
+    transactional_id=st.text(min_size=1, max_size=20),
+    producer_id=st.integers(0, 2**63 - 1),
+    producer_epoch=st.integers(0, 2**15 - 1),
+    timeout_ms=st.integers(1, 2**31 - 1),
+    state=st.sampled_from(WRITTEN[1:]),
+    partitions=PARTITIONS,
+    start_timestamp_ms=st.integers(-1, 2**62),
+    last_update_timestamp_ms=st.integers(-1, 2**62),
+    previous_producer_id=st.integers(-1, 2**62),
+    next_producer_id=st.integers(-1, 2**62),
+    client_transaction_version=st.sampled_from([0, 2]),
+)
+
+
+@given(METADATA)
+def test_what_is_written_is_read_back(metadata: TransactionMetadata) -> None:
+    assert records.decode(records.encode(metadata)) == (metadata.transactional_id, metadata)
+
+
+def test_an_empty_state_has_no_partition_list() -> None:
+    entry = records.encode(TransactionMetadata("a", 1, 0, 10))
+    assert entry.value is not None
+    assert transaction_log.decode_value(entry.value).partitions is None
+    assert records.decode(entry)[1] == TransactionMetadata("a", 1, 0, 10)
+
+
+def test_a_tombstone_names_its_id() -> None:
+    assert records.decode(records.tombstone("a")) == ("a", None)
+
+
+def test_a_kind_of_record_that_we_do_not_know_is_passed_over() -> None:
+    machine = TransactionMachine(0, lambda: None)
+    machine.apply(Entry(b"\x00\x09??", b""), ApplyContext(Offset(0), 0))
+    machine.apply(records.tombstone("never seen"), ApplyContext(Offset(1), 0))
+    assert machine.transactions == {}
+
+
+@pytest.mark.parametrize("state", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE])
+def test_states_that_are_never_written_are_not_read(state: TransactionState) -> None:
+    entry = records.encode(TransactionMetadata("a", 1, 0, 10, state))
+    with pytest.raises(ProtocolError, match="unknown transaction status"):
+        records.decode(entry)

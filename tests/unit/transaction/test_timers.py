@@ -1,0 +1,192 @@
+"""The sweeps: timeouts, expiration, and their limits."""
+
+import pytest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import TRANSACTION_SWEEP_CONTINUE_MS
+from oncelog.transaction import InitProducerIdResult, TransactionConfig, TransactionState, timers
+from oncelog.transaction.events import AbortTimedOut, ExpireId
+from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context
+
+S = TransactionState
+E = ErrorCode
+SWEEP_MS = TransactionConfig().abort_interval_ms
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("server_version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
+    server_version: int, version: int
+) -> None:
+    """INV-5. The coordinator's own abort bumps the epoch under either protocol."""
+    context = Context(version=version, config=TransactionConfig(transaction_version=server_version))
+    context.init(timeout_ms=SWEEP_MS)
+    context.add(P0)
+    context.tick(SWEEP_MS)
+    assert context.state is S.ONGOING
+    context.tick(SWEEP_MS)
+    assert context.state is S.PREPARE_ABORT
+    assert context.markers[0].producer_epoch == 1
+    context.answer_markers()
+    assert context.state is S.COMPLETE_ABORT
+    assert context.ids == (FIRST_PRODUCER_ID, 1)
+    late = context.end(True, epoch=0, version=1)
+    assert late.error is E.producer_fenced
+    assert context.describe().cause == f"transaction timeout of {SWEEP_MS} ms"
+
+
+def test_under_tv2_the_producer_that_timed_out_returns_by_its_old_epoch() -> None:
+    """KIP-360 with KIP-890: nobody took over, so the producer that bumps its epoch may go on."""
+    context = Context(version=2)
+    context.init(timeout_ms=1)
+    context.add(P0)
+    context.tick(SWEEP_MS)
+    context.answer_markers()
+    assert context.init(FIRST_PRODUCER_ID, 0) == InitProducerIdResult(E.none, FIRST_PRODUCER_ID, 1)
+
+
+def test_kafka_20090_a_timeout_at_the_last_epoch_moves_to_a_fresh_producer_id() -> None:
+    context = Context(version=2)
+    context.init(timeout_ms=1)
+    context.add(P0)
+    context.force_epoch(EPOCH_MAX - 1)
+    context.has_producer_ids = False
+    context.tick(SWEEP_MS)
+    assert context.state is S.ONGOING
+    context.has_producer_ids = True
+    context.tick(SWEEP_MS)
+    assert context.ids == (FIRST_PRODUCER_ID, EPOCH_MAX)
+    context.answer_markers()
+    assert context.ids == (FIRST_PRODUCER_ID + 1, 0)
+
+
+def test_a_transaction_that_ended_before_the_timeout_was_decided_is_left_alone() -> None:
+    context = Context(version=1)
+    context.init(timeout_ms=1)
+    context.add(P0)
+    context.holds = True
+    end = context.start_end(True)
+    context.tick(SWEEP_MS)
+    context.holds = False
+    context.commit_held()
+    assert context.results[end].error is E.none
+    context.answer_markers()
+    assert context.state is S.COMPLETE_COMMIT
+
+
+def test_a_timeout_of_an_earlier_epoch_is_not_this_transactions() -> None:
+    context = Context(version=1)
+    context.init(timeout_ms=1)
+    context.add(P0)
+    context.now_ms += SWEEP_MS
+    for event in (AbortTimedOut(ID, *(1, 0)), AbortTimedOut("nobody", *context.ids)):
+        context.run(context.shard.submit(event, None, context.now_ms))
+    assert context.state is S.ONGOING
+
+
+def test_an_abort_that_cannot_be_appended_is_due_again() -> None:
+    context = Context()
+    context.init(timeout_ms=1)
+    context.add(P0)
+    context.holds = True
+    context.tick(SWEEP_MS)
+    context.fail_held(E.not_enough_replicas)
+    context.holds = False
+    assert context.state is S.ONGOING
+    assert context.shard.next_deadline_ms() == context.now_ms + SWEEP_MS
+    context.tick(SWEEP_MS)
+    assert context.state is S.PREPARE_ABORT
+
+
+def test_two_phase_commit_never_times_out() -> None:
+    config = TransactionConfig(timeout_ms_max=2**31 - 1)
+    context = Context(config=config)
+    context.init(timeout_ms=2**31 - 1)
+    context.add(P0)
+    context.tick(2**31)
+    assert context.state is S.ONGOING
+
+
+@pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_an_idle_id_expires_and_can_be_explained_afterwards(state: TransactionState) -> None:
+    context = Context()
+    context.go_to(state)
+    context.tick(7 * DAY_MS - 1)
+    assert ID in context.machine.transactions
+    context.tick(3_600_000)
+    assert context.log[-1][0].value is None
+    assert ID not in context.machine.transactions
+    gone = context.describe()
+    assert gone.error is E.transactional_id_not_found
+    assert gone.cause == f"expired at {context.now_ms} ms"
+    context.fail_over()
+    assert ID not in context.machine.transactions
+    assert context.shard.next_deadline_ms() is None
+    assert context.init() == InitProducerIdResult(E.none, FIRST_PRODUCER_ID + 1, 0)
+    assert context.describe().cause is None
+
+
+def test_an_open_or_ending_transaction_does_not_expire() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    context.tick(8 * DAY_MS)
+    assert context.state is S.PREPARE_COMMIT
+
+
+def test_an_id_that_was_used_meanwhile_does_not_expire() -> None:
+    context = Context()
+    context.init()
+    context.now_ms += 8 * DAY_MS
+    context.holds = True
+    takeover = context.start_init()
+    context.tick()
+    context.holds = False
+    context.commit_held()
+    assert context.results[takeover].error is E.none
+    assert ID in context.machine.transactions
+    context.run(context.shard.submit(ExpireId("nobody"), None, context.now_ms))
+    assert "nobody" not in context.machine.transactions
+
+
+def test_a_tombstone_that_cannot_be_appended_leaves_the_id() -> None:
+    context = Context()
+    context.init()
+    context.holds = True
+    context.tick(8 * DAY_MS)
+    context.fail_held(E.not_enough_replicas)
+    assert ID in context.machine.transactions
+
+
+def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timers, "TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX", 2)
+    context = Context()
+    for number in range(3):
+        context.init(id_=f"id-{number}")
+    context.tick(8 * DAY_MS)
+    assert len(context.machine.transactions) == 1
+    assert context.shard.next_deadline_ms() == context.now_ms + TRANSACTION_SWEEP_CONTINUE_MS
+    context.tick(TRANSACTION_SWEEP_CONTINUE_MS)
+    assert context.machine.transactions == {}
+
+
+def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.transaction.store.EXPIRED_IDS_REMEMBERED_COUNT_MAX", 1)
+    context = Context()
+    context.init(id_="a")
+    context.init(id_="b")
+    context.tick(8 * DAY_MS)
+    assert context.describe("a").cause is None
+    assert context.describe("b").cause is not None
+
+
+def test_nothing_to_sweep_plans_nothing() -> None:
+    context = Context()
+    assert context.shard.next_deadline_ms() is None
+    context.init()
+    hour_ms = TransactionConfig().expire_interval_ms
+    assert context.shard.next_deadline_ms() == context.now_ms + hour_ms
+    context.add(P0)
+    assert context.shard.next_deadline_ms() == context.now_ms + SWEEP_MS
