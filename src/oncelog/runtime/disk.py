@@ -305,7 +305,8 @@ class SystemDisk:
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
         """Temp file, (fsync), rename, (fsync of the folder)."""
-        temporary = path + ".tmp"
+        # One name per thread: the loop and the executor may replace the same file at once.
+        temporary = f"{path}.{threading.get_ident()}.tmp"
         with _failing("write", path):
             with open(temporary, "wb") as file:
                 file.write(data)

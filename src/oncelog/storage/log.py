@@ -16,7 +16,7 @@ write; an fsync runs outside of it.
 
 import threading
 
-from oncelog.core.errors import ErrorCode, ProtocolError, require
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import BatchHeader, patch
 from oncelog.protocol.record import control_batch
@@ -113,7 +113,7 @@ class PartitionLog:
         )
         log._changed = not clean
         if log._state.epochs.changed:
-            log._files.write_epochs(log._state, sync=False)
+            log._write_epochs()
         return log
 
     # ---- append ----
@@ -155,21 +155,15 @@ class PartitionLog:
             if config.message_timestamp_type == LOG_APPEND_TIME:
                 headers = apply_log_append_time(batches, headers, now_ms)
                 log_append_time_ms = now_ms
-        placed = self._place(batches, headers, leader_epoch, origin)
-        if placed is None:
-            return self._refused(
-                ErrorCode.corrupt_message, f"replicated batches begin below {self.log_end_offset}"
-            )
-        self._write(batches, placed, now_ms)
-        apply = self._state.apply
-        epochs = self._state.epochs
-        for (position, header), place in zip(headers, placed, strict=True):
-            if origin is not Origin.REPLICATION:
-                epochs.assign(leader_epoch, place.base_offset)
-                if header.producer_id >= 0:
-                    self._state.producers.apply_batch(header, place.base_offset, now_ms)
-            else:
-                apply(header, batches, position, now_ms, True)
+        with self._lock:
+            placed = self._place(batches, headers, leader_epoch, origin)
+            if placed is None:
+                return self._refused(
+                    ErrorCode.corrupt_message,
+                    f"replicated batches begin below {self.log_end_offset}",
+                )
+            self._write(batches, placed)
+            self._note(batches, headers, placed, leader_epoch, origin, now_ms)
         self._after_append(sum(header.record_count for _, header in headers))
         return AppendResult(
             _NONE,
@@ -178,6 +172,26 @@ class PartitionLog:
             log_append_time_ms,
             self.log_start_offset,
         )
+
+    def _note(
+        self,
+        batches: Buffer,
+        headers: list[tuple[int, BatchHeader]],
+        placed: list[PlacedBatch],
+        leader_epoch: int,
+        origin: Origin,
+        now_ms: int,
+    ) -> None:
+        """Follow in memory what is now in the file."""
+        state = self._state
+        if origin is Origin.REPLICATION:
+            for position, header in headers:
+                state.apply(header, batches, position, now_ms, note_aborted=True)
+            return
+        state.epochs.assign(leader_epoch, placed[0].base_offset)
+        for (_, header), place in zip(headers, placed, strict=True):
+            if header.producer_id >= 0:
+                state.producers.apply_batch(header, place.base_offset, now_ms)
 
     def append_marker(
         self,
@@ -207,14 +221,14 @@ class PartitionLog:
         headers, error, message = check_batches(batch, self.config, Origin.COORDINATOR, now_ms)
         if error is not _NONE:
             return self._refused(error, message)
-        placed = self._place(batch, headers, leader_epoch, Origin.COORDINATOR)
-        require(placed is not None and len(placed) == 1, "INV-4: a marker is one batch")
-        self._write(batch, placed or [], now_ms)
-        offset = self.log_end_offset - 1
-        state.epochs.assign(leader_epoch, offset)
-        state.note_marker(
-            producer_id, producer_epoch, coordinator_epoch, offset, commit=commit, now_ms=now_ms
-        )
+        with self._lock:
+            placed = self._place(batch, headers, leader_epoch, Origin.COORDINATOR) or []
+            self._write(batch, placed)
+            offset = placed[0].base_offset
+            state.epochs.assign(leader_epoch, offset)
+            state.note_marker(
+                producer_id, producer_epoch, coordinator_epoch, offset, commit=commit, now_ms=now_ms
+            )
         self._after_append(1)
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
@@ -242,14 +256,13 @@ class PartitionLog:
             next_offset = last_offset + 1
         return placed
 
-    def _write(self, data: Buffer, placed: list[PlacedBatch], now_ms: int) -> None:
+    def _write(self, data: Buffer, placed: list[PlacedBatch]) -> None:
         last = placed[-1]
         try:
-            with self._lock:
-                active = self._segments.active
-                if not active.has_room(last, len(data), self.config):
-                    active = self._roll(max(self.log_end_offset, placed[0].base_offset))
-                active.append(data, placed, self.config)
+            active = self._segments.active
+            if not active.has_room(last, len(data), self.config):
+                active = self._roll(max(self.log_end_offset, placed[0].base_offset))
+            active.append(data, placed, self.config)
         except StorageFailure as failure:
             self._failure = failure
             raise
@@ -257,16 +270,20 @@ class PartitionLog:
         self.log_end_offset = last.last_offset + 1
 
     def _after_append(self, count: int) -> None:
-        epochs = self._state.epochs
         try:
-            if epochs.changed:
-                self._files.write_epochs(self._state, sync=False)
+            if self._state.epochs.changed:
+                self._write_epochs()
             self._unflushed_count += count
             if self._unflushed_count >= self.config.flush_messages:
                 self.flush()
         except StorageFailure as failure:
             self._failure = failure
             raise
+
+    def _write_epochs(self) -> None:
+        with self._lock:
+            self._files.write_epochs(self._state)
+            self._folder_changed = True
 
     def _roll(self, base_offset: int) -> Segment:
         """Seal the active segment and begin the next.
@@ -334,7 +351,8 @@ class PartitionLog:
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [from_offset, to_offset), for a fetch response."""
-        return self._state.aborted.overlapping(from_offset, to_offset)
+        with self._lock:
+            return self._state.aborted.overlapping(from_offset, to_offset)
 
     def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer epoch has an undecided transaction in this partition."""
@@ -369,11 +387,13 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """End of the largest leader epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
-        return self._state.epochs.end_offset_for(epoch, self.log_end_offset)
+        with self._lock:
+            return self._state.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that wrote the batch at `offset`, or -1."""
-        return self._state.epochs.epoch_at(offset)
+        with self._lock:
+            return self._state.epochs.epoch_at(offset)
 
     @property
     def latest_epoch(self) -> int:
@@ -403,6 +423,8 @@ class PartitionLog:
         Returns how many.
         """
         with self._lock:
+            if self._closed:
+                return 0
             count = expired_segments_count(
                 list(self._segments), self.config, now_ms, high_watermark, self.log_start_offset
             )
@@ -436,7 +458,7 @@ class PartitionLog:
         self._state.aborted.truncate_from_start(offset)
         self._state.epochs.truncate_from_start(offset)
         if self._state.epochs.changed:
-            self._files.write_epochs(self._state, sync=False)
+            self._write_epochs()
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Cut off everything from `offset` on: a follower leaves what its leader does not have.
@@ -470,7 +492,7 @@ class PartitionLog:
         start = self._segments.first_base_offset if loaded is None else loaded
         replay_headers(self._segments, start, state, now_ms)
         self._state = state
-        self._files.write_epochs(self._state, sync=False)
+        self._write_epochs()
 
     def flush(self) -> None:
         """Make all that was appended before this call survive a loss of power. Blocking.
@@ -491,7 +513,6 @@ class PartitionLog:
                 if segment is not self._segments.active:
                     self._files.sync_indexes(segment)
             if folder_changed:
-                self._files.write_epochs(self._state, sync=True)
                 self._files.sync_names()
         except StorageFailure as failure:
             self._failure = failure
@@ -503,9 +524,10 @@ class PartitionLog:
 
         Blocking.
         """
-        if self._closed:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         if self._failure is None and self._changed:
             self.flush()
             self._segments.active.write_indexes()

@@ -188,15 +188,15 @@ class LogManager:
         """High watermarks as last written; empty when there are none."""
         return self._read_offsets(HIGH_WATERMARKS_NAME)
 
-    def close(self) -> None:
+    def close(self, *, clean: bool = True) -> None:
         """Close all logs and let go of the folder. Blocking.
 
-        It is marked as closed in order, unless a log had failed.
+        It is marked as closed in order, unless a log had failed or `clean` is false.
         """
         try:
             for log in self._logs.values():
                 log.close()
-            if self.failure is None:
+            if clean and self.failure is None:
                 self.checkpoint()
                 content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                 self._write(CLEAN_SHUTDOWN_NAME, content)
@@ -226,6 +226,9 @@ class LogManager:
             path = f"{directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 disk.remove_tree(path)
+                continue
+            if name.endswith(".tmp"):
+                disk.remove(path)
                 continue
             match = _PARTITION_FOLDER.fullmatch(name)
             if match is None or not disk.is_dir(path):

@@ -21,10 +21,10 @@ class StateFiles:
         self._disk = disk
         self._directory = directory
 
-    def write_epochs(self, state: DerivedState, *, sync: bool) -> None:
-        """Write the leader epoch checkpoint."""
+    def write_epochs(self, state: DerivedState) -> None:
+        """Write the leader epoch checkpoint; `sync_names` makes it last."""
         path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
-        self._disk.write_atomic(path, format_epochs(state.epochs.entries()), sync=sync)
+        self._disk.write_atomic(path, format_epochs(state.epochs.entries()), sync=False)
         state.epochs.changed = False
 
     def write_aborted(self, state: DerivedState, segment: Segment, *, sync: bool) -> None:
@@ -39,11 +39,15 @@ class StateFiles:
     def sync_indexes(self, segment: Segment) -> None:
         """Make a sealed segment's index files survive a loss of power before they are trusted."""
         for path in (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX):
-            if self._disk.exists(path):
-                file = self._disk.open(path)
-                file.fsync()
-                file.close()
+            self._sync(path)
 
     def sync_names(self) -> None:
-        """Make the names of all files in the folder survive a loss of power."""
+        """Make the epoch checkpoint and the names of all files survive a loss of power."""
+        self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
         self._disk.sync_dir(self._directory)
+
+    def _sync(self, path: str) -> None:
+        if self._disk.exists(path):
+            file = self._disk.open(path)
+            file.fsync()
+            file.close()
