@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from oncelog.client.admin import Admin
@@ -42,6 +43,9 @@ METADATA_AGE_S_MAX: Final = 30.0
 """Partition counts of the target topics are asked for again after this time."""
 
 _HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
+_CAUSE: Final = re.compile(r"^([\w.]*(?:Error|Exception|Violation): .+)$", re.MULTILINE)
+"""The last line of a Python traceback within Spark's message."""
+
 _USAGE_ERROR: Final = re.compile(r"UsageError: (.+)")
 
 
@@ -360,7 +364,7 @@ def _target_function(targets: Targets, has_topic: bool) -> Any:
     def choose(topic: pa.Array, partition: pa.Array, key: pa.Array, spread: pa.Array) -> pa.Array:
         return targets.choose(topic if has_topic else None, partition, key, spread)
 
-    return F.arrow_udf(choose, "int")
+    return arrow_udf(choose, "int")  # type: ignore[call-overload,unused-ignore] - names no element types
 
 
 def _tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:
@@ -402,8 +406,10 @@ def _failure_of(error: Exception) -> Exception:
     match = _USAGE_ERROR.search(str(error))
     if match is not None:
         return UsageError(match[1].strip())
+    causes = _CAUSE.findall(str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return WriteStageError(f"the write stage failed: {lines[0] if lines else type(error).__name__}")
+    cause = causes[-1] if causes else (lines or [type(error).__name__])[0]
+    return WriteStageError(f"the write stage failed: {cause}")
 
 
 def _slots(context: Any) -> int:

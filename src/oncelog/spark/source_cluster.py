@@ -5,6 +5,7 @@ One loop and one set of connections for as long as a query's planner lives.
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from oncelog.client.admin import Admin
 from oncelog.client.transactions import TransactionDriver
@@ -29,7 +30,7 @@ class SourceCluster:
         return self._loop.call(self._partitions())
 
     def offsets(
-        self, partitions: Sequence[TopicPartition], spec: str | int
+        self, partitions: Sequence[TopicPartition], spec: Literal["earliest", "latest"]
     ) -> dict[TopicPartition, int]:
         """Where the partitions begin or end.
 
@@ -86,7 +87,7 @@ def starting_offsets(
     cluster: SourceCluster, options: SourceOptions, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     spec = options.starting_offsets
-    if spec in ("earliest", "latest"):
+    if spec == "earliest" or spec == "latest":  # noqa: PLR1714 - narrows the type
         return cluster.offsets(partitions, spec)
     earliest = cluster.offsets(partitions, "earliest")
     if spec == "group":

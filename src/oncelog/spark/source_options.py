@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, cast
 
 from pyarrow import fs
 
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Offsets = dict[str, dict[str, int]]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SourceOptions:
     ending_offsets: str
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
-    isolation_level: str
+    isolation_level: Isolation
     group_id: str | None
     checkpoint_location: str | None
 
@@ -78,7 +79,7 @@ class SourceOptions:
             raise UsageError(f"maxOffsetsPerTrigger {limit!r} must be a positive number")
         parsed = cls(
             servers, topics, pattern, given.get("startingoffsets", "earliest"), given.get("endingoffsets", "latest"),
-            int(limit) if limit else None, given.get("failondataloss", "true").lower() != "false", isolation,
+            int(limit) if limit else None, given.get("failondataloss", "true").lower() != "false", cast(Isolation, isolation),
             given.get("groupid") or given.get("kafka.group.id"), given.get("checkpointlocation"),
         )  # fmt: skip
         if parsed.starting_offsets == "group" and not parsed.group_id:

@@ -146,12 +146,10 @@ class WriteTask:
         context = TaskContext.get()
         if context is None:
             raise WriteStageError("the write task runs outside Spark")
-        attempt = (context.stageAttemptNumber(), context.attemptNumber())  # type: ignore[no-untyped-call,unused-ignore]
-        if any(attempt):
+        if context.attemptNumber() > 0:
             raise WriteStageError(
-                f"task {context.partitionId()} runs a second time (stage attempt {attempt[0]}, "
-                f"task attempt {attempt[1]}): refused, since its records"
-                " would be dropped as duplicates"
+                f"task {context.partitionId()} runs a second time: refused, since its records would be "
+                "dropped as duplicates of the first attempt's"
             )
         iterator = iter(batches)
         first = next((batch for batch in iterator if batch.num_rows), None)
@@ -179,7 +177,7 @@ class WriteTask:
                 # wait meanwhile, and nothing else runs here.
                 for number, data, count in self._encode(batch):
                     topic_partition = self.targets.topic_partition(number)
-                    future = await producer.send_batch(
+                    future = producer.send_batch(
                         topic_partition.topic, topic_partition.partition, data, count
                     )
                     pending.append((number, count, future))
