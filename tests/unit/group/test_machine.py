@@ -1,0 +1,173 @@
+import pytest
+
+from oncelog.coordinator import ApplyContext, Entry, Shard, Token
+from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.ids import Offset
+from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
+from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import events as e
+from oncelog.group.failures import refusal
+from oncelog.group.machine import HANDLERS, _event_of
+from oncelog.group.results import HeartbeatResult
+from oncelog.group.states import GroupState
+from oncelog.group.timers import TimerKey, TimerKind
+from tests.unit.group.context import T0, Context
+
+REQUESTS = [
+    Context().join_event("m"),
+    e.Sync("g", 1, "m"),
+    e.Leave("g", (e.LeavingMember("m"),)),
+    Context().commit_event(1),
+    Context().txn_commit_event(1),
+    e.OffsetFetch("g", None),
+    e.OffsetDelete("g", (T0,)),
+    e.DescribeGroup("g"),
+    e.ListGroups(),
+    e.DeleteGroup("g"),
+]
+
+
+@pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
+def test_before_activation_and_after_resignation_every_request_is_refused(event):
+    shard = Shard(GroupMachine(GroupConfig()))
+    loading = shard.submit(event, Token(1), 0).replies[0].value
+    shard.activate(0)
+    shard.resign(0)
+    resigned = shard.submit(event, Token(2), 0).replies[0].value
+    errors = []
+    for result in (loading, resigned):
+        outcome = result.partitions[0] if "Commit" in type(result).__name__ else result
+        errors.append(outcome.error)
+    assert errors == [ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator]
+
+
+def test_a_heartbeat_is_believed_while_the_groups_are_loaded():
+    shard = Shard(GroupMachine(GroupConfig()))
+    output = shard.submit(e.Heartbeat("g", 1, "m"), Token(1), 0)
+    assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
+    shard.activate(0)
+    shard.resign(0)
+    output = shard.submit(e.Heartbeat("g", 1, "m"), Token(2), 0)
+    assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
+
+
+def test_an_event_that_nobody_waits_for_has_no_refusal():
+    assert refusal(e.ExpireOffsets("g"), ErrorCode.not_coordinator) is None
+
+
+def test_every_event_has_a_handler():
+    events = {v for k, v in vars(e).items() if isinstance(v, type) and v.__module__ == e.__name__}
+    events -= {e.JoinProtocol, e.MemberAssignment, e.LeavingMember, e.OffsetToCommit}
+    assert events - {e.OffsetToFetch} == set(HANDLERS)
+
+
+def test_after_a_restart_members_go_on_without_a_rebalance():
+    c = Context()
+    leader, follower = c.stable(2)
+    c.now_ms += 1_000_000
+    c.restart()
+    assert c.group().state is GroupState.STABLE
+    assert c.heartbeat(leader) is c.heartbeat(follower) is ErrorCode.none
+    assert c.synced(c.sync(follower)).assignment == b"a-" + follower.encode()
+    assert c.commit(1, leader, 1) is ErrorCode.none
+    c.advance(9_999)
+    assert len(c.group().members) == 2
+    c.advance(1)
+    assert c.group().state is GroupState.EMPTY
+
+
+def test_an_assignment_that_was_lost_before_its_record_is_made_again():
+    c = Context()
+    leader = c.stable()[0]
+    c.join(leader)
+    c.hold = True
+    c.sync(leader, 2)
+    del c.log[c.in_flight[0][1] :]
+    c.hold = False
+    c.restart()
+    assert c.group().generation_id == 1
+    assert c.heartbeat(leader, 2) is ErrorCode.illegal_generation
+
+
+def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation():
+    c = Context()
+    leader, follower = c.stable(2)
+    joining = c.join(leader)
+    c.handle(c.shard.resign(c.now_ms))
+    assert c.joined(joining).error is ErrorCode.not_coordinator
+    assert follower
+
+
+def test_a_sync_in_flight_is_answered_once_on_resignation():
+    c = Context()
+    leader, _ = c.new_member()
+    follower, _ = c.new_member()
+    c.advance(6_000)
+    c.hold = True
+    tokens = [c.sync(follower), c.sync(leader), c.sync(follower)]
+    c.handle(c.shard.resign(c.now_ms))
+    assert [c.synced(t).error for t in tokens] == [ErrorCode.not_coordinator] * 3
+
+
+def test_a_request_that_waits_too_long_for_a_record_is_told_to_come_again():
+    c = Context()
+    member, _ = c.new_member()
+    c.advance(6_000)
+    c.hold = True
+    c.sync(member)
+    token = c.submit(c.commit_event(1, member, 1))
+    c.advance(PARKED_REQUEST_WAIT_MS_MAX)
+    assert c.outcome(token) is ErrorCode.coordinator_not_available
+
+
+def test_replies_that_hold_anyway_are_given_when_a_write_fails():
+    c = Context(GroupConfig(initial_rebalance_delay_ms=0))
+    member, _ = c.new_member()
+    c.advance(0)
+    waiting = c.sync(member)
+    assert c.synced(waiting).error is ErrorCode.none
+    joining = c.join(member)
+    assert c.joined(joining).generation_id == 2
+    c.group().members[member].sync_token = Token(999)
+    c.hold = True
+    c.submit(e.Leave("g", (e.LeavingMember(member),)))
+    c.fail(ErrorCode.network_exception)
+    assert c.synced(999).error is ErrorCode.unknown_member_id
+
+
+def test_records_of_other_kinds_are_left_alone():
+    machine = GroupMachine(GroupConfig())
+    machine.apply(Entry(b"\x00\x03\x00\x01g", b""), ApplyContext(Offset(0), 0))
+    assert machine.room.groups == {}
+
+
+def test_a_tombstone_of_an_unknown_group_changes_nothing():
+    c = Context()
+    c.stable()
+    shard = Shard(GroupMachine(GroupConfig()))
+    entry = c.log[0].entry
+    shard.replay(Entry(entry.key, None), ApplyContext(Offset(0), 0))
+    shard.replay(entry, ApplyContext(Offset(1), 0))
+    assert isinstance(shard.machine, GroupMachine)
+    assert list(shard.machine.room.groups) == ["g"]
+
+
+def test_a_sweep_is_no_event_of_a_group():
+    c = Context()
+    c.stable()
+    with pytest.raises(InvariantViolation):
+        _event_of(TimerKey(TimerKind.SWEEP), c.group())
+
+
+def test_a_join_timer_that_was_overtaken_does_nothing():
+    c = Context()
+    leader, _ = c.stable(2)
+    token = c.join(leader)
+    c.submit_silently(e.JoinPhaseOver("g"))
+    assert token not in c.replies
+    c.submit_silently(e.JoinPhaseOver("gone"))
+    c.machine.room.timers.cancel(TimerKey(TimerKind.JOIN, "g"))
+    c.submit_silently(e.JoinPhaseOver("g"))
+    assert c.joined(token).generation_id == 2
+    c.submit_silently(e.JoinPhaseOver("g"))
+    assert c.group().generation_id == 2

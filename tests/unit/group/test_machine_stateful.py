@@ -1,0 +1,240 @@
+"""Random histories with crashes: INV-6 and INV-8, and that replay makes the same durable state.
+
+The model does not follow the machine's steps. It looks at the log as a whole and says, by the rules
+of transactions, what has to be visible.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from oncelog.coordinator import Append, Decision, Output, Shard, Token
+from oncelog.coordinator.machine import ApplyContext
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, TopicPartition
+from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import events as e
+from oncelog.group.records import OffsetRecord, decode
+from oncelog.group.results import JoinResult
+from oncelog.group.states import GroupState
+from tests.unit.group.context import Context, Marker, Written, replayed
+
+PARTITIONS = [TopicPartition("t", number) for number in range(2)]
+PRODUCERS = [7, 8]
+
+
+class Spy(GroupMachine):
+    """Checks INV-8 at the moment a commit becomes records."""
+
+    newest_generation = 0
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        decision = super().decide(event, token, now_ms)
+        is_commit = isinstance(event, e.OffsetCommit | e.TxnOffsetCommit)
+        if is_commit and decision.entries and event.generation_id >= 0:
+            assert event.generation_id >= self.newest_generation, "INV-8"
+            assert event.member_id in self.room.groups["g"].members, "INV-8"
+        return decision
+
+
+class SpiedContext(Context):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.use_spy(self.shard, 0)
+
+    def use_spy(self, shard: Shard, newest: int) -> None:
+        shard.machine.__class__ = Spy
+        shard.machine.newest_generation = newest  # type: ignore[attr-defined]
+
+    def handle(self, output: Output) -> None:
+        for reply in output.replies:
+            if isinstance(reply.value, JoinResult) and reply.value.error is ErrorCode.none:
+                newest = reply.value.generation_id
+                self.machine.newest_generation = newest  # type: ignore[attr-defined]
+        super().handle(output)
+
+
+@dataclass
+class Expected:
+    offset: int = -1
+    held_by: set[int] = field(default_factory=set)
+
+
+def expected(log: list[Written | Marker], partition: TopicPartition) -> Expected:
+    """What the log means for one partition."""
+    outcome = Expected()
+    visible_at = -1
+    pending: dict[int, tuple[int, int]] = {}
+    for position, item in enumerate(log):
+        if isinstance(item, Marker):
+            at, offset = pending.pop(item.producer_id, (-1, -1))
+            if item.commit and at > visible_at:
+                visible_at, outcome.offset = at, offset
+            continue
+        record = decode(item.entry, ApplyContext(Offset(position), 0))
+        if not isinstance(record, OffsetRecord) or record.partition != partition:
+            continue
+        if record.value is None:
+            visible_at, outcome.offset = -1, -1
+            pending.clear()
+        elif item.producer_id >= 0:
+            pending[item.producer_id] = (position, record.value.offset)
+        else:
+            visible_at, outcome.offset = position, record.value.offset
+    outcome.held_by = set(pending)
+    return outcome
+
+
+class GroupHistory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = SpiedContext(GroupConfig(initial_rebalance_delay_ms=1_000), hold=True)
+        self.offset = 0
+        self.known: list[tuple[str, int]] = [("stranger", 1)]
+        self.joins: list[int] = []
+
+    def committed_log(self) -> list[Written | Marker]:
+        end = self.c.in_flight[0][1] if self.c.in_flight else len(self.c.log)
+        return self.c.log[:end]
+
+    def learn(self) -> None:
+        """Collect the (member id, generation) pairs that clients were ever told."""
+        for token in list(self.joins):
+            result = self.c.replies.get(token)
+            if isinstance(result, JoinResult):
+                self.joins.remove(token)
+                if result.error is ErrorCode.none:
+                    self.known.append((result.member_id, result.generation_id))
+
+    @rule(number=st.integers(0, 30), instance=st.sampled_from([None, None, "i"]))
+    def join(self, number: int, instance: str | None) -> None:
+        self.learn()
+        member = "" if number < 10 else self.known[number % len(self.known)][0]
+        self.joins.append(self.c.join(member, version=3, instance=instance))
+
+    @rule(number=st.integers(0, 30))
+    def sync(self, number: int) -> None:
+        self.learn()
+        member, generation = self.known[-1 - number % len(self.known)]
+        given = {m: f"{m}@{generation}".encode() for m, g in self.known if g == generation}
+        self.c.submit(self.c.sync_event(member, generation, given))
+
+    @rule(number=st.integers(0, 30))
+    def heartbeat(self, number: int) -> None:
+        member, generation = self.known[-1 - number % len(self.known)]
+        self.c.submit(e.Heartbeat("g", generation, member))
+
+    @rule(number=st.integers(0, 30))
+    def leave(self, number: int) -> None:
+        member, _ = self.known[-1 - number % len(self.known)]
+        self.c.submit(e.Leave("g", (e.LeavingMember(member),)))
+
+    @rule(
+        number=st.integers(0, 30),
+        partition=st.sampled_from(PARTITIONS),
+        producer=st.sampled_from([None, *PRODUCERS]),
+        simple=st.booleans(),
+    )
+    def commit(
+        self, number: int, partition: TopicPartition, producer: int | None, simple: bool
+    ) -> None:
+        self.learn()
+        self.offset += 1
+        member, generation = ("", -1) if simple else self.known[-1 - number % len(self.known)]
+        if producer is None:
+            event: object = self.c.commit_event(self.offset, member, generation, partition)
+        else:
+            event = self.c.txn_commit_event(self.offset, producer, member, generation, partition)
+        self.c.submit(event)
+
+    @rule(producer=st.sampled_from(PRODUCERS), commit=st.booleans())
+    def marker(self, producer: int, commit: bool) -> None:
+        self.c.commit_all()
+        self.c.marker(producer, commit)
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def delete_offset(self, partition: TopicPartition) -> None:
+        self.c.submit(e.OffsetDelete("g", (partition,)))
+
+    @rule()
+    def delete_group(self) -> None:
+        self.c.submit(e.DeleteGroup("g"))
+
+    @precondition(lambda self: self.c.in_flight)
+    @rule()
+    def commit_oldest(self) -> None:
+        append: Append
+        append, base = self.c.in_flight.pop(0)
+        self.c.handle(self.c.shard.committed(append.append_id, Offset(base), self.c.now_ms))
+
+    @precondition(lambda self: len(self.c.in_flight) == 1)
+    @rule()
+    def fail(self) -> None:
+        self.c.fail(ErrorCode.not_enough_replicas)
+
+    @rule(ms=st.sampled_from([100, 1_000, 5_000, 10_000, 60_000]))
+    def advance(self, ms: int) -> None:
+        self.c.advance(ms)
+
+    @rule(lost=st.integers(0, 3))
+    def crash(self, lost: int) -> None:
+        """Some of what was appended and not committed survives: a prefix of it."""
+        self.learn()
+        kept = max(len(self.c.in_flight) - lost, 0)
+        if kept < len(self.c.in_flight):
+            del self.c.log[self.c.in_flight[kept][1] :]
+        self.c.restart()
+        group = self.c.machine.room.groups.get("g")
+        self.c.use_spy(self.c.shard, group.generation_id if group is not None else 0)
+        self.joins.clear()
+
+    @invariant()
+    def what_is_visible_follows_from_the_log(self) -> None:
+        """INV-6."""
+        log = self.committed_log()
+        flying = {
+            decode(item.entry, ApplyContext(Offset(0), 0)).partition  # type: ignore[union-attr]
+            for item in self.c.log[len(log) :]
+            if isinstance(item, Written)
+            and isinstance(decode(item.entry, ApplyContext(Offset(0), 0)), OffsetRecord)
+            and item.entry.value is not None
+        }
+        for partition in PARTITIONS:
+            want = expected(log, partition)
+            assert self.c.fetch(partition).offset == want.offset
+            stable = self.c.fetch(partition, require_stable=True)
+            if want.held_by or partition in flying:
+                assert stable.error is ErrorCode.unstable_offset_commit
+            else:
+                assert stable.offset == want.offset
+
+    @invariant()
+    def replay_makes_the_same_durable_state(self) -> None:
+        shard = replayed(self.committed_log(), self.c.config)
+        assert isinstance(shard.machine, GroupMachine)
+        again, room = shard.machine.room, self.c.machine.room
+        assert again.offsets.snapshot() == room.offsets.snapshot()
+        assert again.recorded == room.recorded
+        group = room.groups.get("g")
+        if group is not None and group.state is GroupState.STABLE and group.write is None:
+            copy = again.groups["g"]
+            assert copy.state is GroupState.STABLE
+            assert copy.generation_id == group.generation_id
+            assignments = {m.member_id: m.assignment for m in group.members.values()}
+            assert {m.member_id: m.assignment for m in copy.members.values()} == assignments
+
+    @invariant()
+    def a_group_is_of_one_piece(self) -> None:
+        group = self.c.machine.room.groups.get("g")
+        if group is None:
+            return
+        assert (group.leader_id in group.members) == bool(group.members)
+        assert set(group.static_members.values()) <= set(group.members)
+        assert group.pending_syncs <= set(group.members)
+        assert (group.state is GroupState.EMPTY) <= (not group.members)
+
+
+TestGroupHistory = GroupHistory.TestCase
+TestGroupHistory.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -1,0 +1,44 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.group.timers import TimerKey, TimerKind, Timers
+
+KEYS = [TimerKey(TimerKind.SESSION, "g", str(number)) for number in range(4)]
+
+
+def test_a_deadline_moves_both_ways():
+    timers = Timers()
+    timers.set(KEYS[0], 10)
+    timers.set(KEYS[0], 20)
+    assert timers.due(19) == []
+    timers.set(KEYS[0], 15)
+    assert timers.next_deadline_ms() == 15
+    assert timers.due(15) == [KEYS[0]]
+    assert len(timers) == 0
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 50)),
+        st.tuples(st.just("cancel"), st.sampled_from(KEYS), st.just(0)),
+        st.tuples(st.just("due"), st.just(KEYS[0]), st.integers(0, 50)),
+    )
+)
+
+
+@given(operations)
+def test_timers_do_what_a_plain_map_does(steps):
+    timers, model = Timers(), {}
+    for kind, key, ms in steps:
+        if kind == "set":
+            timers.set(key, ms)
+            model[key] = ms
+        elif kind == "cancel":
+            timers.cancel(key)
+            model.pop(key, None)
+        else:
+            due = {key for key, deadline_ms in model.items() if deadline_ms <= ms}
+            assert set(timers.due(ms)) == due
+            model = {key: at for key, at in model.items() if key not in due}
+        assert timers.next_deadline_ms() == min(model.values(), default=None)
+        assert all((key in timers) == (key in model) for key in KEYS)
