@@ -1,0 +1,31 @@
+"""What a machine need not write: the defaults do nothing, and hold nobody back."""
+
+from oncelog.coordinator import NOTHING, ApplyContext, Decision, Entry, Machine, Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+
+
+class Least(Machine):
+    """The least that a machine has to say."""
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        return NOTHING
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        return
+
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        return NOTHING
+
+
+def test_the_defaults() -> None:
+    least = Least()
+    assert least.id_of("e") is None
+    assert not least.overtakes("e")
+    assert least.meet("e", None) == "e"
+    assert list(least.tick(0)) == []
+    assert least.next_deadline_ms() is None
+    assert least.on_activated(0) == least.on_resigned() == NOTHING
+    least.apply_marker(ProducerId(1), ProducerEpoch(0), True, Offset(0))
+    least.dropped(Token(1))
+    assert vars(least) == {}
