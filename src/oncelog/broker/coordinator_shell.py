@@ -1,13 +1,15 @@
-"""The shells of both coordinators: where the pure shards meet logs, timers and waiting requests (D2, D7).
+"""The coordinators' shell: where pure shards meet logs, timers and requests (D2, D7).
 
-A `CoordinatorShell` owns one shard for each partition of its internal topic that this broker leads. It loads a shard by
-replaying the partition from its start to its end, and then carries out what the shard puts out, always in this order:
-appends, replies, effects. An append is one batch; the shard hears `committed` when the high watermark has passed it,
-which with a lone replica is within the same call stack. So a request of a transaction usually ends in the turn of
-the loop that brought it, without a task.
+A `CoordinatorShell` owns one shard for each partition of its internal topic that this broker leads.
+It loads a shard by replaying the partition from its start to its end, and then carries out what the
+shard puts out, always in this order: appends, replies, effects. An append is one batch; the shard
+hears `committed` when the high watermark has passed it, which with a lone replica is within the
+same call stack. So a request of a transaction usually ends in the turn of the loop that brought it,
+without a task.
 
-The shell must not know what any event, reply or effect means: machines say it, `make_machine` and `carry_out` come in.
-Invariants kept here: replies leave after commitment only (INV-4, INV-6: group offsets follow the marker as committed).
+The shell must not know what any event, reply or effect means: machines say it, `make_machine` and
+`carry_out` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6: group
+offsets follow the marker as committed).
 """
 
 from __future__ import annotations
@@ -70,11 +72,14 @@ class LedShard:
         self._deadline_ms = 0
 
     def submit(self, event: object, token: Token | None = None) -> None:
-        """Give the shard an event; what follows from it is carried out before this returns, unless a run is under way."""
+        """Give the shard an event and carry out what follows, at once unless a run is under way."""
         self.run(self.shard.submit(event, token, self._shell.clock.now_ms()))
 
     def run(self, output: Output) -> None:
-        """Carry out an output and all that come of it. Called again from within, it leaves the work to the outer run."""
+        """Carry out an output and all that come of it.
+
+        Called again from within, it leaves the work to the outer run.
+        """
         self._outputs.append(output)
         if self._running:
             return
@@ -138,7 +143,7 @@ class LedShard:
     def _marker_committed(
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
     ) -> None:
-        """INV-6: what the transaction wrote here becomes visible when its marker is below the high watermark."""
+        """INV-6: what the transaction wrote here shows once its marker is committed."""
         if self.shard.state is ShardState.ACTIVE:
             self.shard.replay_marker(
                 ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
@@ -171,7 +176,10 @@ class LedShard:
             self.run(self.shard.committed(append_id, base_offset, self._shell.clock.now_ms()))
 
     def _arm(self) -> None:
-        """Have `tick` called at the shard's next deadline. A timer that is early is kept: it fires, and arms anew."""
+        """Have `tick` called at the shard's next deadline.
+
+        A timer that is early is kept: it fires, and arms anew.
+        """
         deadline_ms = self.shard.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._deadline_ms <= deadline_ms):
             return
@@ -192,9 +200,10 @@ class LedShard:
 class CoordinatorShell:
     """All shards of one coordinator on this broker.
 
-    `topic` is its internal topic, created with `partition_count_default` partitions; `make_machine(partition)` gives the machine for one partition of it;
-    `carry_out(led, effect)` does what the machine wants done outside; `topic_deleted(topic)` makes the event that all
-    shards hear when a topic is gone.
+    `topic` is its internal topic, created with `partition_count_default` partitions;
+    `make_machine(partition)` gives the machine for one partition of it; `carry_out(led, effect)`
+    does what the machine wants done outside; `topic_deleted(topic)` makes the event that all shards
+    hear when a topic is gone.
     """
 
     def __init__(
@@ -233,10 +242,12 @@ class CoordinatorShell:
     def request(
         self, id_: str, event: object, connection: Connection | None = None
     ) -> asyncio.Future[Any]:
-        """Ask the shard that owns `id_`. The future holds the machine's result; often it is done on return.
+        """Ask the shard that owns `id_`.
 
-        Raises `ProtocolError` (not_coordinator) when this broker does not lead that shard. When `connection` closes
-        first, the request is dropped and the future is cancelled (D7).
+        The future holds the machine's result; often it is done on return.
+
+        Raises `ProtocolError` (not_coordinator) when this broker does not lead that shard. When
+        `connection` closes first, the request is dropped and the future is cancelled (D7).
         """
         led = self._led.get(self.partition_of(id_))
         if led is None:
@@ -252,7 +263,7 @@ class CoordinatorShell:
         return future
 
     def led_shards(self) -> list[LedShard]:
-        """The shards this broker leads, for requests that go to all of them (ListGroups, ListTransactions)."""
+        """Return the shards led here, for requests that go to all of them (ListGroups)."""
         return list(self._led.values())
 
     def ask(self, led: LedShard, event: object) -> asyncio.Future[Any]:
@@ -277,7 +288,10 @@ class CoordinatorShell:
             future.set_result(reply.value)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Follow the image. Called after the partitions did, so that markers which a loaded shard sends find them."""
+        """Follow the image.
+
+        Called after the partitions did, so that markers which a loaded shard sends find them.
+        """
         for topic in delta.deleted:
             if topic.name == self.topic:
                 self._partition_count = self._partition_count_default
@@ -300,7 +314,10 @@ class CoordinatorShell:
                 self._elected(partition)
 
     def _elected(self, partition: Partition) -> None:
-        """This broker leads a partition of the internal topic: load its shard. An empty one serves at once."""
+        """Load the shard of a partition that this broker now leads.
+
+        An empty one serves at once.
+        """
         index = partition.topic_partition.partition
         led = self._led[index] = LedShard(self, partition, self._make_machine(partition))
         log_ = partition.log
@@ -311,7 +328,7 @@ class CoordinatorShell:
             task.add_done_callback(lambda done: self._loaded(index, done))
 
     def _resigned(self, led: LedShard) -> None:
-        """This broker no longer leads the partition, or leads it under a new epoch."""
+        """Drop the shard of a partition that is led elsewhere, or under a new epoch."""
         task = self._loads.pop(led.index, None)
         if task is not None:
             task.cancel()
@@ -324,7 +341,10 @@ class CoordinatorShell:
             await asyncio.wait(list(self._loads.values()))
 
     async def run(self) -> None:
-        """Raise what a timer or a load of this coordinator met: a bug, or a disk that failed. Ends only so."""
+        """Raise what a timer or a load of this coordinator met: a bug, or a disk that failed.
+
+        Ends only so.
+        """
         raise await self._failure
 
     def close(self) -> None:
@@ -339,9 +359,10 @@ class CoordinatorShell:
             self._failure.set_result(error)
 
     async def _load(self, led: LedShard) -> None:
-        """Replay from the log's start to its end as it is now; nothing else appends to it before `activate`.
+        """Replay from the log's start to its end; entries are appended only after `activate`.
 
-        Transaction markers may be appended meanwhile by other coordinators, so the end is read again in each round.
+        Transaction markers may be appended meanwhile by other coordinators, so the end is read
+        again in each round.
         """
         log_ = led.partition.log
         offset = log_.log_start_offset
@@ -371,7 +392,10 @@ class CoordinatorShell:
 
 
 def _encode(append: Append) -> bytearray:
-    """The entries as one batch; offsets of a transaction as that producer's transactional batch, sequence 0 (Kafka's)."""
+    """Encode the entries as one batch.
+
+    Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
+    """
     records = [
         Record(offset, append.timestamp_ms, entry.key, entry.value, ())
         for offset, entry in enumerate(append.entries)

@@ -1,7 +1,7 @@
 """The two coordinators of a broker, put together: which machine, which topic, which settings.
 
-The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`, `oncelog.group`). Nothing is decided
-here.
+The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`,
+`oncelog.group`). Nothing is decided here.
 """
 
 from __future__ import annotations

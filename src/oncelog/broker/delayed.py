@@ -1,11 +1,13 @@
 """Delayed operations: requests that wait for a partition to move on (Kafka's purgatories).
 
-Two kinds. *Commit waiters* wait for the high watermark to pass an offset: acks=all produces, appends of coordinators.
-*Delayed fetches* wait for enough readable bytes or for their deadline. Nothing here polls: a partition that advances
-looks at the operations parked on it, and each deadline is one timer of the event loop, so that virtual time works too.
+Two kinds. *Commit waiters* wait for the high watermark to pass an offset: acks=all produces,
+appends of coordinators. *Delayed fetches* wait for enough readable bytes or for their deadline.
+Nothing here polls: a partition that advances looks at the operations parked on it, and each
+deadline is one timer of the event loop, so that virtual time works too.
 
-It must not know of sockets or of the wire: an operation completes by a callback. Callbacks of commit waiters run inside
-the append that satisfied them; delayed fetches are read again once per turn of the loop, however many appends woke them.
+It must not know of sockets or of the wire: an operation completes by a callback. Callbacks of
+commit waiters run inside the append that satisfied them; delayed fetches are read again once per
+turn of the loop, however many appends woke them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class CommitWaiters:
         return bool(self._heap)
 
     def add(self, end_offset: int, callback: CommitCallback) -> None:
-        """Call back once the high watermark is at or above `end_offset` (the offset after the last one waited for)."""
+        """Call back once the high watermark is at or above `end_offset` (last offset + 1)."""
         self._order += 1
         heapq.heappush(self._heap, (end_offset, self._order, callback))
 
@@ -49,17 +51,18 @@ class CommitWaiters:
             heapq.heappop(heap)[2](ErrorCode.none)
 
     def fail(self, error: ErrorCode) -> None:
-        """Leadership or the partition is gone: nobody can say any more whether these offsets were committed."""
+        """Give up: nobody can say any more whether these offsets were committed."""
         waiting, self._heap = sorted(self._heap), []
         for _, _, callback in waiting:
             callback(error)
 
 
 class DelayedProduce:
-    """One acks=all produce of several partitions, answered when all of them are committed, failed or timed out.
+    """One acks=all produce, answered when all its partitions are committed, failed or timed out.
 
-    `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting at the deadline get
-    REQUEST_TIMED_OUT, which is what Kafka answers although the records may still be committed later.
+    `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting
+    at the deadline get REQUEST_TIMED_OUT, which is what Kafka answers although the records may
+    still be committed later.
     """
 
     __slots__ = ("_finish", "_outcomes", "_timer", "_waiting")
@@ -104,10 +107,12 @@ class DelayedProduce:
 
 
 class DelayedFetch:
-    """One fetch that found too little. `attempt(final)` reads again and answers, or returns the bytes still missing.
+    """One fetch that found too little.
 
-    `missing_bytes` is an upper bound of what has to be appended to its partitions before reading again can succeed, so
-    that a fetch with a large `min.bytes` is not read again at every append.
+    `attempt(final)` reads again and answers, or returns the bytes still missing.
+
+    `missing_bytes` is an upper bound of what has to be appended to its partitions before reading
+    again can succeed, so that a fetch with a large `min.bytes` is not read again at every append.
     """
 
     __slots__ = (
@@ -170,7 +175,10 @@ class DelayedFetch:
 
 
 class FetchPurgatory:
-    """Delayed fetches that were woken in this turn of the loop; each is read again once, after the turn's appends."""
+    """Delayed fetches woken in this turn of the loop.
+
+    Each is read again once, after the turn's appends.
+    """
 
     __slots__ = ("_is_scheduled", "_loop", "_woken")
 

@@ -1,11 +1,12 @@
 """Transaction markers on their way from the coordinator to the partitions (WriteTxnMarkers).
 
-`MarkerWriter` does what `SendMarkers` asks: it has every partition's leader append the end marker, waits until the
-markers are below the high watermark, and reports one `MarkersWritten`. Partitions that this broker leads are written
-directly, in the turn of the loop that committed PREPARE; so a small transaction costs no extra turn.
+`MarkerWriter` does what `SendMarkers` asks: it has every partition's leader append the end marker,
+waits until the markers are below the high watermark, and reports one `MarkersWritten`. Partitions
+that this broker leads are written directly, in the turn of the loop that committed PREPARE; so a
+small transaction costs no extra turn.
 
-It must not decide whether to retry: the machine does that, from the outcomes. INV-4 is kept by the order: a SendMarkers
-is released only after PREPARE is committed.
+It must not decide whether to retry: the machine does that, from the outcomes. INV-4 is kept by the
+order: a SendMarkers is released only after PREPARE is committed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class MarkerBatch:
         self._waiting_count = waiting_count
 
     def write(self, partitions: list[TopicPartition]) -> None:
-        """Append all of them; the report goes out with the last outcome, possibly before this returns."""
+        """Append all; the report goes out with the last outcome, maybe before this returns."""
         if not partitions:
             self._report()
         for topic_partition in partitions:
@@ -104,7 +105,7 @@ def append_markers(
     markers: SendMarkers,
     settled: Callable[[TopicPartition, ErrorCode], None],
 ) -> None:
-    """Append one partition's marker as its leader; `settled` is called once it is committed, or failed."""
+    """Append one partition's marker; `settled` is called once it is committed, or failed."""
     partition = broker.partitions.get(*topic_partition)
     error = (
         ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()

@@ -1,4 +1,4 @@
-"""One partition that this broker holds: its log, its replication state, and the operations waiting on it.
+"""One partition on this broker: its log, its replication state, and what waits on it.
 
 `Partition` is the one way to a log's contents for handlers and coordinators. Every append goes
 through it, so that the high watermark, the last stable offset and the delayed operations always
@@ -25,14 +25,17 @@ _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
 
 MarkerListener = Callable[[int, int, bool, int], None]
-"""Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high watermark."""
+"""Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high
+watermark.
+"""
 
 
 class VerificationGuard:
-    """Names one verification with the transaction coordinator, from its start to the append it allows (KIP-890).
+    """Names one verification, from its start to the append that it allows (KIP-890).
 
-    The end of the transaction voids it: a batch verified against a transaction that meanwhile ended is refused, so that
-    it cannot land in the next transaction of the same producer, nor open one that nobody ends.
+    The end of the transaction voids it: a batch verified against a transaction that meanwhile ended
+    is refused, so that it cannot land in the next transaction of the same producer, nor open one
+    that nobody ends.
     """
 
     __slots__ = ()
@@ -83,7 +86,10 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append batches as the leader. The caller has checked `state.leader_error()`; the log checks the rest."""
+        """Append batches as the leader.
+
+        The caller has checked `state.leader_error()`; the log checks the rest.
+        """
         try:
             result = self.log.append(
                 batches,
@@ -138,7 +144,10 @@ class Partition:
         return result
 
     def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
-        """Call back when the high watermark reaches `end_offset`: at once if it is there, with an error if it never will."""
+        """Call back when the high watermark reaches `end_offset`.
+
+        At once if it is there, with an error if it never will be.
+        """
         if self.state.high_watermark >= end_offset:
             callback(ErrorCode.none)
         else:
@@ -150,7 +159,7 @@ class Partition:
             self._advanced()
 
     def begin_verification(self, producer_id: int) -> VerificationGuard:
-        """The guard of a verification of this producer's transaction; one is shared by concurrent verifications."""
+        """Return the guard of a verification; concurrent ones of the same producer share it."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = VerificationGuard()
@@ -168,18 +177,18 @@ class Partition:
         return self.last_stable_offset if read_committed else self.state.high_watermark
 
     def stop(self, error: ErrorCode) -> None:
-        """Leadership ended or the partition is deleted: everything parked here is answered, nothing is lost in wait."""
+        """Answer everything parked here: leadership ended, or the partition is deleted."""
         self._guards.clear()
         self._commit_waiters.fail(error)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
-        """Let every parked fetch look again, whatever it still misses (role, epoch or start offset changed)."""
+        """Let every parked fetch look again, whatever it still misses."""
         for fetch in self.fetches:
             self._purgatory.wake(fetch)
 
     def role_changed(self) -> None:
-        """The image gave a new assignment: what waited under another epoch is answered, fetches look again."""
+        """Take note of a new assignment: what waited under another role is answered."""
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
         else:
@@ -187,7 +196,7 @@ class Partition:
             self.wake_fetches()
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
-        """The folder goes off line (D12): nothing may be acknowledged after a write that may be torn."""
+        """Take the folder off line (D12): the write may be torn, so nothing is acknowledged."""
         self._on_failure(failure)
         return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
 

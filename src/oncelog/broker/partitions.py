@@ -1,8 +1,8 @@
-"""The partitions of this broker, kept in step with the metadata image, and the work on their logs that nobody asks for.
+"""The partitions of this broker, in step with the metadata image, and the upkeep of their logs.
 
-Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What the image says
-decides which partitions are here: a folder that belongs to an earlier topic of the same name is removed (topic ids are
-identity, D9). A failed disk ends `run`, and with it the broker.
+Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What
+the image says decides which partitions are here: a folder that belongs to an earlier topic of the
+same name is removed (topic ids are identity, D9). A failed disk ends `run`, and with it the broker.
 
 This module must not know the wire, nor what is in a log.
 """
@@ -62,7 +62,7 @@ class PartitionManager:
     # --- the image
 
     def apply(self, delta: ImageDelta) -> None:
-        """Follow the image: drop what was deleted, make what is new, take new roles and settings."""
+        """Follow the image: drop what is deleted, make what is new, take roles and settings."""
         for topic in delta.deleted:
             for topic_partition in topic.topic_partitions():
                 self._delete(topic_partition, topic.topic_id)
@@ -126,7 +126,10 @@ class PartitionManager:
     # --- background work
 
     async def run(self) -> None:
-        """Retention, flushes, checkpoints, until cancelled. Raises `StorageFailure` when the disk fails."""
+        """Retention, flushes, checkpoints, until cancelled.
+
+        Raises `StorageFailure` when the disk fails.
+        """
         config = self._broker.config
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -147,7 +150,7 @@ class PartitionManager:
         raise await self._failure
 
     async def _every(self, interval_ms: int, work: Callable[[], Callable[[], None]]) -> None:
-        """Plan in the loop, where the partitions belong, and do the blocking part in the executor."""
+        """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
         while True:
             await self._clock.sleep(interval_ms)
             await self._disk.run(work())
@@ -177,7 +180,7 @@ class PartitionManager:
         return lambda: _flush_all(due)
 
     def _checkpoint(self) -> Callable[[], None]:
-        """Sealed segments are flushed, so that the next start need not scan them, and the points noted."""
+        """Flush sealed segments, which the next start then need not scan, and note the points."""
         sealed = [
             partition.log
             for partition in self

@@ -1,8 +1,9 @@
 """Producer ids from durable blocks: none is issued twice, across restarts and brokers (INV-11).
 
-A block of ids is reserved by a compare-and-set in the metadata store before the first id of it is given out; a crash
-loses the rest of a block, which harms nobody. The next block is fetched while the last ids of the present one are still
-there, so that the coordinator, which takes ids inside a decision, practically never finds none.
+A block of ids is reserved by a compare-and-set in the metadata store before the first id of it is
+given out; a crash loses the rest of a block, which harms nobody. The next block is fetched while
+the last ids of the present one are still there, so that the coordinator, which takes ids inside a
+decision, practically never finds none.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class ProducerIds:
         return ProducerId(producer_id)
 
     async def next(self) -> ProducerId:
-        """The next id, waiting for a block if need be. Raises `StoreFailure` when the store cannot give one."""
+        """The next id, waiting for a block if need be.
+
+        Raises `StoreFailure` when the store cannot give one.
+        """
         while (producer_id := self.take()) is None:
             await self.ready()
         return producer_id
@@ -76,7 +80,10 @@ class ProducerIds:
             self._refill = asyncio.get_running_loop().create_task(self._reserve())
 
     async def _reserve(self) -> None:
-        """Move the durable mark by one block. Losing a race to another broker means trying the next block."""
+        """Move the durable mark by one block.
+
+        Losing a race to another broker means trying the next block.
+        """
         while True:
             stored = await self._store.get(NEXT_BLOCK_PATH)
             first = 0 if stored is None else int(stored.value)

@@ -1,9 +1,10 @@
 """From a coordinator's answer to a handler's return value, in the two ways that D13 knows.
 
-`in_order` holds back the later requests of the connection until the answer is there: right for transactions, where the
-next request builds on this one. `meanwhile` lets them go on and holds back replies only: right for JoinGroup and SyncGroup,
-which may wait for other members for minutes. Both return the response itself when the answer is there at once, which is
-the usual case and needs no task.
+`in_order` holds back the later requests of the connection until the answer is there: right for
+transactions, where the next request builds on this one. `meanwhile` lets them go on and holds back
+replies only: right for JoinGroup and SyncGroup, which may wait for other members for minutes. Both
+return the response itself when the answer is there at once, which is the usual case and needs no
+task.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def in_order(
     convert: Convert,
     refuse: Refuse,
 ) -> Any | Awaitable[Any]:
-    """Ask the shard of `id_`; `convert(result)` is the response, `refuse(error)` if this broker does not coordinate it."""
+    """Ask the shard of `id_`.
+
+    `convert(result)` is the response, `refuse(error)` if this broker does not coordinate it.
+    """
     try:
         answer = shell.request(id_, event, connection)
     except ProtocolError as error:
@@ -76,7 +80,7 @@ def meanwhile(
 
 
 def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:
-    """KIP-588: clients before version `since` know a fenced producer as INVALID_PRODUCER_EPOCH only."""
+    """Name a fenced producer INVALID_PRODUCER_EPOCH to clients before `since` (KIP-588)."""
     if error is ErrorCode.producer_fenced and version < since:
         return ErrorCode.invalid_producer_epoch
     return error

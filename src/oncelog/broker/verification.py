@@ -1,12 +1,13 @@
-"""Verifying with the transaction coordinator that a partition is in a transaction, before its first batch (KIP-890).
+"""Is the partition in the transaction? Asked before its first batch there (KIP-890).
 
-A batch that opens a transaction in a partition nobody will send a marker to would hold the last stable offset for ever.
-So the first transactional append of a producer in a partition asks the coordinator: whether the partition was added (TV1:
-verify only), or to add it (TV2: Produce v12+, TxnOffsetCommit v5+). Later appends find the transaction open in the log.
+A batch that opens a transaction in a partition nobody will send a marker to would hold the last
+stable offset for ever. So the first transactional append of a producer in a partition asks the
+coordinator: whether the partition was added (TV1: verify only), or to add it (TV2: Produce v12+,
+TxnOffsetCommit v5+). Later appends find the transaction open in the log.
 
-With the coordinator on this broker the answer usually comes within the call, and the append follows in the same turn of
-the loop: nothing can happen between them. Otherwise a guard per partition stands for the verification, and the marker of
-that transaction voids it (no ABA: INV-3).
+With the coordinator on this broker the answer usually comes within the call, and the append follows
+in the same turn of the loop: nothing can happen between them. Otherwise a guard per partition
+stands for the verification, and the marker of that transaction voids it (no ABA: INV-3).
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def verify_and(
     connection: Connection,
     then: Callable[[Verdict], T],
 ) -> T | Awaitable[T]:
-    """Verify the partitions whose log has no open transaction of this producer, and go on with `then(verdict)`.
+    """Verify partitions in which no transaction of the producer is open; go on with `then`.
 
-    Returns what `then` returned when the coordinator answered at once, otherwise an awaitable of it.
+    Returns what `then` returned when the coordinator answered at once, otherwise an awaitable of
+    it.
     """
     missing = [p for p in partitions if not p.log.transaction_is_open(producer_id, producer_epoch)]
     if not missing:
@@ -106,7 +108,8 @@ async def _later(
         standing = [p.end_verification(producer_id, guard) for p, guard in guards]
     for (partition, _), stands in zip(guards, standing, strict=True):
         if not stands and not partition.log.transaction_is_open(producer_id, producer_epoch):
-            # The transaction ended between the answer and now; the batch belongs to nothing any more.
+            # The transaction ended between the answer and now; the batch belongs to nothing any
+            # more.
             refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
     return then(refused)
 
@@ -120,7 +123,7 @@ def _verdict(result: AddPartitionsResult, support: Support) -> Verdict:
 
 
 def _error_of(error: ErrorCode, support: Support) -> ErrorCode:
-    """What a producer understands (AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend)."""
+    """Translate for a producer (AddPartitionsToTxnManager, handleProduceAppend)."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and support is Support.VERIFY_OLD:

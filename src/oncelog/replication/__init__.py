@@ -1,4 +1,7 @@
-"""The roles of one partition: leader or follower, in-sync replicas, high watermark. Pure; see `partition.py`."""
+"""The roles of one partition: leader or follower, in-sync replicas, high watermark.
+
+Pure; see `partition.py`.
+"""
 
 from oncelog.replication.partition import PartitionState, Role
 

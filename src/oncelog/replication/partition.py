@@ -1,11 +1,12 @@
-"""What one broker knows of its role in one partition: leader epoch, in-sync replicas, high watermark.
+"""A broker's role in one partition: leader epoch, in-sync replicas, high watermark.
 
-The machine takes assignments (from the metadata image) and log end offsets (from the local log and from the fetches of
-followers) and answers one question: up to which offset is the log committed. One replica is the special case of many:
-its high watermark is its log end offset because the minimum over an ISR of one is that, not because anybody skips it.
+The machine takes assignments (from the metadata image) and log end offsets (from the local log and
+from the fetches of followers) and answers one question: up to which offset is the log committed.
+One replica is the special case of many: its high watermark is its log end offset because the
+minimum over an ISR of one is that, not because anybody skips it.
 
-It must not know of logs, bytes, sockets or time. Invariants kept here: INV-7 (high watermark <= log end offset on the
-leader, and it does not move back within a leader epoch).
+It must not know of logs, bytes, sockets or time. Invariants kept here: INV-7 (high watermark <= log
+end offset on the leader, and it does not move back within a leader epoch).
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,8 @@ ROLE_CHANGES: dict[Role, frozenset[Role]] = {
 class PartitionState:
     """Leader epoch, ISR and high watermark of one replica of one partition.
 
-    `high_watermark` starts at what the checkpoint held (an offset known to be committed), never above the log end offset.
+    `high_watermark` starts at what the checkpoint held (an offset known to be committed), never
+    above the log end offset.
     """
 
     __slots__ = (
@@ -77,10 +79,12 @@ class PartitionState:
     def assign(
         self, *, leader: int, leader_epoch: int, isr: Iterable[int], replicas: Iterable[int]
     ) -> bool:
-        """Take the role that the metadata image gives. False when the assignment is older than the one held.
+        """Take the role that the metadata image gives.
 
-        As a new leader the end offsets of followers are unknown (0) until they fetch, so the high watermark stays where
-        it was unless this broker is the only member of the ISR.
+        False when the assignment is older than the one held.
+
+        As a new leader the end offsets of followers are unknown (0) until they fetch, so the high
+        watermark stays where it was unless this broker is the only member of the ISR.
         """
         if leader_epoch < self.leader_epoch:
             return False
@@ -121,7 +125,9 @@ class PartitionState:
         return self._advance()
 
     def follower_end_moved(self, broker_id: int, log_end_offset: int) -> bool:
-        """A follower fetched at this offset, so it holds everything below. True when that moved the high watermark.
+        """A follower fetched at this offset, so it holds everything below.
+
+        True when that moved the high watermark.
 
         Followers outside the ISR do not hold the high watermark back.
         """
@@ -142,13 +148,16 @@ class PartitionState:
         return True
 
     def truncated(self, log_end_offset: int) -> None:
-        """A follower cut its log to agree with the leader; the high watermark may only fall with the log's end."""
+        """A follower cut its log to agree with the leader.
+
+        The high watermark falls only with the log's end.
+        """
         require(self.role is not Role.LEADER, "INV-1: a leader never truncates its log")
         self.log_end_offset = log_end_offset
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
     def leader_error(self, request_epoch: int = NO_LEADER_EPOCH) -> ErrorCode:
-        """The answer to a request that needs the leader, in Kafka's order: the epoch first, then the role.
+        """Answer a request that needs the leader: the epoch counts first, then the role.
 
         `request_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
         """

@@ -1,7 +1,8 @@
 """AddOffsetsToTxn, versions 0 to 4.
 
-Behaviour: adds the partition of `__consumer_offsets` that keeps the group's offsets to the transaction, so that its
-marker goes there too (INV-6). Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+Behaviour: adds the partition of `__consumer_offsets` that keeps the group's offsets to the
+transaction, so that its marker goes there too (INV-6). Before version 2 a fenced producer is told
+INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

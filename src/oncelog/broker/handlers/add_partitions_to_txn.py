@@ -1,8 +1,10 @@
-"""AddPartitionsToTxn, versions 0 to 5 (clients use up to 3; from 4 on it is broker to broker, in batches).
+"""AddPartitionsToTxn, versions 0 to 5.
 
-Behaviour: all partitions of a transaction are added, or none: with an unknown one among them it gets
-UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced producer is told
-INVALID_PRODUCER_EPOCH (KIP-588).
+Clients use up to 3; from 4 on it is broker to broker, in batches.
+
+Behaviour: all partitions of a transaction are added, or none: with an unknown one among them it
+gets UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
+producer is told INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

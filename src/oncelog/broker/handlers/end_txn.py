@@ -1,8 +1,8 @@
 """EndTxn, versions 0 to 5.
 
-Behaviour: answered when PREPARE is committed, from where the outcome is certain (INV-4); markers follow on their own. From
-version 5 on (TV2, KIP-890) the reply carries the producer id and epoch of the next transaction. Before version 2 a fenced
-producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+Behaviour: answered when PREPARE is committed, from where the outcome is certain (INV-4); markers
+follow on their own. From version 5 on (TV2, KIP-890) the reply carries the producer id and epoch of
+the next transaction. Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

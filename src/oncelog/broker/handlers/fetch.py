@@ -1,12 +1,14 @@
 """Fetch, versions 4 to 18.
 
-Behaviour: whole batches below the high watermark (read_committed: below the LSO, with the aborted transactions in the
-range read, INV-3 and INV-7), the first batch always whole, within the partition's, the request's and the broker's limits.
-With fewer than `min_bytes` readable the reply waits, at most `max_wait_ms`, woken by the partitions themselves; an error
-in any partition answers at once. Later requests of the connection go on meanwhile (D13).
+Behaviour: whole batches below the high watermark (read_committed: below the LSO, with the aborted
+transactions in the range read, INV-3 and INV-7), the first batch always whole, within the
+partition's, the request's and the broker's limits. With fewer than `min_bytes` readable the reply
+waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
+at once. Later requests of the connection go on meanwhile (D13).
 
-Fetch sessions (KIP-227): none are made; every answer carries session id 0, which tells the client to send full requests,
-and an incremental request gets FETCH_SESSION_ID_NOT_FOUND. Known gaps: fetches of followers; preferred replicas.
+Fetch sessions (KIP-227): none are made; every answer carries session id 0, which tells the client
+to send full requests, and an incremental request gets FETCH_SESSION_ID_NOT_FOUND. Known gaps:
+fetches of followers; preferred replicas.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ class Reading:
     def _aborted(
         self, partition: Partition, offset: int, end: int, records: Any
     ) -> list[tuple[int, int]] | None:
-        """The aborted transactions that touch the range read; None (null) under read_uncommitted."""
+        """Find the aborted transactions in the range read; None under read_uncommitted."""
         if not self._read_committed:
             return None
         if not records or not partition.log.aborted_transactions(offset, end):
@@ -198,7 +200,10 @@ class Reading:
         return self._reply
 
     def _attempt(self, final: bool) -> int:
-        """Read again; answers when there is enough or when it is the last time. Returns the bytes still missing."""
+        """Read again; answers when there is enough or when it is the last time.
+
+        Returns the bytes still missing.
+        """
         self.read()
         if final or self.is_enough:
             self._reply.complete(self.encode())

@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0 to 4: a member of a classic group is alive, and hears whether the group rebalances."""
+"""Heartbeat, versions 0 to 4: a member is alive, and hears whether its group rebalances."""
 
 from __future__ import annotations
 

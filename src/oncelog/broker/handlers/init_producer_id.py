@@ -1,8 +1,9 @@
 """InitProducerId, versions 0 to 5.
 
-Behaviour: without a transactional id a fresh producer id with epoch 0 (INV-11); with one, the transaction coordinator
-fences the previous producer, finishes what it left and bumps the epoch (INV-5). Two-phase commit (KIP-939, v6) is not
-announced. Before version 4 a fenced producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+Behaviour: without a transactional id a fresh producer id with epoch 0 (INV-11); with one, the
+transaction coordinator fences the previous producer, finishes what it left and bumps the epoch
+(INV-5). Two-phase commit (KIP-939, v6) is not announced. Before version 4 a fenced producer is told
+INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

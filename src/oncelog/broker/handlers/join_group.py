@@ -1,7 +1,8 @@
 """JoinGroup, versions 0 to 9 (the classic group protocol).
 
-Behaviour: the reply waits until every member has joined or the rebalance timeout is over; later requests of the connection
-go on meanwhile. When the connection closes, the waiting member is dropped (D7).
+Behaviour: the reply waits until every member has joined or the rebalance timeout is over; later
+requests of the connection go on meanwhile. When the connection closes, the waiting member is
+dropped (D7).
 """
 
 from __future__ import annotations

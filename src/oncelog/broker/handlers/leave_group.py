@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0 to 5: members leave a classic group, or an administrator removes them (from version 3 on)."""
+"""LeaveGroup, versions 0 to 5: members leave, or are removed (from version 3 on)."""
 
 from __future__ import annotations
 

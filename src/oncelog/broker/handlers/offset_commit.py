@@ -1,8 +1,8 @@
 """OffsetCommit, versions 2 to 10 (from 10 on topics are named by id).
 
 Behaviour: offsets of partitions that exist go to the group coordinator in one batch; the others get
-UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit from an older generation is refused (INV-8). The retention of
-versions 2 to 4 is ignored, as Kafka's newer brokers do.
+UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit from an older generation is refused
+(INV-8). The retention of versions 2 to 4 is ignored, as Kafka's newer brokers do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""OffsetFetch, versions 1 to 10 (from 8 on several groups at once, from 10 on topics are named by id).
+"""OffsetFetch, versions 1 to 10: several groups from 8 on, topics by id from 10 on.
 
-Behaviour: what is committed, -1 where nothing is. With `require_stable` (from 7 on) a partition that an open transaction
-has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null topic list asks for every partition. Each group's
-error stands in its own part of the reply.
+Behaviour: what is committed, -1 where nothing is. With `require_stable` (from 7 on) a partition
+that an open transaction has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null
+topic list asks for every partition. Each group's error stands in its own part of the reply.
 """
 
 from __future__ import annotations

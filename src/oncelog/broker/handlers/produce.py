@@ -1,11 +1,13 @@
 """Produce, versions 3 to 13 (0 to 2 are announced for librdkafka's sake only, KAFKA-18659).
 
-Behaviour: each batch is checked and appended by the partition's log without a look at its records (D4). acks=0 gets no
-reply (an error closes the connection, as Kafka does); acks=-1 waits for the high watermark, which holds back replies only
-(D13). Transactional batches are verified with the coordinator before the first one of a transaction in a partition, which
-holds back later requests; under TV2 (v12+) that adds the partition.
+Behaviour: each batch is checked and appended by the partition's log without a look at its records
+(D4). acks=0 gets no reply (an error closes the connection, as Kafka does); acks=-1 waits for the
+high watermark, which holds back replies only (D13). Transactional batches are verified with the
+coordinator before the first one of a transaction in a partition, which holds back later requests;
+under TV2 (v12+) that adds the partition.
 
-No task and no per-record work per request. Known gaps: record-level errors (KIP-467) are not reported.
+No task and no per-record work per request. Known gaps: record-level errors (KIP-467) are not
+reported.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ def handle(broker: Broker, request: Request) -> Any:
 
 
 def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
-    """Verify what opens a transaction in its partition, then append. One producer per request (Kafka's rule)."""
+    """Verify what opens a transaction in its partition, then append.
+
+    One producer per request (Kafka's rule).
+    """
     transactional: list[tuple[Partition, BatchHeader]] = []
     for topic in produce.topics:
         name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
@@ -108,7 +113,8 @@ def _append(
     topics: list[ProduceTopicResponse] = []
     waiting: list[tuple[int, int, Partition, int]] | None = None
     failed = False
-    # TV2 begins every transaction with a new epoch and sequence 0; the log holds it to that (KAFKA-18202).
+    # TV2 begins every transaction with a new epoch and sequence 0; the log holds it to that
+    # (KAFKA-18202).
     transaction_version = 2 if verified and request.version >= _TV2_SINCE else 0
     for topic in produce.topics:
         name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
@@ -185,7 +191,7 @@ def _check(
 def _refusal(
     broker: Broker, name: str | None, index: int, error: ErrorCode
 ) -> ProducePartitionResponse:
-    """The reply for a batch that did not reach its log, with the leader to go to where there is one (KIP-951)."""
+    """Answer for a batch that did not reach its log, naming the leader if need be (KIP-951)."""
     if name is None:
         return ProducePartitionResponse(index, ErrorCode.unknown_topic_id)
     if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):

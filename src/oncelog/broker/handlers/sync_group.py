@@ -1,6 +1,9 @@
-"""SyncGroup, versions 0 to 5: the leader hands in the assignments, everybody gets their own (INV-8: as the leader made them).
+"""SyncGroup, versions 0 to 5.
 
-Behaviour: a follower's reply waits for the leader; later requests of the connection go on meanwhile.
+The leader hands in the assignments, everybody gets their own as the leader made it (INV-8).
+
+Behaviour: a follower's reply waits for the leader; later requests of the connection go on
+meanwhile.
 """
 
 from __future__ import annotations

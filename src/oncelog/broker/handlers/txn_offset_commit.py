@@ -1,8 +1,9 @@
 """TxnOffsetCommit, versions 0 to 5.
 
-Behaviour: the group coordinator writes the offsets as a batch of the producer's transaction; they become visible with the
-commit marker (INV-6). That the group's partition is in the transaction is verified first; from version 5 on (TV2) it is
-added. KIP-447: generation and member are checked when given.
+Behaviour: the group coordinator writes the offsets as a batch of the producer's transaction; they
+become visible with the commit marker (INV-6). That the group's partition is in the transaction is
+verified first; from version 5 on (TV2) it is added. KIP-447: generation and member are checked when
+given.
 """
 
 from __future__ import annotations
