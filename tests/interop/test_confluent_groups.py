@@ -1,0 +1,136 @@
+"""confluent-kafka's consumer groups (the classic protocol) against a real `oncelog serve` process."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.interop.confluent import (
+    WAIT_S,
+    committed,
+    consumer,
+    create_topic,
+    fresh,
+    producer,
+    send,
+    wait_until,
+)
+from tests.support.broker import BrokerProcess
+
+pytestmark = pytest.mark.interop
+
+
+class Member:
+    """A consumer that notes what it read and what it was given."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: object) -> None:
+        self.reader: Consumer = consumer(bootstrap_servers, group, **settings)
+        self.values: list[bytes] = []
+        self.reader.subscribe([topic])
+
+    def poll(self) -> None:
+        message = self.reader.poll(0.05)
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            self.values.append(message.value())
+        elif error.code() != KafkaError._PARTITION_EOF:
+            raise AssertionError(error)
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(part.partition for part in self.reader.assignment())
+
+
+def poll_until(members: list[Member], condition: object, what: str) -> None:
+    def step() -> bool:
+        for member in members:
+            member.poll()
+        return condition()  # type: ignore[operator, no-any-return]
+
+    wait_until(step, what)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_the_partitions_and_rebalance(bootstrap_servers: str, strategy: str) -> None:
+    topic, group = create_topic(bootstrap_servers, 4), fresh("group")
+    settings = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100}
+    first = Member(bootstrap_servers, group, topic, **settings)
+    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the first member's partitions")
+    second = Member(bootstrap_servers, group, topic, **settings)
+    both = [first, second]
+
+    def shared() -> bool:
+        return len(first.partitions) == 2 and sorted(first.partitions + second.partitions) == [
+            0,
+            1,
+            2,
+            3,
+        ]
+
+    poll_until(both, shared, "the rebalance after the second joined")
+    sender = producer(bootstrap_servers)
+    for partition in range(4):
+        send(sender, topic, [b"%d" % partition], partition)
+    poll_until(both, lambda: len(first.values + second.values) == 4, "the records")
+    assert sorted(first.values + second.values) == [b"0", b"1", b"2", b"3"]
+    second.reader.close()
+    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the rebalance after it left")
+    first.reader.close()
+
+
+def test_a_group_goes_on_where_it_committed(bootstrap_servers: str) -> None:
+    topic, group = create_topic(bootstrap_servers), fresh("group")
+    send(producer(bootstrap_servers), topic, [b"%d" % number for number in range(10)])
+    first = Member(bootstrap_servers, group, topic)
+    poll_until([first], lambda: len(first.values) == 10, "ten records")
+    first.reader.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=False)
+    first.reader.close()
+    assert committed(bootstrap_servers, group, topic) == 6
+    second = Member(bootstrap_servers, group, topic)
+    poll_until([second], lambda: len(second.values) == 4, "the rest")
+    second.reader.close()
+    assert second.values == [b"6", b"7", b"8", b"9"]
+
+
+def test_a_member_that_dies_is_replaced_after_its_session(bootstrap_servers: str) -> None:
+    topic, group = create_topic(bootstrap_servers, 2), fresh("group")
+    settings = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+    dead = Member(bootstrap_servers, group, topic, **{**settings, "max.poll.interval.ms": 6000})
+    poll_until([dead], lambda: dead.partitions == [0, 1], "the partitions")
+    heir = Member(bootstrap_servers, group, topic, **settings)
+    poll_until([heir], lambda: heir.partitions == [0, 1], "the partitions of a silent member")
+    heir.reader.close()
+    dead.reader.close()
+
+
+def test_a_commit_of_an_older_generation_is_refused(bootstrap_servers: str) -> None:
+    """INV-8, with a plain consumer that claims a group which has members."""
+    topic, group = create_topic(bootstrap_servers), fresh("group")
+    member = Member(bootstrap_servers, group, topic)
+    poll_until([member], lambda: member.partitions == [0], "the partition")
+    stranger = consumer(bootstrap_servers, group)
+    stranger.assign([TopicPartition(topic, 0, 0)])
+    with pytest.raises(KafkaException) as caught:
+        stranger.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    assert caught.value.args[0].code() in (
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+    )
+    stranger.close()
+    member.reader.close()
+    assert committed(bootstrap_servers, group, topic) == -1001
+
+
+def test_committed_offsets_survive_sigkill_of_the_broker(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", {"offsets.topic.num.partitions": "2"}) as broker:
+        topic = create_topic(broker.bootstrap_servers)
+        reader = consumer(broker.bootstrap_servers, "survivor")
+        send(producer(broker.bootstrap_servers), topic, [b"1", b"2", b"3"])
+        reader.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+        broker.kill()
+        broker.start()
+        (found,) = reader.committed([TopicPartition(topic, 0)], timeout=WAIT_S)
+        reader.close()
+    assert found.offset == 2
