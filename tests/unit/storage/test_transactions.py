@@ -1,0 +1,117 @@
+"""The last stable offset and aborted transactions against a model that looks at the whole log (INV-3, INV-7)."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.core.errors import ErrorCode
+from oncelog.storage import AbortedTransaction
+from tests.unit.storage.context import LogContext, batch
+
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "commit", "abort", "plain", "kill", "restart"]),
+        st.integers(1, 3),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """Every record's fate, by producer: a list of (first offset, marker offset or None, committed)."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        self.done: list[tuple[int, int, int, bool]] = []  # producer, first, marker, committed
+
+    def stable(self, high_watermark: int) -> int:
+        undecided = [*self.open.values()]
+        undecided += [first for _, first, marker, _ in self.done if marker >= high_watermark]
+        return min([*undecided, high_watermark])
+
+    def aborted(self, start: int, end: int) -> set[tuple[int, int, int]]:
+        return {
+            (producer, first, marker)
+            for producer, first, marker, committed in self.done
+            if not committed and marker >= start and first < end
+        }
+
+
+@settings(max_examples=60, deadline=None)
+@given(moves, st.data())
+def test_readers_are_stopped_and_told_as_the_whole_log_says(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        ctx, model = LogContext(Path(folder) / "t-0", segment_bytes=500), Model()
+        sequences = dict.fromkeys((1, 2, 3), 0)
+        for kind, producer in steps:
+            take(ctx, model, sequences, kind, producer)
+        end = ctx.log.log_end_offset
+        check_aborted(ctx, model, data)
+        watermark = data.draw(st.integers(0, end))
+        for high_watermark in (watermark, end):
+            assert ctx.log.last_stable_offset(high_watermark) == model.stable(high_watermark)
+
+
+def take(
+    ctx: LogContext, model: Model, sequences: dict[int, int], kind: str, producer: int
+) -> None:
+    if kind == "kill":
+        ctx.kill()
+    elif kind == "restart":
+        ctx.restart()
+    elif kind == "plain":
+        ctx.append_well(batch(2))
+    elif kind == "write":
+        result = ctx.append_well(
+            producer=producer, epoch=0, sequence=sequences[producer], transactional=True
+        )
+        sequences[producer] += 1
+        model.open.setdefault(producer, result.base_offset)
+    else:
+        result = ctx.end(producer, 0, commit=kind == "commit")
+        assert result.error is ErrorCode.none
+        if producer in model.open:
+            first = model.open.pop(producer)
+            model.done.append((producer, first, result.base_offset, kind == "commit"))
+
+
+def check_aborted(ctx: LogContext, model: Model, data: st.DataObject) -> None:
+    end = ctx.log.log_end_offset
+    start = data.draw(st.integers(0, end))
+    stop = data.draw(st.integers(start, end))
+    found = ctx.log.aborted_transactions(start, stop)
+    assert {entry[:3] for entry in found} == model.aborted(start, stop)
+
+
+def test_a_finished_transaction_holds_readers_until_its_marker_is_replicated(
+    ctx: LogContext,
+) -> None:
+    ctx.append_well(batch(3))
+    ctx.append_well(producer=1, epoch=0, sequence=0, count=2, transactional=True)
+    assert ctx.log.last_stable_offset(2) == 2
+    assert ctx.log.last_stable_offset(5) == 3
+    marker = ctx.end(1, 0).base_offset
+    assert ctx.log.last_stable_offset(marker) == 3
+    assert ctx.log.last_stable_offset(marker + 1) == marker + 1
+
+
+def test_the_open_transaction_survives_a_kill(ctx: LogContext) -> None:
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+    for again in (ctx.kill, ctx.restart):
+        opened = again()
+        assert opened.transaction_is_open(1, 0)
+        assert not opened.transaction_is_open(1, 1)
+        assert opened.last_stable_offset(1) == 0
+    ctx.end(1, 0, commit=False)
+    assert ctx.kill().aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 1, 2)]
+    assert ctx.restart().aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+def test_a_marker_without_a_transaction_changes_nothing_for_readers(ctx: LogContext) -> None:
+    ctx.end(1, 0, commit=False)
+    assert ctx.log.last_stable_offset(1) == 1
+    assert ctx.log.aborted_transactions(0, 10) == []
