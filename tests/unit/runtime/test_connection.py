@@ -1,0 +1,210 @@
+"""One outgoing connection: versions, order, timeouts, and what a break means for those who wait."""
+
+import asyncio
+import struct
+
+import pytest
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.headers import parse_request_header, unsupported_version_response
+from oncelog.protocol.messages import encode_response, message, response_class
+from oncelog.runtime.connection import Connection, DisconnectedError
+from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
+
+VERSIONS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FIND_COORDINATOR: (0, 3), ApiKey.FETCH: (30, 40)}
+
+
+def versions_response() -> object:
+    from kio.schema.api_versions.v4 import response as schema
+
+    return message(
+        schema.ApiVersionsResponse,
+        api_keys=tuple(
+            message(schema.ApiVersion, api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in VERSIONS.items()
+        ),
+        finalized_features_epoch=5,
+        finalized_features=(
+            message(
+                schema.FinalizedFeatureKey,
+                name="transaction.version",
+                max_version_level=2,
+                min_version_level=2,
+            ),
+        ),
+    )
+
+
+class Peer:
+    """Answers ApiVersions; keeps every other request until the test answers."""
+
+    def __init__(self, newest_versions: int = 4) -> None:
+        self.newest_versions = newest_versions
+        self.asked: list[int] = []
+        self.requests: list[tuple[MemoryTransport, bytes]] = []
+        self.arrived = asyncio.Event()
+        self.network = MemoryNetwork(self.on_frame)
+
+    def on_frame(self, transport: MemoryTransport, frame: bytes) -> None:
+        header = parse_request_header(frame)
+        if header.api_key != ApiKey.API_VERSIONS:
+            self.requests.append((transport, frame))
+            self.arrived.set()
+            return
+        self.asked.append(header.api_version)
+        if header.api_version > self.newest_versions:
+            transport.feed(unsupported_version_response(header.correlation_id))
+            return
+        version, correlation_id = header.api_version, header.correlation_id
+        answer = encode_response(ApiKey.API_VERSIONS, version, correlation_id, versions_response())
+        transport.feed(answer, piece_size=3)
+
+    async def open(self, request_timeout_ms: float = 10_000) -> Connection:
+        return await Connection.open(
+            self.network,
+            "peer",
+            1,
+            client_id="me",
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=10_000,
+        )
+
+    async def wait_for(self, count: int) -> None:
+        while len(self.requests) < count:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+    def answer(self, index: int, text: str, correlation_id: int | None = None) -> None:
+        transport, frame = self.requests[index]
+        header = parse_request_header(frame)
+        cls = response_class(ApiKey.FIND_COORDINATOR)
+        from kio.schema.find_coordinator.v6.response import Coordinator
+
+        found = message(Coordinator, host=text)
+        correlation_id = header.correlation_id if correlation_id is None else correlation_id
+        transport.feed(
+            encode_response(
+                ApiKey.FIND_COORDINATOR,
+                header.api_version,
+                correlation_id,
+                message(cls, coordinators=(found,)),
+            )
+        )
+
+
+def ask(connection: Connection) -> "asyncio.Task[object]":
+    request = message(FindCoordinatorRequest, coordinator_keys=("k",))
+    return asyncio.create_task(connection.request(ApiKey.FIND_COORDINATOR, request))
+
+
+async def test_versions_and_features_are_learned_when_opening() -> None:
+    connection = await Peer().open()
+    assert connection.support.features == {"transaction.version": 2}
+    assert connection.support.features_epoch == 5
+    assert connection.version_for(ApiKey.FIND_COORDINATOR) == 3
+    assert connection.version_for(ApiKey.FIND_COORDINATOR, at_most=2) == 2
+    assert connection.supports(ApiKey.FIND_COORDINATOR, 3)
+    assert not connection.supports(ApiKey.FIND_COORDINATOR, 4)
+
+
+async def test_an_old_broker_is_asked_again_with_version_zero() -> None:
+    peer = Peer(newest_versions=2)
+    connection = await peer.open()
+    assert peer.asked == [4, 0]
+    assert connection.version_for(ApiKey.FIND_COORDINATOR) == 3
+    assert connection.support.features == {}
+
+
+@pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.METADATA])
+async def test_versions_that_do_not_meet_are_an_error_by_name(api: ApiKey) -> None:
+    connection = await Peer().open()
+    with pytest.raises(ProtocolError, match=api.name) as raised:
+        connection.version_for(api)
+    assert raised.value.code is ErrorCode.unsupported_version
+
+
+async def test_answers_go_to_the_requests_in_their_order() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    first, second = ask(connection), ask(connection)
+    await peer.wait_for(2)
+    peer.answer(0, "one")
+    peer.answer(1, "two")
+    hosts = [answer.coordinators[0].host for answer in await asyncio.gather(first, second)]
+    assert hosts == ["one", "two"]
+
+
+async def test_an_abandoned_request_does_not_shift_the_answers() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    first, second = ask(connection), ask(connection)
+    await peer.wait_for(2)
+    first.cancel()
+    peer.answer(0, "one")
+    peer.answer(1, "two")
+    assert (await second).coordinators[0].host == "two"  # type: ignore[attr-defined]
+
+
+async def test_a_wrong_correlation_id_breaks_the_connection() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    waiting = ask(connection)
+    await peer.wait_for(1)
+    peer.answer(0, "one", correlation_id=99)
+    with pytest.raises(DisconnectedError, match="answer 99"):
+        await waiting
+    assert connection.is_closed
+
+
+async def test_a_broken_connection_fails_everything_pending_and_later() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    waiting = [ask(connection), ask(connection)]
+    await peer.wait_for(2)
+    peer.network.transports[0].cut(OSError("reset"))
+    for result in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(result, DisconnectedError)
+    with pytest.raises(DisconnectedError):
+        await ask(connection)
+    await connection.wait_closed()
+
+
+async def test_a_request_without_an_answer_in_time_closes_the_connection() -> None:
+    connection = await Peer().open(request_timeout_ms=20)
+    with pytest.raises(DisconnectedError, match="in time"):
+        await ask(connection)
+    assert connection.is_closed
+
+
+@pytest.mark.parametrize("size", [-1, 3, 2**31 - 1])
+async def test_an_impossible_frame_size_closes_the_connection(size: int) -> None:
+    peer = Peer()
+    connection = await peer.open()
+    peer.network.transports[0].feed_raw(struct.pack(">i", size))
+    assert connection.is_closed
+
+
+async def test_an_answer_to_nothing_closes_the_connection() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    peer.network.transports[0].feed(b"\0\0\0\7")
+    assert connection.is_closed
+
+
+async def test_nobody_at_the_address_is_a_disconnect() -> None:
+    peer = Peer()
+    peer.network.refused = True
+    with pytest.raises(DisconnectedError, match="peer:1"):
+        await peer.open()
+
+
+async def test_writers_wait_while_the_transport_is_full() -> None:
+    connection = await Peer().open()
+    connection.pause_writing()
+    waiting = asyncio.create_task(connection.writable())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    connection.resume_writing()
+    await waiting
