@@ -1,0 +1,215 @@
+"""A broker in memory that answers as told: one node, one topic, both coordinators. It records every request it sees.
+
+`on(api, action)` replaces the answer to the next request of an API: `DROP` breaks the connection **after** the request took effect,
+`REFUSE` before it did; an `ErrorCode` is answered.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from kio.schema.add_partitions_to_txn.v5 import response as add_partitions
+from kio.schema.api_versions.v4 import response as api_versions
+from kio.schema.find_coordinator.v6 import response as find_coordinator
+from kio.schema.metadata.v13 import response as metadata
+from kio.schema.txn_offset_commit.v5 import response as txn_offset_commit
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.headers import parse_request_header
+from oncelog.protocol.messages import encode_response, message, parse_request, response_class
+from oncelog.protocol.produce import (
+    ProducePartitionResponse,
+    ProduceTopicResponse,
+    encode_produce_response,
+    parse_produce_request,
+)
+from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
+
+DROP = "drop"
+REFUSE = "refuse"
+TOPIC_ID = UUID(int=7)
+PARTITION_COUNT = 2
+
+
+class ScriptedBroker:
+    """See the module's docstring. `seen` lists (api, version, request) in the order of arrival, produce as batch headers."""
+
+    def __init__(self, transaction_version: int = 2) -> None:
+        self.transaction_version = transaction_version
+        self.network = MemoryNetwork(self._on_frame)
+        self.seen: list[tuple[ApiKey, int, Any]] = []
+        self.log: list[BatchHeader] = []
+        self.producer = (7, 0)
+        self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
+
+    def on(self, api: ApiKey, *actions: object) -> None:
+        self._actions[api].extend(actions)
+
+    def apis(self, *wanted: ApiKey) -> list[ApiKey]:
+        """Which of the wanted APIs were called, in order."""
+        return [api for api, _version, _request in self.seen if api in wanted]
+
+    def requests(self, wanted: ApiKey) -> list[Any]:
+        return [request for api, _version, request in self.seen if api is wanted]
+
+    def versions(self, wanted: ApiKey) -> set[int]:
+        return {version for api, version, _request in self.seen if api is wanted}
+
+    def options(self) -> dict[str, Any]:
+        """Options that lead a client here, with waits too short to notice."""
+        return {"network": self.network, "retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
+
+    # --- inner ------------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, transport: MemoryTransport, frame: bytes) -> None:
+        header = parse_request_header(frame)
+        api, version = ApiKey(header.api_key), header.api_version
+        action = self._actions[api].popleft() if self._actions[api] else None
+        if action == REFUSE:
+            transport.cut()
+            return
+        error = action if isinstance(action, ErrorCode) else ErrorCode.none
+        if api is ApiKey.PRODUCE:
+            answer = self._produce(version, header.correlation_id, frame, header.body_offset, error)
+        else:
+            request = parse_request(api, version, frame, header.body_offset)
+            self.seen.append((api, version, request))
+            answer = encode_response(
+                api, version, header.correlation_id, self._respond(api, request, error)
+            )
+        if action == DROP:
+            transport.cut()
+        else:
+            transport.feed(answer)
+
+    def _produce(
+        self, version: int, correlation_id: int, frame: bytes, offset: int, error: ErrorCode
+    ) -> bytes:
+        request = parse_produce_request(memoryview(frame), version, offset)
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for index, records in topic.partitions:
+                assert records is not None
+                batch = read_header(bytes(records))
+                self.seen.append((ApiKey.PRODUCE, version, (index, batch)))
+                base_offset = -1 if error else self._append(batch)
+                partitions.append(ProducePartitionResponse(index, error, base_offset))
+            topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
+        return encode_produce_response(version, correlation_id, topics)
+
+    def _append(self, batch: BatchHeader) -> int:
+        key = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        known = [(b.producer_id, b.producer_epoch, b.base_sequence) for b in self.log]
+        if key in known and batch.base_sequence >= 0:
+            return known.index(key)
+        self.log.append(batch)
+        return len(self.log) - 1
+
+    def _respond(self, api: ApiKey, request: Any, error: ErrorCode) -> Any:
+        cls = response_class(api)
+        if api is ApiKey.API_VERSIONS:
+            return self._versions(cls)
+        if api is ApiKey.METADATA:
+            return self._metadata(cls, (t.name for t in request.topics or ()))
+        if api is ApiKey.FIND_COORDINATOR:
+            node = message(find_coordinator.Coordinator, node_id=1, host="b", port=1)
+            return message(cls, coordinators=(node,))
+        if api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            return self._add_partitions(cls, request, error)
+        if api is ApiKey.TXN_OFFSET_COMMIT:
+            return self._offsets(cls, request, error)
+        if api is ApiKey.INIT_PRODUCER_ID and not error:
+            self.producer = (7, self.producer[1] + 1)
+        if api is ApiKey.END_TXN and not error and self.transaction_version >= 2:
+            # A repeat carries the former epoch and is answered like the first (KIP-890).
+            self.producer = (7, request.producer_epoch + 1)
+        if api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+            producer_id, epoch = (-1, -1) if error else self.producer
+            return message(cls, error_code=error, producer_id=producer_id, producer_epoch=epoch)
+        return message(cls, error_code=error)
+
+    def _versions(self, cls: type) -> Any:
+        return message(
+            cls,
+            api_keys=tuple(
+                message(api_versions.ApiVersion, api_key=key, min_version=r.min, max_version=r.max)
+                for key, r in ADVERTISED.items()
+            ),
+            finalized_features_epoch=0,
+            finalized_features=(
+                message(
+                    api_versions.FinalizedFeatureKey,
+                    name="transaction.version",
+                    max_version_level=self.transaction_version,
+                    min_version_level=self.transaction_version,
+                ),
+            ),
+        )
+
+    def _metadata(self, cls: type, names: Iterable[str]) -> Any:
+        partitions = tuple(
+            message(metadata.MetadataResponsePartition, partition_index=i, leader_id=1)
+            for i in range(PARTITION_COUNT)
+        )
+        return message(
+            cls,
+            brokers=(message(metadata.MetadataResponseBroker, node_id=1, host="b", port=1),),
+            topics=tuple(
+                message(
+                    metadata.MetadataResponseTopic,
+                    name=name,
+                    topic_id=TOPIC_ID,
+                    partitions=() if name == "bad" else partitions,
+                    error_code=ErrorCode.invalid_topic_exception
+                    if name == "bad"
+                    else ErrorCode.none,
+                )
+                for name in names
+            ),
+        )
+
+    def _add_partitions(self, cls: type, request: Any, error: ErrorCode) -> Any:
+        (transaction,) = request.transactions
+        topics = tuple(
+            message(
+                add_partitions.AddPartitionsToTxnTopicResult,
+                name=topic.name,
+                results_by_partition=tuple(
+                    message(
+                        add_partitions.AddPartitionsToTxnPartitionResult,
+                        partition_index=index,
+                        partition_error_code=error,
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in transaction.topics
+        )
+        result = message(
+            add_partitions.AddPartitionsToTxnResult, transactional_id="", topic_results=topics
+        )
+        return message(cls, results_by_transaction=(result,))
+
+    def _offsets(self, cls: type, request: Any, error: ErrorCode) -> Any:
+        return message(
+            cls,
+            topics=tuple(
+                message(
+                    txn_offset_commit.TxnOffsetCommitResponseTopic,
+                    name=topic.name,
+                    partitions=tuple(
+                        message(
+                            txn_offset_commit.TxnOffsetCommitResponsePartition,
+                            partition_index=p.partition_index,
+                            error_code=error,
+                        )
+                        for p in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+        )

@@ -1,0 +1,299 @@
+"""The producer against a broker that fails at chosen moments."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.client import (
+    AbortableError,
+    DeliveryTimeoutError,
+    FatalError,
+    FencedError,
+    IllegalStateError,
+    OffsetAndMetadata,
+    Producer,
+    RetriableError,
+    TopicPartition,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.record import Record, build_batch
+from tests.unit.client.scripted_broker import DROP, REFUSE, ScriptedBroker
+
+TRANSACTION_APIS = (
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.PRODUCE,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+    ApiKey.INIT_PRODUCER_ID,
+)
+
+
+def producer(broker: ScriptedBroker, **options: Any) -> Producer:
+    return Producer("b:1", **{**broker.options(), **options})
+
+
+async def transactional(broker: ScriptedBroker, **options: Any) -> Producer:
+    made = producer(broker, transactional_id="tx", **options)
+    await made.init_transactions()
+    await made.begin_transaction()
+    return made
+
+
+def sequences(broker: ScriptedBroker) -> list[int]:
+    return [batch.base_sequence for _index, batch in broker.requests(ApiKey.PRODUCE)]
+
+
+async def test_a_produce_whose_answer_is_lost_goes_again_under_its_number() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, DROP)
+    async with producer(broker) as made:
+        sent = await made.send("t", b"v", partition=0)
+    assert sequences(broker) == [0, 0]
+    assert len(broker.log) == 1
+    assert sent.offset == 0
+
+
+async def test_a_produce_that_never_arrived_goes_again_under_its_number() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, REFUSE)
+    async with producer(broker) as made:
+        await made.send("t", b"v", partition=0)
+        await made.send("t", b"w", partition=0)
+    assert sequences(broker) == [0, 1]
+
+
+async def test_a_moved_leader_makes_the_client_ask_for_metadata_and_try_again() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, ErrorCode.not_leader_or_follower)
+    async with producer(broker) as made:
+        await made.send("t", b"v", partition=0)
+    calls = broker.apis(ApiKey.METADATA, ApiKey.PRODUCE)
+    assert calls == [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.PRODUCE]
+
+
+async def test_keys_choose_partitions_as_java_does_and_records_of_a_key_keep_their_order() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker, linger_ms=1) as made:
+        sent = [made.send("t", b"%d" % i, key=b"a") for i in range(20)]
+        await made.flush()
+    where = {future.result().partition for future in sent}
+    offsets = [future.result().offset for future in sent]
+    assert len(where) == 1
+    assert offsets == sorted(offsets)
+
+
+async def test_a_refused_topic_fails_its_records_and_no_others() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker) as made:
+        bad = made.send("bad", b"v")
+        good = made.send("t", b"v")
+        assert (await good).topic == "t"
+        with pytest.raises(FatalError) as raised:
+            await bad
+    assert raised.value.code is ErrorCode.invalid_topic_exception
+
+
+async def test_a_batch_that_is_never_acknowledged_fails_by_its_delivery_timeout() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, *[ErrorCode.not_enough_replicas] * 200)
+    async with producer(broker, delivery_timeout_ms=20) as made:
+        with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS"):
+            await made.send("t", b"v", partition=0)
+        broker._actions.clear()
+        await made.send("t", b"w", partition=0)
+    assert broker.requests(ApiKey.PRODUCE)[-1][1].producer_epoch == 2, "a new identity"
+
+
+async def test_tv1_adds_a_partition_before_its_first_produce_and_only_then() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    await made.send("t", b"v", partition=0)
+    await made.send_offsets_to_transaction({TopicPartition("s", 0): OffsetAndMetadata(5)}, "g")
+    await made.commit_transaction()
+    await made.close()
+    assert broker.apis(*TRANSACTION_APIS) == [
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.PRODUCE,
+        ApiKey.PRODUCE,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+    ]
+    assert max(broker.versions(ApiKey.PRODUCE)) == 11
+    assert broker.versions(ApiKey.ADD_PARTITIONS_TO_TXN) == {3}
+    assert broker.versions(ApiKey.TXN_OFFSET_COMMIT) == {4}
+    assert broker.versions(ApiKey.END_TXN) == {4}
+    assert made.producer_epoch == 1
+
+
+async def test_tv2_adds_nothing_and_takes_the_epoch_of_the_end() -> None:
+    broker = ScriptedBroker()
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    await made.send_offsets_to_transaction({TopicPartition("s", 0): OffsetAndMetadata(5)}, "g")
+    await made.commit_transaction()
+    await made.begin_transaction()
+    await made.send("t", b"v", partition=0)
+    await made.commit_transaction()
+    await made.close()
+    assert ApiKey.ADD_PARTITIONS_TO_TXN not in broker.apis(*TRANSACTION_APIS)
+    assert min(broker.versions(ApiKey.PRODUCE)) >= 12
+    assert sequences(broker) == [0, 0]
+    assert [b.producer_epoch for _i, b in broker.requests(ApiKey.PRODUCE)] == [1, 2]
+    assert made.producer_epoch == 3
+
+
+async def test_an_end_whose_answer_is_lost_is_asked_for_again() -> None:
+    broker = ScriptedBroker()
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    broker.on(ApiKey.END_TXN, DROP, ErrorCode.concurrent_transactions)
+    await made.commit_transaction()
+    await made.close()
+    ends = broker.requests(ApiKey.END_TXN)
+    assert [(end.producer_epoch, end.committed) for end in ends] == [(1, True)] * 3
+    assert made.producer_epoch == 2
+
+
+async def test_tv1_takes_a_new_epoch_when_an_end_may_still_arrive() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    broker.on(ApiKey.END_TXN, REFUSE)
+    await made.commit_transaction()
+    last = broker.requests(ApiKey.INIT_PRODUCER_ID)[-1]
+    assert (last.producer_id, last.producer_epoch) == (7, 1)
+    assert made.producer_epoch == 2
+    await made.close()
+
+
+async def test_an_empty_transaction_is_not_told_to_anyone() -> None:
+    broker = ScriptedBroker()
+    made = await transactional(broker)
+    await made.commit_transaction()
+    await made.close()
+    assert broker.apis(ApiKey.END_TXN) == []
+
+
+async def test_a_failed_batch_makes_the_transaction_abortable_and_the_producer_goes_on() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    made = await transactional(broker)
+    broker.on(ApiKey.PRODUCE, ErrorCode.invalid_producer_epoch)
+    lost = made.send("t", b"v", partition=0)
+    with pytest.raises(AbortableError) as raised:
+        await made.commit_transaction()
+    assert raised.value.code is ErrorCode.invalid_producer_epoch
+    assert lost.exception() is raised.value
+    with pytest.raises(AbortableError):
+        made.send("t", b"v")
+    await made.abort_transaction()
+    assert [end.committed for end in broker.requests(ApiKey.END_TXN)] == [False]
+    assert made.producer_epoch == 2, "numbers are broken, so a new epoch was taken"
+    await made.begin_transaction()
+    await made.send("t", b"v", partition=0)
+    await made.commit_transaction()
+    await made.close()
+
+
+async def test_a_delivery_timeout_makes_the_transaction_abortable() -> None:
+    broker = ScriptedBroker()
+    made = await transactional(broker, delivery_timeout_ms=20)
+    broker.on(ApiKey.PRODUCE, *[ErrorCode.not_enough_replicas] * 200)
+    made.send("t", b"v", partition=0)
+    with pytest.raises(DeliveryTimeoutError):
+        await made.commit_transaction()
+    await made.abort_transaction()
+    await made.close()
+
+
+async def test_fencing_at_the_coordinator_is_fatal() -> None:
+    broker = ScriptedBroker()
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    broker.on(ApiKey.END_TXN, ErrorCode.producer_fenced)
+    with pytest.raises(FencedError):
+        await made.commit_transaction()
+    with pytest.raises(FencedError):
+        await made.begin_transaction()
+    await made.close()
+
+
+async def test_leaving_the_block_with_an_error_aborts() -> None:
+    broker = ScriptedBroker()
+
+    async def work() -> None:
+        async with producer(broker, transactional_id="tx") as made:
+            await made.init_transactions()
+            await made.begin_transaction()
+            await made.send("t", b"v", partition=0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await work()
+    assert [end.committed for end in broker.requests(ApiKey.END_TXN)] == [False]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_attached_producer_sends_under_the_given_epoch_and_never_ends(
+    version: int,
+) -> None:
+    broker = ScriptedBroker(version)
+    made = Producer.attach("b:1", "tx", 9, 4, **broker.options())
+    async with made:
+        payload = build_batch([Record(0, 1, None, b"a", ()), Record(1, 1, None, b"b", ())])
+        first = made.send_batch("t", 0, bytes(payload), 2)
+        await made.send("t", b"c", partition=0)
+        assert first.result().offset == 0
+        with pytest.raises(IllegalStateError):
+            await made.commit_transaction()
+    batches = [batch for _index, batch in broker.requests(ApiKey.PRODUCE)]
+    assert [(b.producer_id, b.producer_epoch, b.base_sequence) for b in batches] == [
+        (9, 4, 0),
+        (9, 4, 2),
+    ]
+    adds = broker.apis(ApiKey.ADD_PARTITIONS_TO_TXN)
+    assert len(adds) == (1 if version == 1 else 0)
+    assert broker.apis(ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID) == []
+
+
+async def test_only_exactly_one_batch_is_taken_as_a_batch() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker) as made:
+        payload = build_batch([Record(0, 1, None, b"a", ())])
+        with pytest.raises(ValueError, match="not one batch of 2"):
+            made.send_batch("t", 0, payload, 2)
+
+
+async def test_a_full_buffer_refuses_and_room_waits() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker, buffer_memory=100) as made:
+        made.send("t", b"x" * 100, partition=0)
+        with pytest.raises(RetriableError, match="room"):
+            made.send("t", b"y", partition=0)
+        await made.room()
+        await made.send("t", b"y", partition=0)
+    assert len(broker.log) == 2
+
+
+async def test_acks_zero_is_done_when_it_is_sent() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker, acks=0, enable_idempotence=False) as made:
+        assert (await made.send("t", b"v", partition=0, timestamp_ms=5)).offset == -1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"acks": 1},
+        {"acks": "some"},
+        {"transactional_id": "x", "enable_idempotence": False},
+        {"bootstrap_servers": "nowhere:port"},
+    ],
+)
+def test_settings_that_contradict_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Producer(**{"bootstrap_servers": "b:1", **options})
