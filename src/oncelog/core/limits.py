@@ -127,3 +127,12 @@ COORDINATOR_LOAD_BYTES = 1024 * 1024
 
 TIMER_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
 """An interval beyond ten years means never; event loops cannot wait for Kafka's "infinite" (2^63 - 1 ms)."""
+
+STOP_FLUSH_TURN_MS = 5
+"""One pause of a stopping broker for replies that are still leaving."""
+
+STOP_FLUSH_TURNS_COUNT = 100
+"""How many such pauses before peers that do not read are cut off."""
+
+MESSAGE_ELEMENTS_COUNT_MAX = 1_000_000
+"""Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of their own)."""

@@ -2,9 +2,8 @@
 
 kio has a class per message and version, all alike but for the fields that came and went. A
 converter from one class to another is derived once from their fields; a field that the source lacks
-takes the schema's default. It also refuses a null where the schema allows none, which kio's readers
-let through for arrays. It must not know any particular message: what names and shapes changed is in
-`oncelog.protocol.versions`.
+takes the schema's default. It must not know any particular message: what names and shapes changed
+is in `oncelog.protocol.versions`.
 """
 
 import datetime
@@ -16,8 +15,6 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
-
-from oncelog.protocol.wire import malformed
 
 Converter = Callable[[Any], Any]
 
@@ -35,10 +32,11 @@ class FieldShape(NamedTuple):
 @cache
 def shapes(cls: type) -> tuple[FieldShape, ...]:
     """The fields of a kio class, or of one of ours that stands in for it."""
-    return tuple(_shape(field) for field in fields(cls))
+    return tuple(shape_of(field) for field in fields(cls))
 
 
-def _shape(field: Field[Any]) -> FieldShape:
+def shape_of(field: Field[Any]) -> FieldShape:
+    """What a reader or converter needs to know of a field."""
     kind: Any = field.type
     is_nullable = False
     if get_origin(kind) in (UnionType, Union):
@@ -57,7 +55,7 @@ def defaults(cls: type) -> dict[str, Any]:
         if field.default is not MISSING:
             values[field.name] = field.default
         else:
-            values[field.name] = _implicit_default(_shape(field))
+            values[field.name] = _implicit_default(shape_of(field))
     return values
 
 
@@ -83,18 +81,16 @@ _ZEROS: tuple[tuple[type, Any], ...] = (
     (str, ""),
     (bytes, b""),
     (datetime.timedelta, datetime.timedelta(0)),
+    (datetime.datetime, datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)),
     (UUID, None),
 )
 
 
 @cache
 def converter(source: type, target: type) -> Converter:
-    """A function from instances of `source` to instances of `target`.
-
-    It raises `ProtocolError` (invalid_request) on a null array that the schema does not allow.
-    """
+    """A function from instances of `source` to instances of `target`."""
     if source is target:
-        return _checker(target)
+        return _same
     have = {shape.name: shape for shape in shapes(source)}
     plan: list[tuple[str, Converter | None]] = []
     absent: dict[str, Any] = {}
@@ -102,10 +98,10 @@ def converter(source: type, target: type) -> Converter:
         ours = have.get(shape.name)
         if ours is None:
             absent[shape.name] = defaults(target)[shape.name]
-        elif ours.is_array:
-            plan.append((shape.name, _array(ours, shape)))
         elif is_dataclass(ours.inner):
-            plan.append((shape.name, _nested(converter(ours.inner, shape.inner))))
+            change = converter(ours.inner, shape.inner)
+            wrap = _array if ours.is_array else _nested
+            plan.append((shape.name, None if change is _same else wrap(change)))
         else:
             plan.append((shape.name, None))
 
@@ -123,43 +119,8 @@ def _nested(change: Converter) -> Converter:
     return lambda item: None if item is None else change(item)
 
 
-def _array(source: FieldShape, target: FieldShape) -> Converter:
-    change = converter(source.inner, target.inner) if is_dataclass(source.inner) else None
-    name, nullable = source.name, source.is_nullable
-
-    def convert(items: Any) -> Any:
-        if items is None:
-            if not nullable:
-                raise malformed(f"{name} may not be null")
-            return None
-        return items if change is None else tuple([change(item) for item in items])
-
-    return convert
-
-
-@cache
-def _checker(cls: type) -> Converter:
-    """Checks nulls only, and hands on the same value."""
-    plan: list[tuple[str, bool, Converter | None]] = []
-    for shape in shapes(cls):
-        inner = _checker(shape.inner) if is_dataclass(shape.inner) else None
-        if shape.is_array:
-            plan.append((shape.name, shape.is_nullable, None if inner is _same else inner))
-    if not plan:
-        return _same
-
-    def check(value: Any) -> Any:
-        for name, nullable, inner in plan:
-            items = getattr(value, name)
-            if items is None:
-                if not nullable:
-                    raise malformed(f"{name} may not be null")
-            elif inner is not None:
-                for item in items:
-                    inner(item)
-        return value
-
-    return check
+def _array(change: Converter) -> Converter:
+    return lambda items: None if items is None else tuple([change(item) for item in items])
 
 
 def _same(value: Any) -> Any:

@@ -17,7 +17,8 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX, REQUEST_PARTITIONS_COUNT_MAX
 from oncelog.protocol import wire
 from oncelog.protocol.headers import request_header_bytes
-from oncelog.protocol.produce import NodeEndpoint, endpoints_bytes, error_of, read_endpoints
+from oncelog.protocol.produce import NodeEndpoint, endpoints_bytes, read_endpoints
+from oncelog.protocol.schema import error_of
 from oncelog.protocol.wire import INT32, INT64, Buffer, malformed, uvarint
 
 FLEXIBLE_SINCE: Final = 12

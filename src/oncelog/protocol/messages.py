@@ -5,8 +5,8 @@ Requests parse to, and responses are written from, the class of the newest versi
 versions differ in shape is in `oncelog.protocol.versions`. Frames here never include their 4-byte
 size.
 
-kio reads in Rust and checks every length against the buffer; its writers take any object with the
-right attributes, so no old version's response is ever built.
+Messages are read by `schema` from kio's descriptions; kio's writers take any object with the right
+attributes, so no old version's response is ever built.
 """
 
 import datetime
@@ -16,8 +16,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from oncelog.protocol import canonical
@@ -31,8 +30,9 @@ from oncelog.protocol.headers import (
     response_header_bytes,
     unsupported_version_response,
 )
+from oncelog.protocol.schema import read_message
 from oncelog.protocol.versions import REQUEST_DOWN, REQUEST_UP, RESPONSE_DOWN, RESPONSE_UP, Hook
-from oncelog.protocol.wire import Buffer, malformed
+from oncelog.protocol.wire import Buffer
 
 __all__ = [
     "RequestHeader",
@@ -57,11 +57,6 @@ _CANONICAL: Final[dict[tuple[int, str], type]] = {
     (ApiKey.OFFSET_FETCH, "response"): canonical.OffsetFetchResponse,
 }
 
-# What a reader raises on bytes that are no such message: its own errors, a ValueError for a bad
-# varint, error code or time span, and what Python's own constructors raise.
-_READ_ERRORS: Final = (SerialError, ValueError, OverflowError, TypeError)
-
-Reader = Callable[[Any, int], tuple[Any, int]]
 Writer = Callable[[Any, Any], None]
 
 
@@ -116,10 +111,10 @@ def _unchanged(_version: int, value: Any) -> Any:
 
 
 @cache
-def _reading(api: ApiKey, version: int, kind: str) -> tuple[Reader, Hook, Converter]:
+def _reading(api: ApiKey, version: int, kind: str) -> tuple[type, Hook, Converter]:
     old, new = _schema_class(api, version, kind), _newest_class(api, kind)
     hook = (REQUEST_UP if kind == "request" else RESPONSE_UP).get(api, _unchanged)
-    return entity_reader(old), hook, converter(old, new)
+    return old, hook, converter(old, new)
 
 
 @cache
@@ -146,11 +141,8 @@ def parse_response(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any
 
 
 def _parse(api: ApiKey, version: int, kind: str, frame: Buffer, offset: int) -> Any:
-    read, hook, change = _reading(api, version, kind)
-    try:
-        value, _size = read(memoryview(frame).toreadonly(), offset)
-    except _READ_ERRORS as error:
-        raise malformed(f"{api.name} {kind} v{version}: {error}") from error
+    schema, hook, change = _reading(api, version, kind)
+    value = read_message(schema, frame, offset)
     upgraded = hook(version, value)
     return change(value) if upgraded is value else upgraded
 

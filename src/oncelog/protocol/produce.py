@@ -13,10 +13,10 @@ from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import REQUEST_PARTITIONS_COUNT_MAX
 from oncelog.protocol import wire
 from oncelog.protocol.headers import request_header_bytes
+from oncelog.protocol.schema import error_of
 from oncelog.protocol.wire import INT32, Buffer, malformed, uvarint
 
 FLEXIBLE_SINCE: Final = 9
@@ -426,14 +426,6 @@ def _read_compact_partition(buffer: Buffer, position: int) -> tuple[ProduceParti
     return response, position
 
 
-def error_of(code: int) -> ErrorCode:
-    """The error of a number; a number newer than this client is unknown_server_error."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.unknown_server_error
-
-
 __all__ = [
     "NodeEndpoint",
     "ProducePartition",
@@ -445,7 +437,6 @@ __all__ = [
     "encode_produce_request",
     "encode_produce_response",
     "endpoints_bytes",
-    "error_of",
     "parse_produce_request",
     "parse_produce_response",
     "read_endpoints",

@@ -1,4 +1,4 @@
-"""Damaged bytes: what every parser must answer with a ProtocolError or a value, never with anything else."""
+"""Damaged bytes: every parser answers them with a ProtocolError or a value, nothing else."""
 
 from collections.abc import Callable
 from random import Random
@@ -12,8 +12,7 @@ def survives(parse: Callable[[bytes], object], data: bytes) -> bool:
     """Whether the bytes parsed; any exception but a ProtocolError escapes and fails the test."""
     try:
         parse(data)
-    except ProtocolError as error:
-        assert error.message
+    except ProtocolError:
         return False
     return True
 

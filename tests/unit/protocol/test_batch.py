@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,11 +134,9 @@ def test_an_unassigned_codec_is_named() -> None:
 
 @given(st.binary(max_size=200))
 def test_random_bytes_raise_nothing_but_protocol_errors(data: bytes) -> None:
-    try:
+    with suppress(ProtocolError):
         for _position, header in iter_headers(data):
             assert header.length >= HEADER_SIZE
-    except ProtocolError as error:
-        assert error.message
 
 
 @pytest.mark.parametrize(

