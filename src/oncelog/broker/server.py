@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.connection import Connection, ReadBuffer
-from oncelog.core.limits import IDLE_SWEEP_MS_MAX
+from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
 from oncelog.runtime.network import Listener
 
 if TYPE_CHECKING:
@@ -118,9 +118,15 @@ class Server:
             connection.abort()
 
     async def stop(self) -> None:
-        """Stop listening and close every connection; replies already written still leave."""
+        """Stop listening and close every connection; replies already written get a moment to leave."""
         if self._listener is not None:
             await self._listener.close()
             self._listener = None
         for connection in list(self.connections):
             connection.close()
+        for _ in range(STOP_FLUSH_TURNS_COUNT):
+            if not self.connections:
+                return
+            await self._broker.clock.sleep(STOP_FLUSH_TURN_MS)
+        # What is left does not read its replies.
+        self.abort()

@@ -6,7 +6,9 @@ So `oncelog serve` does not pay for what `oncelog demo` needs, and a missing ext
 from __future__ import annotations
 
 import importlib
-from typing import Final
+import sys
+from types import ModuleType
+from typing import Final, cast
 
 import click
 
@@ -34,6 +36,10 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        if cmd_name == "serve":
+            # kio registers strategies with hypothesis where that is installed, as it is for our own development: a
+            # third of the time to start. A broker draws no examples. (None in this table makes the import fail.)
+            sys.modules.setdefault("hypothesis", cast(ModuleType, None))
         command: click.Command = importlib.import_module(entry[0]).command
         return command
 

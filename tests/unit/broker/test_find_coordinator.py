@@ -1,0 +1,73 @@
+"""FindCoordinator and ApiVersions: where clients begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker.handlers import HANDLERS
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+from tests.unit.broker.context import running
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_the_internal_topic_comes_with_its_first_use(tmp_path: Path, version: int) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        for key_type, name in ((0, "__consumer_offsets"), (1, "__transaction_state")):
+            if version == 0 and key_type == 1:
+                continue
+            response = await client.ask(
+                ApiKey.FIND_COORDINATOR, version, coordinator_keys=("me",), key_type=key_type
+            )
+            (found,) = response.coordinators
+            assert found.error_code is ErrorCode.none
+            assert f"{found.host}:{found.port}" == context.embedded.bootstrap_servers
+            topic = context.broker.image.topics[name]
+            assert len(topic.partitions) == 2
+            assert {partition.replicas for partition in topic.partitions} == {(1,)}
+            assert topic.config["cleanup.policy"] == "compact"
+
+
+async def test_a_lone_broker_needs_one_in_sync_replica_for_transactions(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("me",), key_type=1)
+        config = context.broker.image.topics["__transaction_state"].config
+        assert config["min.insync.replicas"] == "1"
+
+
+async def test_several_keys_are_found_at_once_and_odd_types_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        keys = ("a", "b", "c")
+        response = await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=keys, key_type=0)
+        assert tuple(found.key for found in response.coordinators) == keys
+        response = await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=keys, key_type=9)
+        assert {found.error_code for found in response.coordinators} == {ErrorCode.invalid_request}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_api_versions_announces_what_has_a_handler(tmp_path: Path, version: int) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        response = await client.ask(
+            ApiKey.API_VERSIONS, version, client_software_name="x", client_software_version="1"
+        )
+        assert response.error_code is ErrorCode.none
+        assert {entry.api_key for entry in response.api_keys} == {key.value for key in HANDLERS}
+        if version >= 3:
+            (feature,) = response.finalized_features
+            assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+            assert response.finalized_features_epoch >= 0
+
+
+async def test_a_client_that_names_itself_badly_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        response = await client.ask(
+            ApiKey.API_VERSIONS, 3, client_software_name="", client_software_version="!"
+        )
+        assert response.error_code is ErrorCode.invalid_request
