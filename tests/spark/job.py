@@ -1,7 +1,8 @@
 """A streaming job in a process of its own, for tests that kill it.
 
-Reads `--source` from its beginning to what is there now and stops. Two kinds: ``stateless`` copies every record to `--output`; ``union`` also keeps a count per key and writes it to
-`--counts`, both through one sink.
+Reads `--source` from its beginning to what is there now and stops. Two kinds: ``stateless`` copies
+every record to `--output`; ``union`` also keeps a count per key and writes it to `--counts`, both
+through one sink.
 """
 
 import argparse

@@ -6,8 +6,11 @@ A streaming source, and a sink that makes each micro-batch one Kafka transaction
 
     spark = session("my-job").getOrCreate()
     spark.dataSource.register(OncelogSource)
-    flights = spark.readStream.format("oncelog").option("bootstrapServers", servers).option("subscribe", "flights").load()
-    query = exactly_once(flights.where(...), bootstrap_servers=servers, application_id="my-job", topic="late").option("checkpointLocation", path).start()
+    options = {"bootstrapServers": servers, "subscribe": "flights"}
+    flights = spark.readStream.format("oncelog").options(**options).load()
+    late = flights.where(...)
+    writer = exactly_once(late, bootstrap_servers=servers, application_id="my-job", topic="late")
+    query = writer.option("checkpointLocation", path).start()
 
 Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[spark]``.
 """

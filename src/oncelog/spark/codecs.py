@@ -195,7 +195,7 @@ def _cut(section: bytes, starts: Int64s, lengths: Int64s) -> Any:
 
 
 def _decode_headers(section: bytes, counts: Int64s, starts: Int64s) -> Any:
-    """The headers column; null where a record has none. Records with headers are walked one by one."""
+    """The headers column, null where a record has none. Records with headers are walked singly."""
     if not counts.any():
         return pa.nulls(len(counts), HEADERS_TYPE)
     rows: list[list[dict[str, object]] | None] = [None] * len(counts)
@@ -363,7 +363,7 @@ def _varint_sizes(values: Int64s) -> Int64s:
 
 
 def _varint_columns(columns: list[Int64s]) -> Any:
-    """One Arrow binary array whose element i holds the varints of row i of all columns, one after the other."""
+    """One binary array: its element i holds the varints of row i of all columns."""
     sizes = [_varint_sizes(column) for column in columns]
     row_sizes = np.sum(sizes, axis=0)
     bounds = np.zeros(len(row_sizes) + 1, np.int64)

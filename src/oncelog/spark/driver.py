@@ -111,7 +111,7 @@ class Transaction(Protocol):
     async def fetch_offsets(
         self, group_id: str, partitions: None = None, *, require_stable: bool = True
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets; with `require_stable` it waits for transactions that are still ending."""
+        """Committed offsets; `require_stable` waits for transactions that are still ending."""
 
     async def add_offsets(self, group_id: str) -> None:
         """AddOffsetsToTxn (nothing to send under TV2)."""

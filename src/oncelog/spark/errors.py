@@ -31,7 +31,7 @@ class UsageError(PipelineError):
 
 
 class UnsupportedModeError(UsageError):
-    """Spark runs the query in a way that one transaction per micro-batch cannot cover (continuous, Spark Connect, speculation)."""
+    """A mode that one transaction per micro-batch cannot cover (continuous, Spark Connect)."""
 
 
 class FailClosedError(PipelineError):
@@ -57,7 +57,7 @@ class WriteStageError(PipelineError):
 
 
 class DataLossError(PipelineError):
-    """Records that the query has to read are no longer in the topic (retention, or the topic was made again)."""
+    """Records that the query has to read are gone (retention, or the topic was made again)."""
 
 
 class JavaNotFoundError(PipelineError):

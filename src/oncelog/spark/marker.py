@@ -114,7 +114,7 @@ class Marker:
 
 
 def latest(metadata: Iterable[str | None]) -> Marker | None:
-    """The marker of the last committed batch among a group's metadata strings, None if there is none."""
+    """The marker of the last committed batch among a group's metadata strings, or None."""
     markers = [marker for text in metadata if (marker := Marker.decode(text)) is not None]
     return max(markers, key=lambda marker: marker.sequence, default=None)
 

@@ -364,7 +364,9 @@ def _target_function(targets: Targets, has_topic: bool) -> Any:
     def choose(topic: pa.Array, partition: pa.Array, key: pa.Array, spread: pa.Array) -> pa.Array:
         return targets.choose(topic if has_topic else None, partition, key, spread)
 
-    return arrow_udf(choose, "int")  # type: ignore[call-overload,unused-ignore] - names no element types
+    # PySpark's overloads for this function name a type that a plain function never has.
+    make: Any = arrow_udf
+    return make(choose, "int")
 
 
 def _tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:

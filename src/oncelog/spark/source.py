@@ -1,7 +1,8 @@
 """The streaming source: the Python data source ``oncelog``.
 
     spark.dataSource.register(OncelogSource)
-    spark.readStream.format("oncelog").option("bootstrapServers", ...).option("subscribe", "flights").load()
+    options = {"bootstrapServers": "127.0.0.1:9092", "subscribe": "flights"}
+    spark.readStream.format("oncelog").options(**options).load()
 
 Columns and options are those of Spark's own Kafka source where both have them. Offsets are
 ``{topic: {partition: offset}}``, the same JSON as Spark's. The reader runs on Spark's driver, in
@@ -70,7 +71,7 @@ class OncelogSource(DataSource):
         return "oncelog"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source, headers always included (null where a record has none)."""
+        """The columns of Spark's Kafka source; headers always, null where a record has none."""
         return SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

@@ -51,6 +51,7 @@ class SourceCluster:
         return self._loop.call(self._group_offsets(group_id))
 
     def close(self) -> None:
+        """Close connections and loop."""
         self._loop.call(self._admin.close())
         self._loop.close()
 
@@ -86,8 +87,9 @@ class SourceCluster:
 def starting_offsets(
     cluster: SourceCluster, options: SourceOptions, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
+    """Where each partition begins, as the option ``startingOffsets`` says."""
     spec = options.starting_offsets
-    if spec == "earliest" or spec == "latest":  # noqa: PLR1714 - narrows the type
+    if spec == "earliest" or spec == "latest":
         return cluster.offsets(partitions, spec)
     earliest = cluster.offsets(partitions, "earliest")
     if spec == "group":
@@ -106,4 +108,6 @@ def starting_offsets(
 
 
 def loss_message(what: str) -> str:
-    return f"{what}. Records were deleted before this query read them; failOnDataLoss=false goes on without them"
+    """One message for all losses: what was found, and how to go on."""
+    lost = "Records were deleted before this query read them"
+    return f"{what}. {lost}; failOnDataLoss=false goes on without them"

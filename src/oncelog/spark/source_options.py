@@ -1,4 +1,4 @@
-"""The source's options and offsets: text to values and back, and the pin that keeps a query's beginning.
+"""The source's options and offsets: text to values, and the pin that keeps a query's beginning.
 
 Knows neither Spark nor the cluster. Offsets are Spark's own JSON, ``{"topic":{"0":23}}``.
 """
@@ -78,10 +78,17 @@ class SourceOptions:
         if limit is not None and (not limit.isdecimal() or int(limit) < 1):
             raise UsageError(f"maxOffsetsPerTrigger {limit!r} must be a positive number")
         parsed = cls(
-            servers, topics, pattern, given.get("startingoffsets", "earliest"), given.get("endingoffsets", "latest"),
-            int(limit) if limit else None, given.get("failondataloss", "true").lower() != "false", cast(Isolation, isolation),
-            given.get("groupid") or given.get("kafka.group.id"), given.get("checkpointlocation"),
-        )  # fmt: skip
+            bootstrap_servers=servers,
+            topics=topics,
+            pattern=pattern,
+            starting_offsets=given.get("startingoffsets", "earliest"),
+            ending_offsets=given.get("endingoffsets", "latest"),
+            max_offsets_per_trigger=int(limit) if limit else None,
+            fail_on_data_loss=given.get("failondataloss", "true").lower() != "false",
+            isolation_level=cast(Isolation, isolation),
+            group_id=given.get("groupid") or given.get("kafka.group.id"),
+            checkpoint_location=given.get("checkpointlocation"),
+        )
         if parsed.starting_offsets == "group" and not parsed.group_id:
             raise UsageError(
                 "startingOffsets=group needs the option groupId (the application_id of the sink)"
@@ -128,9 +135,11 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, 
 def limit_offsets(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
 ) -> dict[TopicPartition, int]:
-    """Cut the ends to about `rows_max` offsets in all, shared out in proportion to what waits in each partition (as Spark's source does).
+    """Cut the ends to about `rows_max` offsets in all.
 
-    A partition that has something gets at least one. Offsets count control records too, so a batch may hold a few rows less.
+    Shared out in proportion to what waits in each partition, as Spark's source does; a partition
+    that has something gets at least one. Offsets count control records too, so a batch may hold a
+    few rows less.
     """
     sizes = {tp: max(end - begins.get(tp, end), 0) for tp, end in ends.items()}
     total = sum(sizes.values())
@@ -145,6 +154,7 @@ def limit_offsets(
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Offsets given as JSON; -2 and -1 stand for earliest and latest. Raises `UsageError`."""
     try:
         offsets = from_json(json.loads(text))
         valid = all(type(offset) is int and offset >= -2 for offset in offsets.values())
@@ -170,6 +180,7 @@ def _pin_path(options: SourceOptions) -> tuple[fs.FileSystem, str] | None:
 
 
 def read_pin(options: SourceOptions) -> Offsets | None:
+    """The beginning that an earlier run pinned, if one did and a checkpoint was named."""
     place = _pin_path(options)
     if place is None or place[0].get_file_info(place[1]).type is not fs.FileType.File:
         return None
@@ -179,6 +190,7 @@ def read_pin(options: SourceOptions) -> Offsets | None:
 
 
 def write_pin(options: SourceOptions, offsets: Offsets) -> Offsets:
+    """Pin the beginning (temporary file, then rename) and return it."""
     place = _pin_path(options)
     if place is None:
         return offsets

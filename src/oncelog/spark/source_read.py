@@ -1,6 +1,7 @@
-"""What the source's tasks do: fetch one range of one partition and turn it into large Arrow batches.
+"""What the source's tasks do: fetch one range of a partition, and make large Arrow batches of it.
 
-A connection lasts as long as Spark keeps the worker process. 500 rows per Arrow batch cost nine times as much as 10,000.
+A connection lasts as long as Spark keeps the worker process. 500 rows per Arrow batch cost nine
+times as much as 10,000.
 """
 
 import os
@@ -32,7 +33,7 @@ ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 """
 
 STALLED_FETCHES_COUNT_MAX: Final = 60
-"""Fetches (of half a second each) that may bring nothing although the offsets were readable when the batch was planned."""
+"""Fetches of half a second each that may bring nothing where the plan saw readable offsets."""
 
 
 @dataclass

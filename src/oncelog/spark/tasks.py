@@ -148,7 +148,8 @@ class WriteTask:
             raise WriteStageError("the write task runs outside Spark")
         if context.attemptNumber() > 0:
             raise WriteStageError(
-                f"task {context.partitionId()} runs a second time: refused, since its records would be "
+                f"task {context.partitionId()} runs a second time: refused, since its records "
+                f"would be "
                 "dropped as duplicates of the first attempt's"
             )
         iterator = iter(batches)

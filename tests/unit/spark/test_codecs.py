@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ProtocolError
@@ -62,12 +62,14 @@ def decoded_rows(parts):
     return out
 
 
+@settings(deadline=None)
 @given(rows, st.sampled_from([100, 700, 1 << 20]), st.sampled_from(["none", "gzip", "lz4", "zstd"]))
 def test_what_is_encoded_is_read_back_by_the_record_codec(given_rows, batch_size, codec):
     expected = [(k, v, hs, t) for k, v, hs, t in given_rows]
     assert records_of(encode(given_rows, batch_size, codec)) == expected
 
 
+@settings(deadline=None)
 @given(rows, st.integers(0, 2**40), st.sampled_from(["none", "snappy", "zstd"]))
 def test_what_the_record_codec_builds_is_decoded_into_the_same_columns(given_rows, base, codec):
     records = [Record(base + i, t, k, v, tuple(hs)) for i, (k, v, hs, t) in enumerate(given_rows)]
@@ -109,6 +111,7 @@ def test_a_batch_whose_records_are_cut_is_refused(keep):
         list(decode_batches(cut, 0, 100))
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=80))
 def test_garbage_in_place_of_records_never_does_worse_than_a_protocol_error(garbage):
     buffer = numbered(0, 3)[:61] + garbage

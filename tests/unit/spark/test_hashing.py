@@ -1,8 +1,8 @@
-"""Vectorised murmur2 against the one of `oncelog.protocol.hashing`, which is held to Java's own vectors."""
+"""Vectorised murmur2 against the scalar one, which is held to Java's own vectors."""
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol.hashing import murmur2 as one_murmur2
@@ -12,6 +12,7 @@ from oncelog.spark.hashing import binary_parts, murmur2, partitions_for_keys
 keys_strategy = st.lists(st.binary(max_size=40), min_size=1, max_size=50)
 
 
+@settings(deadline=None)
 @given(keys_strategy)
 def test_every_hash_is_that_of_the_scalar_function(keys):
     data, offsets = binary_parts(pa.array(keys, pa.binary()))
@@ -19,6 +20,7 @@ def test_every_hash_is_that_of_the_scalar_function(keys):
     assert hashes.tolist() == [one_murmur2(key) & 0xFFFFFFFF for key in keys]
 
 
+@settings(deadline=None)
 @given(keys_strategy, st.integers(1, 64), st.integers(0, 5))
 def test_partitions_are_those_of_the_default_partitioner_also_in_a_slice(keys, count, first):
     column = pa.array(keys, pa.binary())[first:]
