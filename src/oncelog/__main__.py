@@ -1,6 +1,5 @@
-"""``python -m oncelog``: the command line, where the script is not on PATH."""
+"""``python -m oncelog`` is the command ``oncelog``."""
 
 from oncelog.cli.main import main
 
-if __name__ == "__main__":
-    main(prog_name="oncelog")
+main(prog_name="oncelog")

@@ -1,0 +1,111 @@
+"""`oncelog serve` as a process: its one line when ready, its one sentence when not, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.serve import gather
+
+WAIT_S = 60
+
+
+def serve(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "oncelog", "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+
+
+@contextmanager
+def ready(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with serve(*arguments) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def refused(*arguments: str) -> str:
+    with serve(*arguments) as process:
+        _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    (line,) = [line for line in errors.splitlines() if line.startswith("Error: ")]
+    return line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_when_it_is_ready_and_stops_cleanly_on_a_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with ready("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
+        assert line.startswith("oncelog: ready on 127.0.0.1:")
+        assert not line.startswith("oncelog: ready on 127.0.0.1:0 ")
+        assert line.endswith(f"(node 1, data {tmp_path}, 0 topics)")
+        process.send_signal(number)
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.slow
+def test_a_port_or_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    with ready("--data-dir", str(mine), "--listen", "127.0.0.1:0") as (_, line):
+        address = line.split()[3]
+        assert refused("--data-dir", str(other), "--listen", address) == (
+            f"Error: cannot listen on {address}: the address is in use by another process"
+        )
+        sentence = refused("--data-dir", str(mine), "--listen", "127.0.0.1:0")
+        assert str(mine) in sentence
+        assert "in use by another broker" in sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("foo.bar=1", "foo.bar is not a known configuration key"),
+        ("ssl.protocol=TLS", "ssl.protocol is a key of Apache Kafka that Oncelog does not support"),
+    ],
+)
+def test_a_key_that_would_be_ignored_stops_the_start(
+    tmp_path: Path, setting: str, sentence: str
+) -> None:
+    assert refused("--data-dir", str(tmp_path / "d"), "--set", setting) == f"Error: {sentence}"
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.slow
+def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
+    with ready("--data-dir", str(tmp_path), "--listen", "0.0.0.0:0") as (process, line):
+        assert line.startswith("oncelog: ready on 0.0.0.0:")
+        process.terminate()
+        assert process.stderr is not None
+        assert "there is no authentication yet" in process.stderr.read()
+
+
+def test_later_settings_win_over_earlier_ones(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.dirs=/elsewhere\nnode.id=7\n")
+    given = gather(str(file), "/data", "[::1]:0", ("num.partitions=3",))
+    assert given == {
+        "num.partitions": "3",
+        "log.dirs": "/data",
+        "node.id": "7",
+        "listeners": "PLAINTEXT://[::1]:0",
+    }

@@ -1,0 +1,120 @@
+"""Names, counts, placement and what the store keeps of a topic."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller import layout
+from oncelog.controller.image import (
+    BrokerImage,
+    ImageDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from oncelog.controller.topics import (
+    CreationDefaults,
+    NewTopic,
+    TopicOutcome,
+    decide_creation,
+    name_problem,
+)
+from oncelog.core.errors import ErrorCode
+
+ID_A, ID_B = UUID(int=1), UUID(int=2)
+DEFAULTS = CreationDefaults(partitions=3, replication_factor=2)
+
+
+def image(*topics: TopicImage, brokers: int = 3) -> MetadataImage:
+    return MetadataImage(
+        cluster_id="c",
+        topics=topics,
+        brokers=[BrokerImage(number, "host", 9092) for number in range(1, brokers + 1)],
+    )
+
+
+def topic(name: str, topic_id: UUID = ID_A, partitions: int = 1, leader: int = 1) -> TopicImage:
+    one = PartitionImage(leader, 0, (1,), (1,))
+    return TopicImage(name, topic_id, (one,) * partitions)
+
+
+def decide(new: NewTopic, before: MetadataImage | None = None) -> TopicOutcome:
+    return decide_creation(before or image(), new, ID_B, DEFAULTS)
+
+
+def test_counts_of_minus_one_take_the_defaults() -> None:
+    made = decide(NewTopic("t")).topic
+    assert made is not None
+    assert [partition.replicas for partition in made.partitions] == [(1, 2), (2, 3), (3, 1)]
+    assert all(partition.leader == partition.replicas[0] for partition in made.partitions)
+    assert all(partition.isr == partition.replicas for partition in made.partitions)
+
+
+def test_placement_goes_on_where_the_existing_partitions_end() -> None:
+    made = decide(NewTopic("t", 1, 1), image(topic("a", partitions=4))).topic
+    assert made is not None
+    assert made.partitions[0].replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        (NewTopic(""), ErrorCode.invalid_topic_exception),
+        (NewTopic("a/b"), ErrorCode.invalid_topic_exception),
+        (NewTopic("there.x"), ErrorCode.topic_already_exists),
+        (NewTopic("there_x"), ErrorCode.invalid_topic_exception),
+        (NewTopic("t", 0), ErrorCode.invalid_partitions),
+        (NewTopic("t", -2), ErrorCode.invalid_partitions),
+        (NewTopic("t", 10_001), ErrorCode.policy_violation),
+        (NewTopic("t", 1, 0), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", 1, 4), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", config={"x": "1"}), ErrorCode.invalid_config),
+        (NewTopic("t", 5, -1, {0: (1,)}), ErrorCode.invalid_request),
+        (NewTopic("t", -1, 1, {0: (1,)}), ErrorCode.invalid_request),
+        (NewTopic("t", assignment={1: (1,)}), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment={0: ()}), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment={0: (1, 1)}), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment={0: (9,)}), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment={0: (1,), 1: (1, 2)}), ErrorCode.invalid_replica_assignment),
+    ],
+)
+def test_what_kafka_refuses_is_refused_with_its_error(new: NewTopic, error: ErrorCode) -> None:
+    outcome = decide(new, image(topic("there.x")))
+    assert outcome.error is error
+    assert outcome.topic is None
+    assert outcome.message
+
+
+def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
+    made = decide(NewTopic("t", assignment={1: (3, 1), 0: (2, 3)})).topic
+    assert made is not None
+    assert [partition.replicas for partition in made.partitions] == [(2, 3), (3, 1)]
+
+
+@pytest.mark.parametrize("name", [".", "..", "ä", "a b", "a" * 250, "a\n"])
+def test_bad_names_have_a_reason(name: str) -> None:
+    assert name_problem(name)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "a" * 249])
+def test_good_names_have_none(name: str) -> None:
+    assert name_problem(name) is None
+
+
+def test_a_topic_reads_back_from_the_store_as_it_was() -> None:
+    made = decide(NewTopic("t.x", 2, 3, config={"retention.ms": "5"})).topic
+    assert made is not None
+    assert layout.decode_topic(layout.topic_path("t.x"), layout.encode_topic(made)) == made
+
+
+def test_a_topic_made_again_under_its_name_is_deleted_and_created() -> None:
+    before = image(topic("same"), topic("old", ID_B))
+    again = topic("same", UUID(int=3))
+    moved = topic("old", ID_B, leader=2)
+    after = image(again, moved)
+    assert after.delta_from(before) == ImageDelta(
+        deleted=(before.topics["same"],), created=(again,), changed=(moved,)
+    )
+    assert after.delta_from(after) == ImageDelta()

@@ -1,0 +1,117 @@
+"""Definitions, parsing, synonyms and the sentences that refuse a setting."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.core.config import (
+    BrokerConfig,
+    ConfigError,
+    ConfigSource,
+    Endpoint,
+    check_topic_overrides,
+    format_value,
+    parse_listener,
+)
+from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
+
+
+def test_every_default_passes_its_own_check_and_reads_back_from_its_own_text() -> None:
+    for definition in BROKER_KEYS.values():
+        if definition.default is not None:
+            text = format_value(definition.default)
+            assert text is not None
+            assert definition.parse(text) == definition.default, definition.name
+
+
+def test_every_synonym_of_a_topic_key_is_a_broker_key() -> None:
+    for definition, synonyms in TOPIC_KEYS.values():
+        assert synonyms, definition.name
+        assert all(synonym.broker_key in BROKER_KEYS for synonym in synonyms)
+    assert not UNSUPPORTED_TOPIC_KEYS & TOPIC_KEYS.keys()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("foo.bar", "1", "foo.bar is not a known configuration key"),
+        ("ssl.keystore.type", "JKS", "key of Apache Kafka that Oncelog does not support"),
+        ("retention.ms", "1", "is a topic's key: the broker's default for it is log.retention.ms"),
+        ("num.partitions", "many", "num.partitions: not a number of type INT"),
+        ("num.partitions", "0", "num.partitions: Value must be at least 1"),
+        ("num.partitions", str(2**31), "outside the range of INT"),
+        ("auto.create.topics.enable", "yes", "expected true or false"),
+        ("log.cleanup.policy", "shred", "each entry must be one of: compact, delete"),
+        ("listeners", "SSL://:9093", "listeners other than PLAINTEXT"),
+        ("listeners", "PLAINTEXT://host", "expected HOST:PORT"),
+        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "exactly one listener"),
+        ("log.dirs", "/a,/b", "exactly one folder"),
+    ],
+)
+def test_what_cannot_be_accepted_is_refused_in_one_sentence(
+    key: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match="(?s).*") as caught:
+        BrokerConfig({key: value})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_knob_without_effect_is_named_and_passed_over() -> None:
+    config = BrokerConfig({"num.io.threads": "8"})
+    assert config.warnings == ["num.io.threads has no effect in Oncelog"]
+    assert not BrokerConfig().warnings
+
+
+def test_a_topic_takes_its_own_value_then_the_best_synonym_in_its_own_unit() -> None:
+    assert BrokerConfig().topic_value({}, "retention.ms") == 7 * 24 * 3600 * 1000
+    minutes = BrokerConfig({"log.retention.minutes": "5", "log.retention.hours": "1"})
+    assert minutes.topic_value({}, "retention.ms") == 300_000
+    assert minutes.topic_value({"retention.ms": "7"}, "retention.ms") == 7
+    assert BrokerConfig({"log.retention.hours": "-1"}).topic_value({}, "retention.ms") == -1
+    names = [
+        (synonym.name, synonym.value, synonym.source)
+        for synonym in minutes.topic_synonyms({"retention.ms": "7"}, "retention.ms")
+    ]
+    assert names == [
+        ("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC),
+        ("log.retention.minutes", "300000", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "3600000", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "604800000", ConfigSource.DEFAULT),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("PLAINTEXT://:9092", Endpoint("", 9092)),
+        ("PLAINTEXT://127.0.0.1:0", Endpoint("127.0.0.1", 0)),
+        ("localhost:1", Endpoint("localhost", 1)),
+        ("plaintext://[::1]:9092", Endpoint("::1", 9092)),
+    ],
+)
+def test_listeners_are_read_as_kafka_writes_them(text: str, endpoint: Endpoint) -> None:
+    assert parse_listener("listeners", text) == endpoint
+
+
+def test_the_older_name_of_the_node_id_still_counts() -> None:
+    assert BrokerConfig({"broker.id": "4"}).get_int("node.id") == 4
+    assert BrokerConfig({"broker.id": "4", "node.id": "5"}).get_int("node.id") == 5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"retention.ms": "x"}, "retention.ms"),
+        ({"color": "red"}, "Unknown topic config name: color"),
+        ({"remote.storage.enable": "true"}, "does not support"),
+        ({"retention.ms": None}, "Null value not supported"),
+        ({"segment.bytes": "1024"}, "at least 1048576"),
+    ],
+)
+def test_a_topic_is_not_created_with_settings_we_would_not_honour(
+    overrides: dict[str, str | None], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_topic_overrides(overrides)
+    assert sentence in str(caught.value)
