@@ -95,6 +95,7 @@ class MarkerBatch:
                 markers.coordinator_epoch,
                 tuple(self._outcomes),
                 self._deleted,
+                markers.ordinal,
             )
         )
 

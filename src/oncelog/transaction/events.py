@@ -104,6 +104,9 @@ class MarkersWritten:
     A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions. A
     partition whose topic is deleted, by the metadata image, goes into `deleted` and not into
     `outcomes`: nobody can write its marker any more.
+
+    `ordinal` is that of the `SendMarkers`: under TV1 nothing else tells a late report from one
+    about the next transaction (INV-4).
     """
 
     transactional_id: str
@@ -112,6 +115,7 @@ class MarkersWritten:
     coordinator_epoch: int
     outcomes: tuple[tuple[TopicPartition, ErrorCode], ...]
     deleted: tuple[TopicPartition, ...] = ()
+    ordinal: int = 0
 
 
 # Timers: the machine makes them itself, in `tick`.
@@ -237,6 +241,8 @@ class SendMarkers:
 
     Released only after PREPARE is committed, so that the outcome is certain before anybody sees it
     (INV-4).
+
+    `ordinal` numbers the id's transactions under this leadership, and comes back in the report.
     """
 
     transactional_id: str
@@ -247,3 +253,4 @@ class SendMarkers:
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
     delay_ms: int = 0
+    ordinal: int = 0

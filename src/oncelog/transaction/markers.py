@@ -107,4 +107,10 @@ def _is_about(store: Store, metadata: TransactionMetadata, event: MarkersWritten
         event.producer_id,
         event.producer_epoch,
         event.coordinator_epoch,
-    ) == (metadata.producer_id, metadata.producer_epoch, store.coordinator_epoch)
+        event.ordinal,
+    ) == (
+        metadata.producer_id,
+        metadata.producer_epoch,
+        store.coordinator_epoch,
+        store.notes(metadata.transactional_id).ordinal,
+    )

@@ -12,9 +12,7 @@ from oncelog.protocol.records import transaction_log
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 _NEVER_WRITTEN = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
-_STATE_BY_STATUS = {
-    state.value: state for state in TransactionState if state not in _NEVER_WRITTEN
-}
+_STATE_BY_STATUS = {state.value: state for state in TransactionState if state not in _NEVER_WRITTEN}
 
 
 def encode(metadata: TransactionMetadata) -> Entry:

@@ -121,6 +121,7 @@ class Store:
             partitions=tuple(sorted(partitions)),
             transaction_version=metadata.client_transaction_version,
             delay_ms=delay_ms,
+            ordinal=self.notes(metadata.transactional_id).ordinal,
         )
 
     # Who waits to take an id over: the newest of them gets it.

@@ -214,6 +214,7 @@ class Context:
             effect.coordinator_epoch,
             tuple((partition, error) for partition in asked if partition not in deleted),
             deleted,
+            effect.ordinal,
         )
         self.run(self.shard.submit(event, None, self.now_ms))
 

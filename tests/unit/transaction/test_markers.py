@@ -21,7 +21,7 @@ def test_markers_leave_only_after_prepare_is_committed() -> None:
     assert end not in context.results
     context.commit_held()
     assert context.markers == [
-        SendMarkers(ID, FIRST_PRODUCER_ID, 1, context.coordinator_epoch, True, (P0, P1), 2)
+        SendMarkers(ID, FIRST_PRODUCER_ID, 1, context.coordinator_epoch, True, (P0, P1), 2, 0, 1)
     ]
     assert context.results[end].error is E.none
 
@@ -123,8 +123,10 @@ def test_a_fail_over_sends_every_marker_again_with_the_new_coordinator_epoch(
     assert context.state.is_complete
 
 
-def test_answers_for_another_transaction_are_nobodys() -> None:
-    context = Context(version=2)
+@pytest.mark.parametrize("version", [1, 2])
+def test_answers_for_another_transaction_are_nobodys(version: int) -> None:
+    """INV-4: under TV1 the next transaction has the same producer id and epoch."""
+    context = Context(version=version)
     context.go_to(S.PREPARE_COMMIT)
     (old,) = context.markers
     context.answer_markers()
