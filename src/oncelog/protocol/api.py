@@ -187,6 +187,11 @@ def is_flexible(api: ApiKey | int, version: int) -> bool:
     return version >= _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)
 
 
+def flexible_since(api: ApiKey | int) -> int:
+    """The first flexible version of an API; beyond every version when it has none."""
+    return _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)
+
+
 def newest(api: ApiKey) -> int:
     """The newest version of an API that is spoken here."""
     return ADVERTISED[api].max

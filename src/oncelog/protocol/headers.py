@@ -13,13 +13,23 @@ from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import wire
-from oncelog.protocol.api import ADVERTISED, ApiKey, is_flexible
+from oncelog.protocol.api import ADVERTISED, ApiKey, flexible_since, is_flexible
 from oncelog.protocol.wire import INT32, Buffer, malformed
 
 _FIXED: Final = Struct(">hhih")
 _FIXED_SIZE: Final = _FIXED.size
 _unpack_fixed = _FIXED.unpack_from
 _CLIENT_IDS_CACHED_COUNT: Final = 1024
+
+
+_NEVER: Final = (1, 0)
+_TAGGED: Final[dict[int, tuple[int, int]]] = {
+    int(api): (flexible_since(api), versions.max) for api, versions in ADVERTISED.items()
+}
+"""First and last version with tagged fields in the request's header.
+
+The body of a version that we do not know is never read, so neither are the tags in front of it.
+"""
 
 
 class RequestHeader(NamedTuple):
@@ -59,20 +69,12 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             position = end
         elif size != -1:
             raise malformed(f"client id of {size} bytes")
-        if _has_tags(api_key, api_version):
+        since, last = _TAGGED.get(api_key, _NEVER)
+        if since <= api_version <= last:
             position = position + 1 if frame[position] == 0 else wire.skip_tags(frame, position)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise malformed(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
-
-
-def _has_tags(api_key: int, api_version: int) -> bool:
-    # The body of a version that we do not know is never read, so neither are the tags in front of
-    # it.
-    versions = ADVERTISED.get(api_key)
-    return (
-        versions is not None and api_version <= versions.max and is_flexible(api_key, api_version)
-    )
 
 
 def request_header_bytes(

@@ -38,9 +38,12 @@ _CONTROL_KEY: Final = Struct(">hh")
 _CONTROL_VALUE: Final = Struct(">hi")
 _CONTROL_VERSION: Final = 0
 _NULL: Final = b"\x01"
-_ONE_BYTE: Final = tuple(varint(value) for value in range(64))
+_SMALL_COUNT: Final = 4096
+_SMALL: Final = tuple(varint(value) for value in range(_SMALL_COUNT))
 _RECORD_SIZE_MIN: Final = 7
 """Length, attributes, two deltas, two lengths and the header count, one byte each."""
+
+_new = tuple.__new__
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -93,8 +96,7 @@ def build_batch(
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
         encoded = encode_record(record, delta, record.timestamp - base_timestamp)
-        size = len(encoded)
-        body += _ONE_BYTE[size] if size < 64 else varint(size)
+        body += _varint(len(encoded))
         body += encoded
     codec_id = compression.codec_id(codec)
     packed: Buffer = compression.compress(codec, body) if codec_id else body
@@ -129,22 +131,34 @@ def build_batch(
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """One record without its length, for a batch being filled step by step."""
     _offset, _timestamp, key, value, headers = record
-    parts = [b"\x00", varint(timestamp_delta), varint(offset_delta)]
-    for item in (key, value):
-        if item is None:
-            parts.append(_NULL)
-        else:
-            parts.append(varint(len(item)))
-            parts.append(item)
-    parts.append(varint(len(headers)))
+    if key is None:
+        key_size, key = _NULL, b""
+    else:
+        key_size = _varint(len(key))
+    if value is None:
+        value_size, value = _NULL, b""
+    else:
+        value_size = _varint(len(value))
+    time = _varint(timestamp_delta)
+    tail = _header_bytes(headers) if headers else b"\x00"
+    delta = _varint(offset_delta)
+    return b"".join((b"\x00", time, delta, key_size, key, value_size, value, tail))
+
+
+def _varint(value: int) -> bytes:
+    return _SMALL[value] if 0 <= value < _SMALL_COUNT else varint(value)
+
+
+def _header_bytes(headers: Headers) -> bytes:
+    parts = [_varint(len(headers))]
     for name, content in headers:
         raw = name.encode()
-        parts.append(varint(len(raw)))
+        parts.append(_varint(len(raw)))
         parts.append(raw)
         if content is None:
             parts.append(_NULL)
         else:
-            parts.append(varint(len(content)))
+            parts.append(_varint(len(content)))
             parts.append(content)
     return b"".join(parts)
 
@@ -186,9 +200,30 @@ def iter_records(
 
 def _read_record(data: bytes, position: int, end: int, header: BatchHeader) -> Record:
     timestamp_delta, position = read_varlong(data, position + 1)
-    offset_delta, position = read_varint(data, position)
+    # One-byte varints, by far the most, are read in place: a call costs more than the reading.
+    raw = data[position]
+    if raw < 0x80:
+        offset_delta = (raw >> 1) ^ -(raw & 1)
+        position += 1
+    else:
+        offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
     value, position = _read_bytes(data, position, end)
+    headers: Headers = ()
+    if data[position] == 0:
+        position += 1
+    else:
+        headers, position = _read_headers(data, position, end)
+    if position != end:
+        raise _corrupt(f"record ends {end - position} bytes early")
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    return _new(Record, (header.base_offset + offset_delta, timestamp, key, value, headers))
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
         raise _corrupt(f"{count} headers")
@@ -199,17 +234,16 @@ def _read_record(data: bytes, position: int, end: int, header: BatchHeader) -> R
             raise _corrupt("header without a key")
         content, position = _read_bytes(data, position, end)
         headers.append((name.decode(), content))
-    if position != end:
-        raise _corrupt(f"record ends {end - position} bytes early")
-    if header.attributes & TIMESTAMP_TYPE_MASK:
-        timestamp = header.max_timestamp
-    else:
-        timestamp = header.base_timestamp + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+    return tuple(headers), position
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(data, position)
+    raw = data[position]
+    if raw < 0x80:
+        size = (raw >> 1) ^ -(raw & 1)
+        position += 1
+    else:
+        size, position = read_varint(data, position)
     if size < 0:
         return None, position
     stop = position + size
