@@ -60,7 +60,11 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
 
 
 class Cluster:
-    """See the module's docstring. `network`, `clock` and `rng` are injected by tests and the simulation."""
+    """See the module's docstring.
+
+    transaction_version_max: 1 makes the client speak TV1 where TV2 is on offer, as older clients do.
+    `network`, `clock` and `rng` are injected by tests and the simulation.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class Cluster:
         request_timeout_ms: float = 30_000,
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
+        transaction_version_max: int = 2,
         network: Network | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -87,6 +92,7 @@ class Cluster:
         self._opening: dict[int, asyncio.Lock] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._transaction_version = 0
+        self._transaction_version_max = transaction_version_max
         self._features_epoch = -1
         self._closed = False
 
@@ -103,7 +109,7 @@ class Cluster:
     @property
     def transaction_version(self) -> int:
         """2 when the cluster finalized ``transaction.version`` >= 2, else 1 (KIP-890). Known once a broker was connected to."""
-        return 2 if self._transaction_version >= 2 else 1
+        return 2 if min(self._transaction_version, self._transaction_version_max) >= 2 else 1
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
