@@ -1,11 +1,12 @@
 """The broker, put together: what a process owns, in the order in which it starts and stops.
 
-It composes the rooms and holds what handlers ask for: `config`, `clock`, `disk`, `network`, `logs` (the log manager),
-`store`, `image` and `controller` (the metadata), `partitions`, `producer_ids`, `transactions`, `groups`, `server`. It must
-not know any API, nor decide anything that a pure room decides.
+It composes the rooms and holds what handlers ask for: `config`, `clock`, `disk`, `network`, `logs`
+(the log manager), `store`, `image` and `controller` (the metadata), `partitions`, `producer_ids`,
+`transactions`, `groups`, `server`. It must not know any API, nor decide anything that a pure room
+decides.
 
-Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators loading, socket open.
-The stop is the reverse, so that nothing is answered that could not be kept.
+Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators
+loading, socket open. The stop is the reverse, so that nothing is answered that could not be kept.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as of now. A value: keep it across an await only when an older view is wanted."""
+        """The metadata as of now.
+
+        A value: keep it across an await only when an older view is wanted.
+        """
         return self.controller.image
 
     @property
@@ -86,7 +90,10 @@ class Broker:
         return self.server.advertised
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic's logs: its own overrides, else what this broker was started with."""
+        """The settings of a topic's logs.
+
+        Its own overrides, else what this broker was started with.
+        """
         value = partial(self.config.topic_value, overrides)
         return LogConfig(
             segment_bytes=value("segment.bytes"),
@@ -107,13 +114,18 @@ class Broker:
         )
 
     def apply(self, delta: ImageDelta) -> None:
-        """The image became another: partitions follow first, then the coordinators that live on them."""
+        """The image became another.
+
+        Partitions follow first, then the coordinators that live on them.
+        """
         self.partitions.apply(delta)
         self.transactions.apply(delta)
         self.groups.apply(delta)
 
     async def start(self) -> None:
-        """Start everything; when it returns, clients can connect. On failure what was started is stopped again.
+        """Start everything; when it returns, clients can connect.
+
+        On failure what was started is stopped again.
 
         Raises `FolderInUse` and `StorageFailure` for the data folder, `OSError` for the address.
         """
@@ -152,7 +164,10 @@ class Broker:
         )
 
     def _remove_stray_logs(self) -> None:
-        """Finish deletions that a crash interrupted: the store forgot the topic, the folder is still there."""
+        """Finish deletions that a crash interrupted.
+
+        The store forgot the topic, the folder is still there.
+        """
         image = self.image
         for topic_partition in self.logs:
             topic = image.topic(topic_partition.topic)
@@ -180,7 +195,7 @@ class Broker:
             self.stop_because(failures.exceptions[0])
 
     def stop_because(self, error: BaseException) -> None:
-        """Ask the owner to stop: nothing may be acknowledged any more. Connections are cut at once."""
+        """Ask the owner to stop: nothing may be acknowledged any more. Connections are cut."""
         if self.stopped_because is not None:
             return
         log.critical("stopping: %s", error, exc_info=error)
@@ -197,7 +212,7 @@ class Broker:
         await self._stop_requested.wait()
 
     async def stop(self) -> None:
-        """Stop accepting, answer nothing more, then close coordinators, partitions, logs and the store."""
+        """Stop accepting and answering, then close coordinators, partitions, logs and the store."""
         if hasattr(self, "server"):
             await self.server.stop()
         if self._background is not None:

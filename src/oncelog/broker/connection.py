@@ -1,12 +1,15 @@
-"""One client connection: bytes in, frames out to the dispatcher, replies back in the order of arrival (D13).
+"""One client connection.
 
-The way of the bytes: small frames are cut out of one read buffer that all connections of the loop share; of a frame
-that is not there yet, the rest is received straight into that frame's own buffer. A frame's buffer grows as its bytes
-arrive, so a peer that only claims a size commits no memory. Replies of one loop turn leave in one write.
+Bytes in, frames out to the dispatcher, replies back in the order of arrival (D13).
 
-Back-pressure: reading stops while too many requests or bytes wait here, or while the peer does not read its replies;
-in the latter case no further request of it is started either. So one peer's memory is bounded by the limits below plus
-one frame.
+The way of the bytes: small frames are cut out of one read buffer that all connections of the loop
+share; of a frame that is not there yet, the rest is received straight into that frame's own buffer.
+A frame's buffer grows as its bytes arrive, so a peer that only claims a size commits no memory.
+Replies of one loop turn leave in one write.
+
+Back-pressure: reading stops while too many requests or bytes wait here, or while the peer does not
+read its replies; in the latter case no further request of it is started either. So one peer's
+memory is bounded by the limits below plus one frame.
 
 This module knows frames and order. It must not know any API, nor how a frame is parsed.
 """
@@ -44,7 +47,8 @@ _SIZE_BYTES = 4
 class ReadBuffer:
     """The read buffer that all connections of one loop share.
 
-    Safe because the loop asks for the buffer, receives and calls `buffer_updated` without running anything else.
+    Safe because the loop asks for the buffer, receives and calls `buffer_updated` without running
+    anything else.
     """
 
     __slots__ = ("view",)
@@ -64,7 +68,7 @@ class Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The broker's end of one connection. Handlers use `peer_host`, `closed`, `on_close` and `id`."""
+    """The broker's end of a connection. Handlers use `peer_host`, `closed`, `on_close` and `id`."""
 
     def __init__(self, server: Server, dispatcher: Dispatcher, read_buffer: ReadBuffer) -> None:
         self.id = 0
@@ -133,7 +137,10 @@ class Connection(asyncio.BufferedProtocol):
         self._run_queue()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: into the frame that is being received, else into the shared buffer."""
+        """Where the next bytes go.
+
+        Into the frame that is being received, else into the shared buffer.
+        """
         frame = self._frame
         if frame is None:
             return self._scratch
@@ -232,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self._task = self._loop.create_task(self._await(waiting))
 
     async def _await(self, waiting: Awaitable[None]) -> None:
-        """Run a handler that holds back the later requests of this connection, then go on with those."""
+        """Run a handler that holds back this connection's later requests, then go on with those."""
         try:
             await waiting
         finally:
@@ -278,7 +285,8 @@ class Connection(asyncio.BufferedProtocol):
             # Written at once, so that the transport can tell us that the peer does not read.
             self._flush()
         if not self._in_turn and not self._flush_scheduled:
-            # Completed from outside this connection's own turn: whatever else completes in this turn goes along.
+            # Completed from outside this connection's own turn: whatever else completes in this
+            # turn goes along.
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
 

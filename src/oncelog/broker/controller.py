@@ -1,10 +1,13 @@
-"""The controller's shell on a broker: it carries decisions into the metadata store and follows the store's feed.
+"""The controller's shell on a broker.
 
-`image` is the broker's view; it only ever moves forward, and `Broker.apply` is told each step. A write of ours is followed
-before its caller is answered, so whoever created a topic can use it at once.
+It carries decisions into the metadata store and follows the store's feed.
 
-On a lone broker it claims the controller's epoch at start. It must not decide what a topic may look like: the controller
-room does.
+`image` is the broker's view; it only ever moves forward, and `Broker.apply` is told each step. A
+write of ours is followed before its caller is answered, so whoever created a topic can use it at
+once.
+
+On a lone broker it claims the controller's epoch at start. It must not decide what a topic may look
+like: the controller room does.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ class ControllerShell:
         self._following = asyncio.Lock()
 
     async def load(self, cluster_id: str, *, new_folder: bool) -> None:
-        """Read the image from the store, without taking part yet. Nothing is written, but for a new store's name.
+        """Read the image from the store, without taking part yet.
+
+        Nothing is written, but for a new store's name.
 
         Raises `FolderMismatch` when the store is not the one that belongs to the folder.
         """
@@ -86,7 +91,7 @@ class ControllerShell:
         self._broker.apply(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
 
     def announce(self, host: str, port: int) -> None:
-        """This broker can be reached there."""
+        """Note where clients reach this broker, which from now on is part of the image."""
         rack = self._broker.config.get_str("broker.rack")
         self._self_image = BrokerImage(self._broker.broker_id, host, port, rack)
         self._publish(self.image.revision)
@@ -129,7 +134,10 @@ class ControllerShell:
         return ErrorCode.none
 
     async def internal_topic(self, name: str) -> TopicImage:
-        """One of Kafka's internal topics, created on first use. Raises `OncelogError` when it cannot be had."""
+        """One of Kafka's internal topics, created on first use.
+
+        Raises `OncelogError` when it cannot be had.
+        """
         topic = self.image.topic(name)
         if topic is None:
             (outcome,) = await self.create_topics([self._new_internal_topic(name)])
@@ -139,7 +147,10 @@ class ControllerShell:
         return topic
 
     async def auto_create(self, name: str) -> ErrorCode:
-        """Create a topic because a client named it. What Metadata answers for it meanwhile comes back."""
+        """Create a topic because a client named it.
+
+        What Metadata answers for it meanwhile comes back.
+        """
         if name in INTERNAL_TOPICS:
             await self.internal_topic(name)
             return ErrorCode.none

@@ -1,9 +1,9 @@
 """From a frame to its handler, and from what the handler returns to the reply's bytes.
 
-The errors, as Kafka answers them: an ApiVersions request in a version we do not know gets an ApiVersions v0 reply with
-UNSUPPORTED_VERSION (KIP-511); any other unknown API or version, and any frame that cannot be parsed, closes the
-connection with one log line. A handler's bug is logged once with its traceback and closes the connection; an
-`InvariantViolation` stops the broker.
+The errors, as Kafka answers them: an ApiVersions request in a version we do not know gets an
+ApiVersions v0 reply with UNSUPPORTED_VERSION (KIP-511); any other unknown API or version, and any
+frame that cannot be parsed, closes the connection with one log line. A handler's bug is logged once
+with its traceback and closes the connection; an `InvariantViolation` stops the broker.
 
 This module must not know any single API's rules, apart from the one of ApiVersions above.
 """
@@ -42,7 +42,10 @@ class Dispatcher:
     def dispatch(
         self, connection: Connection, frame: bytearray, slot: Slot
     ) -> Awaitable[None] | None:
-        """Start one request. An awaitable comes back when the later requests of the connection have to wait."""
+        """Start one request.
+
+        An awaitable comes back when the later requests of the connection have to wait.
+        """
         try:
             request = self._parse(connection, frame)
         except ProtocolError as error:

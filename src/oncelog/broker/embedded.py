@@ -1,8 +1,8 @@
 """`EmbeddedBroker`: the broker inside a Python process, for tests, notebooks and applications.
 
-The same broker as `oncelog serve`, on an ephemeral port of the local interface. In an event loop use ``async with``; elsewhere
-``with``, which runs it on a loop of its own in a thread. Without `data_dir` it keeps its files in a temporary folder that goes
-with it.
+The same broker as `oncelog serve`, on an ephemeral port of the local interface. In an event loop
+use ``async with``; elsewhere ``with``, which runs it on a loop of its own in a thread. Without
+`data_dir` it keeps its files in a temporary folder that goes with it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["EmbeddedBroker"]
 class EmbeddedBroker:
     """One broker, started by entering and stopped by leaving; it can be entered again.
 
-    `config` takes Kafka's keys; values are turned into text. `port` 0 takes any free port; entered again, it takes that port
-    again, so that clients find it.
+    `config` takes Kafka's keys; values are turned into text. `port` 0 takes any free port; entered
+    again, it takes that port again, so that clients find it.
 
     Usage::
 
@@ -78,7 +78,10 @@ class EmbeddedBroker:
             self._remove_temporary()
 
     def __enter__(self) -> EmbeddedBroker:
-        """Start in a thread with a loop of its own; returns when clients can connect. Raises as `Broker.start`."""
+        """Start in a thread with a loop of its own; returns when clients can connect.
+
+        Raises as `Broker.start`.
+        """
         started = threading.Event()
         failures: list[BaseException] = []
         self._thread = threading.Thread(
@@ -115,7 +118,7 @@ class EmbeddedBroker:
             self._loop = asyncio.get_running_loop()
             try:
                 broker = await self._start()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
                 failures.append(error)
                 return
             finally:

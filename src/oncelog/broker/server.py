@@ -1,6 +1,7 @@
 """The listening socket and the connections it accepted: admission, idleness, the end.
 
-Keeps `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`. It must not know frames or APIs.
+Keeps `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`. It must not know
+frames or APIs.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Server:
         return f"{host}:{image.port}"
 
     async def start(self) -> None:
-        """Listen, and tell the controller where clients reach us. Raises `OSError` when the address cannot be had."""
+        """Listen, and tell the controller where clients reach us.
+
+        Raises `OSError` when the address cannot be had.
+        """
         listener = self._broker.config.listener
         self._listener = await self._broker.network.listen(
             listener.host,
@@ -107,7 +111,7 @@ class Server:
             self.close_idle()
 
     def close_idle(self) -> None:
-        """Close connections on which nothing happened for `connections.max.idle.ms`, stalled readers included."""
+        """Close connections idle for `connections.max.idle.ms`, stalled readers included."""
         oldest_s = self.loop.time() - self._idle_ms_max / 1000
         for connection in [c for c in self.connections if c.last_active_s < oldest_s and c.idle]:
             connection.abort()
@@ -118,7 +122,7 @@ class Server:
             connection.abort()
 
     async def stop(self) -> None:
-        """Stop listening and close every connection; replies already written get a moment to leave."""
+        """Stop listening and close every connection; written replies get a moment to leave."""
         if self._listener is not None:
             await self._listener.close()
             self._listener = None

@@ -1,6 +1,9 @@
-"""The command ``oncelog``. Each subcommand lives in a module of its own, imported when it is asked for.
+"""The command ``oncelog``.
 
-So `oncelog serve` does not pay for what `oncelog demo` needs, and a missing extra only matters to who uses it.
+Each subcommand lives in a module of its own, imported when it is asked for.
+
+So `oncelog serve` does not pay for what `oncelog demo` needs, and a missing extra only matters to
+who uses it.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         if cmd_name == "serve":
-            # kio registers strategies with hypothesis where that is installed, as it is for our own development: a
-            # third of the time to start. A broker draws no examples. (None in this table makes the import fail.)
+            # kio registers strategies with hypothesis where that is installed, as it is for our own
+            # development: a third of the time to start. A broker draws no examples. (None in this
+            # table makes the import fail.)
             sys.modules.setdefault("hypothesis", cast(ModuleType, None))
         command: click.Command = importlib.import_module(entry[0]).command
         return command

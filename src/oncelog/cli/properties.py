@@ -22,7 +22,10 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The pairs of a file: comments, continued lines, escapes and all three separators. Raises `ConfigError`."""
+    """The pairs of a file: comments, continued lines, escapes and all three separators.
+
+    Raises `ConfigError`.
+    """
     pairs: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)

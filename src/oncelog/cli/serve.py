@@ -1,8 +1,9 @@
 """``oncelog serve``: one broker in this process, until SIGTERM or SIGINT.
 
-Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win. Everything that a person may have
-got wrong ends in one sentence on standard error and exit code 1 (2 for misuse of the command line itself). The line
-``oncelog: ready on ...`` on standard output says that clients can connect.
+Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win.
+Everything that a person may have got wrong ends in one sentence on standard error and exit code 1
+(2 for misuse of the command line itself). The line ``oncelog: ready on ...`` on standard output
+says that clients can connect.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def command(
         log.warning("%s", warning)
     if config.listener.host not in _LOCAL_HOSTS:
         log.warning(
-            "listening on %s: there is no authentication yet, anyone who reaches it can read and write",
+            "listening on %s: no authentication yet, whoever reaches it can read and write",
             config.listener.host or "every interface",
         )
     sys.exit(run(config))
@@ -114,10 +115,11 @@ async def _serve(config: BrokerConfig) -> int:
 
 def _announce(broker: Broker) -> None:
     listener = Endpoint(broker.server.host, broker.server.port)
-    topics = len(broker.image.topics)
+    count = len(broker.image.topics)
+    topics = f"{count} topic{'s' if count != 1 else ''}"
     click.echo(
         f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
-        f"data {os.path.abspath(broker.config.data_dir)}, {topics} topic{'s' if topics != 1 else ''})"
+        f"data {os.path.abspath(broker.config.data_dir)}, {topics})"
     )
     sys.stdout.flush()
 

@@ -1,6 +1,9 @@
-"""The controller: topics, replica assignment, leader election, and the metadata image that brokers follow.
+"""The controller.
 
-Pure: what is decided here becomes writes to the metadata store, which the metadata room carries out.
+Topics, replica assignment, leader election, and the metadata image that brokers follow.
+
+Pure: what is decided here becomes writes to the metadata store, which the metadata room carries
+out.
 """
 
 from oncelog.controller.image import (

@@ -1,7 +1,10 @@
-"""The metadata image: what the cluster looks like, as one immutable value per revision of the store.
+"""The metadata image.
 
-Brokers hold one image and replace it whole when the change feed brings something (D9). Topic ids are identity, names are
-labels: a topic that was deleted and made again under its name appears in a delta as deleted and created.
+What the cluster looks like, as one immutable value per revision of the store.
+
+Brokers hold one image and replace it whole when the change feed brings something (D9). Topic ids
+are identity, names are labels: a topic that was deleted and made again under its name appears in a
+delta as deleted and created.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition's replicas; `leader` is -1 while nobody leads it. The first replica is the preferred leader."""
+    """One partition's replicas; `leader` is -1 while nobody leads it.
+
+    The first replica is the preferred leader.
+    """
 
     leader: int
     leader_epoch: int
@@ -37,7 +43,11 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic. `config` holds only what was set for this topic, as text; index in `partitions` = partition number."""
+    """One topic.
+
+    `config` holds only what was set for this topic, as text; index in `partitions` = partition
+    number.
+    """
 
     name: str
     topic_id: TopicId
@@ -46,7 +56,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is one of Kafka's two internal topics, which clients may read but not write."""
+        """Whether it is one of Kafka's two internal topics, which clients may only read."""
         return self.name in INTERNAL_TOPICS
 
     def topic_partitions(self) -> tuple[TopicPartition, ...]:

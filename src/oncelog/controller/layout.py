@@ -1,8 +1,10 @@
-"""How metadata lies in the store: which path holds what, as JSON. The one place that knows the encoding.
+"""How metadata lies in the store: which path holds what, as JSON.
+
+The one place that knows the encoding.
 
 - ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
-- ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one atomic write and two brokers
-  cannot both make it. A topic's name never holds a slash.
+- ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
+  atomic write and two brokers cannot both make it. A topic's name never holds a slash.
 - ``/producer_ids``: the first producer id that was not handed out in a block yet (INV-11).
 """
 

@@ -1,8 +1,9 @@
 """Deciding about topics: names, counts, replica placement, configuration. Nothing is written here.
 
-The caller gives the image, the request and a fresh topic id; the answer is the topic as it will be, or the error. The
-rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round robin over the live brokers, starting
-where the existing partitions left off, so that the same image always gives the same placement.
+The caller gives the image, the request and a fresh topic id; the answer is the topic as it will be,
+or the error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is
+round robin over the live brokers, starting where the existing partitions left off, so that the same
+image always gives the same placement.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make. Counts of -1 take the broker's default; an assignment (partition -> replicas) excludes both."""
+    """A topic to make.
+
+    Counts of -1 take the broker's default; an assignment (partition -> replicas) excludes both.
+    """
 
     name: str
     partitions: int = _DEFAULT
@@ -123,7 +127,7 @@ def _placed(
         return TopicOutcome(
             new.name,
             ErrorCode.policy_violation,
-            f"Excessively large number of partitions: {count}, at most {TOPIC_PARTITIONS_COUNT_MAX}",
+            f"Excessively many partitions: {count}, at most {TOPIC_PARTITIONS_COUNT_MAX}",
         )
     factor = new.replication_factor
     if factor == _DEFAULT:

@@ -1,8 +1,11 @@
-"""Configuration: how a setting is defined, parsed, checked and resolved. The definitions stand in `config_keys`.
+"""Configuration: how a setting is defined, parsed, checked and resolved.
 
-Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never changes; topics carry only
-their own overrides, and everything else comes from the broker's value of the synonymous key. A key that is unknown, or
-Kafka's but not supported here, is refused by name: nothing is silently ignored.
+The definitions stand in `config_keys`.
+
+Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never
+changes; topics carry only their own overrides, and everything else comes from the broker's value of
+the synonymous key. A key that is unknown, or Kafka's but not supported here, is refused by name:
+nothing is silently ignored.
 
 This module must not read files or the environment.
 """
@@ -31,7 +34,10 @@ __all__ = [
 
 
 class ConfigError(OncelogError):
-    """A setting that cannot be accepted. The message is one sentence for a person, and names the key."""
+    """A setting that cannot be accepted.
+
+    The message is one sentence for a person, and names the key.
+    """
 
 
 class ConfigType(Enum):
@@ -49,7 +55,10 @@ class ConfigType(Enum):
 
 
 class ConfigSource(Enum):
-    """Where a value comes from; the numbers are DescribeConfigs' (`DescribeConfigsResponse.ConfigSource`)."""
+    """Where a value comes from.
+
+    The numbers are DescribeConfigs' (`DescribeConfigsResponse.ConfigSource`).
+    """
 
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
@@ -61,12 +70,17 @@ class Support(Enum):
 
     YES = "supported"
     NO_EFFECT = "has no effect"
-    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories): named, then passed over."""
+    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
+    named, then passed over.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One key. `default` None means unset; `check` returns what is wrong with a parsed value, or None."""
+    """One key.
+
+    `default` None means unset; `check` returns what is wrong with a parsed value, or None.
+    """
 
     name: str
     type: ConfigType
@@ -88,14 +102,14 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker key that stands in for a topic key, and the factor that turns its unit into the topic key's."""
+    """A broker key that stands in for a topic key; `factor` turns its unit into that one's."""
 
     broker_key: str
     factor: int = 1
 
 
 class SynonymValue(NamedTuple):
-    """One of the places that could have given a value, best first, as DescribeConfigs lists them."""
+    """One place that could have given a value; DescribeConfigs lists them, best first."""
 
     name: str
     value: str | None
@@ -165,7 +179,7 @@ def parse_listener(key: str, text: str) -> Endpoint:
     scheme, separator, address = text.strip().rpartition("://")
     if separator and scheme.upper() != "PLAINTEXT":
         raise ConfigError(
-            f"{key}={text} is not supported: listeners other than PLAINTEXT come with authentication"
+            f"{key}={text} is not supported: listeners other than PLAINTEXT need authentication"
         )
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
@@ -174,7 +188,9 @@ def parse_listener(key: str, text: str) -> Endpoint:
 
 
 class BrokerConfig:
-    """A broker's settings: what was given as text, checked and typed, and Kafka's defaults for the rest.
+    """A broker's settings.
+
+    What was given as text, checked and typed, and Kafka's defaults for the rest.
 
     `warnings` holds one sentence per key that was accepted but has no effect.
     """
@@ -259,7 +275,10 @@ class BrokerConfig:
         return tuple(found)
 
     def topic_value(self, overrides: Mapping[str, str], name: str) -> Any:
-        """A topic's value of `name`: its own override, else the broker's value of the synonymous key."""
+        """A topic's value of `name`.
+
+        Its own override, else the broker's value of the synonymous key.
+        """
         from oncelog.core.config_keys import TOPIC_KEYS
 
         definition, synonyms = TOPIC_KEYS[name]
@@ -298,7 +317,10 @@ def _scaled(value: Any, synonym: Synonym) -> Any:
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Check the configuration that a topic is created with. Raises `ConfigError` for the first bad entry."""
+    """Check the configuration that a topic is created with.
+
+    Raises `ConfigError` for the first bad entry.
+    """
     from oncelog.core.config_keys import TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 
     for name, text in overrides.items():

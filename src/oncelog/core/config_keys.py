@@ -1,9 +1,15 @@
-"""The table of configuration keys: names, types, defaults and units are Kafka's, the words are ours.
+"""The table of configuration keys.
 
-Kafka's own definitions: `ServerLogConfigs`, `SocketServerConfigs`, `ServerConfigs`, `ReplicationConfigs`, `CleanerConfig`,
-`GroupCoordinatorConfig`, `TransactionLogConfig`, `TransactionStateManagerConfig`, `LogConfig`, and the synonyms in
-`ServerTopicConfigSynonyms`. Where a default differs from Kafka's, the doc says so.
+Names, types, defaults and units are Kafka's, the words are ours.
+
+Kafka's own definitions: `ServerLogConfigs`, `SocketServerConfigs`, `ServerConfigs`,
+`ReplicationConfigs`, `CleanerConfig`, `GroupCoordinatorConfig`, `TransactionLogConfig`,
+`TransactionStateManagerConfig`, `LogConfig`, and the synonyms in `ServerTopicConfigSynonyms`. Where
+a default differs from Kafka's, the doc says so.
 """
+
+# One line per key, so that the table reads as one.
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -147,18 +153,38 @@ _BROKER: Final = (
     Definition("offsets.topic.segment.bytes", _INT, 100 * _MB, "Segment size of __consumer_offsets.", _at_least(1)),
 )  # fmt: skip
 
-_NO_EFFECT: Final = """
-background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
-num.replica.fetchers queued.max.requests socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
-delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
-producer.purgatory.purge.interval.requests group.coordinator.background.threads group.coordinator.threads
-group.coordinator.append.linger.ms offsets.load.buffer.size transaction.state.log.load.buffer.size
-log.cleaner.threads log.cleaner.io.buffer.size log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
-process.roles controller.quorum.voters controller.quorum.bootstrap.servers controller.listener.names
-inter.broker.listener.name listener.security.protocol.map
-""".split()
-"""Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of every stock
-server.properties, which describe a quorum that Oncelog does not run."""
+_NO_EFFECT: Final = [
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "num.replica.fetchers",
+    "queued.max.requests",
+    "socket.listen.backlog.size",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "delete.records.purgatory.purge.interval.requests",
+    "fetch.purgatory.purge.interval.requests",
+    "producer.purgatory.purge.interval.requests",
+    "group.coordinator.background.threads",
+    "group.coordinator.threads",
+    "group.coordinator.append.linger.ms",
+    "offsets.load.buffer.size",
+    "transaction.state.log.load.buffer.size",
+    "log.cleaner.threads",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "process.roles",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+]
+"""Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of
+every stock server.properties, which describe a quorum that Oncelog does not run."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{definition.name: definition for definition in _BROKER},
@@ -179,21 +205,40 @@ _KAFKA_PREFIXES: Final = (
 )  # fmt: skip
 
 _KAFKA_NAMES: Final = frozenset(
-    """
-    alter.config.policy.class.name authorizer.class.name auto.leader.rebalance.enable auto.include.jmx.reporter
-    connections.max.reauth.ms controlled.shutdown.enable cordoned.log.dirs create.topic.policy.class.name
-    early.start.listeners follower.fetch.last.tiered.offset.enable inter.broker.protocol.version
-    log.dir.failure.timeout.ms log.initial.task.delay.ms log.message.format.version max.connection.creation.rate
-    max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots metric.reporters
-    offsets.topic.compression.codec principal.builder.class queued.max.request.bytes request.timeout.ms
-    server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
-    """.split()
+    [
+        "alter.config.policy.class.name",
+        "authorizer.class.name",
+        "auto.leader.rebalance.enable",
+        "auto.include.jmx.reporter",
+        "connections.max.reauth.ms",
+        "controlled.shutdown.enable",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "early.start.listeners",
+        "follower.fetch.last.tiered.offset.enable",
+        "inter.broker.protocol.version",
+        "log.dir.failure.timeout.ms",
+        "log.initial.task.delay.ms",
+        "log.message.format.version",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "metric.reporters",
+        "offsets.topic.compression.codec",
+        "principal.builder.class",
+        "queued.max.request.bytes",
+        "request.timeout.ms",
+        "server.max.startup.time.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "transaction.two.phase.commit.enable",
+        "unclean.leader.election.interval.ms",
+    ]
 )
 
 
 def is_kafka_broker_key(name: str) -> bool:
-    """Whether Apache Kafka's broker knows a key of this name (by its families, for those we do not support)."""
+    """Whether Apache Kafka's broker knows such a key; unsupported ones are known by family."""
     return name in BROKER_KEYS or name in _KAFKA_NAMES or name.startswith(_KAFKA_PREFIXES)
 
 
@@ -263,11 +308,19 @@ TOPIC_KEYS: Final[dict[str, tuple[Definition, tuple[Synonym, ...]]]] = {
 """Topic keys and the broker keys that stand in for them, best first."""
 
 UNSUPPORTED_TOPIC_KEYS: Final = frozenset(
-    """
-    remote.storage.enable local.retention.ms local.retention.bytes remote.log.copy.disable remote.log.delete.on.disable
-    remote.copy.lag.ms remote.copy.lag.bytes leader.replication.throttled.replicas
-    follower.replication.throttled.replicas errors.deadletterqueue.group.enable
-    message.format.version message.downconversion.enable
-    """.split()
+    [
+        "remote.storage.enable",
+        "local.retention.ms",
+        "local.retention.bytes",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.copy.lag.ms",
+        "remote.copy.lag.bytes",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "errors.deadletterqueue.group.enable",
+        "message.format.version",
+        "message.downconversion.enable",
+    ]
 )
 """Topic keys of Kafka's that a topic cannot be created with here."""

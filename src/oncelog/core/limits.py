@@ -23,7 +23,9 @@ READ_BUFFER_BYTES = 256 * 1024
 """The one buffer that all connections of a loop receive into."""
 
 FRAME_BYTES_MIN = 64 * 1024
-"""What the buffer of a frame that is still arriving starts with; it doubles as bytes arrive, up to the claimed size."""
+"""What the buffer of a frame that is still arriving starts with; it doubles as bytes arrive, up to
+the claimed size.
+"""
 
 CONNECTION_WRITE_TURN_BYTES_MAX = 1024 * 1024
 """Reply bytes gathered in one loop turn before they are handed to the transport."""
@@ -35,7 +37,9 @@ CONNECTION_QUEUED_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of such requests before reading stops."""
 
 CONNECTION_PENDING_REPLIES_COUNT_MAX = 256
-"""Replies of one connection that wait (for the high watermark, for data) before no further request is started."""
+"""Replies of one connection that wait (for the high watermark, for data) before no further request
+is started.
+"""
 
 CONNECTION_WRITE_BUFFER_BYTES_HIGH = 4 * 1024 * 1024
 """Bytes a peer may leave unread before we take nothing more from it."""
@@ -44,10 +48,14 @@ DISK_EXECUTOR_THREAD_COUNT = 4
 """Threads for blocking file work: fsync, recovery, retention (D12)."""
 
 SEALED_SEGMENTS_OPEN_COUNT_MAX = 8
-"""Sealed segments per partition whose file and indexes are kept open; the least recently read one goes first."""
+"""Sealed segments per partition whose file and indexes are kept open; the least recently read one
+goes first.
+"""
 
 RECENT_BATCHES_COUNT_MAX = 8192
-"""Batches at the end of a log whose exact positions are kept, so that a reader at the tail needs no header walk."""
+"""Batches at the end of a log whose exact positions are kept, so that a reader at the tail needs no
+header walk.
+"""
 
 RECOVERY_READ_SIZE_BYTES = 1024 * 1024
 """Bytes read at a time while a segment is scanned."""
@@ -56,20 +64,27 @@ RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
 
 PARKED_REQUEST_WAIT_MS_MAX = 5_000
-"""A coordinator's request waits this long for a transition in progress, then CONCURRENT_TRANSACTIONS (D7): well below the
+"""A coordinator's request waits this long for a transition in progress, then
+CONCURRENT_TRANSACTIONS (D7): well below the
 30 s after which Kafka's clients give a request up, and the 60 s of librdkafka."""
 
 PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
-"""Events that may queue behind one id's transition; its one producer sends a request per partition leader at most."""
+"""Events that may queue behind one id's transition; its one producer sends a request per partition
+leader at most.
+"""
 
 IDLE_SWEEP_MS_MAX = 30_000
 """Longest pause between two looks for idle connections."""
 
 REQUEST_PARTITIONS_COUNT_MAX = 200_000
-"""Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a hostile frame."""
+"""Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a
+hostile frame.
+"""
 
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
-"""Largest answer a client takes from a broker; a larger size means that the peer does not speak Kafka."""
+"""Largest answer a client takes from a broker; a larger size means that the peer does not speak
+Kafka.
+"""
 
 CLIENT_BUFFER_SIZE_MAX = 64 * 1024 * 1024
 """Bytes of records a producer holds that are not acknowledged yet (`buffer_memory`)."""
@@ -90,7 +105,9 @@ EXPIRED_IDS_REMEMBERED_COUNT_MAX = 1_000
 """Expired transactional ids that a coordinator can still explain."""
 
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 1_000
-"""Timed out transactions, or expired ids, that one tick of a coordinator takes on; the rest follow a second later."""
+"""Timed out transactions, or expired ids, that one tick of a coordinator takes on; the rest follow
+a second later.
+"""
 
 TRANSACTION_SWEEP_CONTINUE_MS = 1_000
 """When a sweep goes on that met the limit above."""
@@ -123,10 +140,14 @@ PRODUCER_ID_REFILL_COUNT = 100
 """With this few producer ids left the next block is reserved."""
 
 COORDINATOR_LOAD_BYTES = 1024 * 1024
-"""Bytes of an internal partition replayed at a time while a coordinator loads; the loop runs in between."""
+"""Bytes of an internal partition replayed at a time while a coordinator loads; the loop runs in
+between.
+"""
 
 TIMER_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
-"""An interval beyond ten years means never; event loops cannot wait for Kafka's "infinite" (2^63 - 1 ms)."""
+"""An interval beyond ten years means never; event loops cannot wait for Kafka's "infinite" (2^63 -
+1 ms).
+"""
 
 STOP_FLUSH_TURN_MS = 5
 """One pause of a stopping broker for replies that are still leaving."""
@@ -135,4 +156,6 @@ STOP_FLUSH_TURNS_COUNT = 100
 """How many such pauses before peers that do not read are cut off."""
 
 MESSAGE_ELEMENTS_COUNT_MAX = 1_000_000
-"""Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of their own)."""
+"""Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of
+their own).
+"""

@@ -1,4 +1,7 @@
-"""The metadata store: where topics, ids and epochs of a cluster are kept, behind one small interface (D9)."""
+"""The metadata store.
+
+Where topics, ids and epochs of a cluster are kept, behind one small interface (D9).
+"""
 
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import (

@@ -1,8 +1,12 @@
-"""`MemoryStore`: the metadata store of tests and of the simulation. Brokers in one loop may share it."""
+"""`MemoryStore`: the metadata store of tests and of the simulation.
+
+Brokers in one loop may share it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from oncelog.metadata.store import (
     CONTROLLER_EPOCH_PATH,
@@ -17,7 +21,10 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """See `MetadataStore`. It keeps what was deleted for the feed for ever; its owners are short-lived."""
+    """See `MetadataStore`.
+
+    It keeps what was deleted for the feed for ever; its owners are short- lived.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, Stored] = {}
@@ -63,10 +70,8 @@ class MemoryStore:
         """See `MetadataStore.changes`."""
         if self._revision <= after_revision and wait_ms > 0:
             self._changed.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait_ms / 1000)
-            except TimeoutError:
-                pass
         entries = tuple(
             Change(path, stored.value if (stored := self._values.get(path)) else None)
             for path, revision in self._revisions.items()

@@ -1,10 +1,12 @@
 """`SqliteStore`: the metadata store of the brokers of one machine, in one SQLite file.
 
-SQLite blocks, so every call runs on one thread of its own, in order. Writes of this process wake its feed at once; those
-of other processes are found by polling the highest revision, which costs microseconds. Every write is synced: an id or
-a topic that was handed out survives the loss of power (INV-11).
+SQLite blocks, so every call runs on one thread of its own, in order. Writes of this process wake
+its feed at once; those of other processes are found by polling the highest revision, which costs
+microseconds. Every write is synced: an id or a topic that was handed out survives the loss of power
+(INV-11).
 
-A deleted path stays as a row without value, so that the feed can tell; rows are small and topics are few.
+A deleted path stays as a row without value, so that the feed can tell; rows are small and topics
+are few.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_ms / 1000
         while True:
-            self._changed.clear()
+            if wait_ms > 0:
+                self._changed.clear()
             found = await self._run(lambda db: _changes(db, after_revision))
             left_s = deadline_s - loop.time()
             if found.revision > after_revision or left_s <= 0:

@@ -1,10 +1,14 @@
-"""`MetadataStore`: a small tree of versioned values with compare-and-set and a feed of changes (D9).
+"""`MetadataStore`.
 
-Paths look like ``/topics/<id>``; a value is bytes; every value has a version that grows with each write to it, every write
-has a revision that grows with each write to the store. All writers of one cluster share one store.
+A small tree of versioned values with compare-and-set and a feed of changes (D9).
 
-A writer that acts as the controller passes its `controller_epoch`; the store refuses it once a newer controller has
-claimed the role, in the same atomic step as the write, so a controller that does not know it was replaced cannot harm.
+Paths look like ``/topics/<id>``; a value is bytes; every value has a version that grows with each
+write to it, every write has a revision that grows with each write to the store. All writers of one
+cluster share one store.
+
+A writer that acts as the controller passes its `controller_epoch`; the store refuses it once a
+newer controller has claimed the role, in the same atomic step as the write, so a controller that
+does not know it was replaced cannot harm.
 
 The interface knows no topics and no brokers: `layout` does.
 """
@@ -22,8 +26,8 @@ __all__ = [
     "Conflict",
     "ControllerFenced",
     "MetadataStore",
-    "Stored",
     "StoreFailure",
+    "Stored",
 ]
 
 CONTROLLER_EPOCH_PATH = "/controller/epoch"
@@ -91,9 +95,12 @@ class MetadataStore(Protocol):
         ...
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
-        """What was written after `after_revision` (0: everything there is), in the order of writing.
+        """What was written after `after_revision` (0.
 
-        Waits up to `wait_ms` when nothing is new; the answer may be empty then. One caller at a time.
+        Everything there is), in the order of writing.
+
+        Waits up to `wait_ms` when nothing is new; the answer may be empty then. One caller at a
+        time.
         """
         ...
 

@@ -39,7 +39,9 @@ class Client:
             return None
 
     async def ask(self, api: ApiKey, version: int | None = None, **fields: Any) -> Any:
-        """Send the newest request class with `fields` in `version`, return the newest response class."""
+        """Send the newest request class with `fields` in `version`, return the newest response
+        class.
+        """
         version = ADVERTISED[api].max if version is None else version
         request = messages.message(messages.request_class(api), **fields)
         self._correlation_id += 1

@@ -1,4 +1,6 @@
-"""The frames, the order and the limits of one connection, without sockets: the transport and the dispatcher are fakes."""
+"""The frames, the order and the limits of one connection, without sockets: the transport and the
+dispatcher are fakes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a hostile, broken or merely odd peer gets: the protocol's answer, or a closed connection with one log line."""
+"""What a hostile, broken or merely odd peer gets: the protocol's answer, or a closed connection
+with one log line.
+"""
 
 from __future__ import annotations
 
@@ -151,5 +153,5 @@ def _topic_class() -> type:
 
 async def _until(condition) -> None:  # type: ignore[no-untyped-def]
     async with asyncio.timeout(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the broker has no event for it
             await asyncio.sleep(0)

@@ -1,7 +1,10 @@
-"""Metadata, CreateTopics, DeleteTopics, DescribeConfigs and DescribeCluster against a running broker."""
+"""Metadata, CreateTopics, DeleteTopics, DescribeConfigs and DescribeCluster against a running
+broker.
+"""
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,9 @@ def topic(name: str, partitions: int = 1, factor: int = 1, **config: str | None)
     )
 
 
-async def create(client: Client, *topics: Any, version: int = 7, validate_only: bool = False) -> Any:
+async def create(
+    client: Client, *topics: Any, version: int = 7, validate_only: bool = False
+) -> Any:
     response = await client.ask(
         ApiKey.CREATE_TOPICS, version, topics=topics, validate_only=validate_only
     )
@@ -184,7 +189,7 @@ async def test_topics_are_deleted_by_name_and_from_version_6_by_id(
         assert errors["a"] is ErrorCode.none
         assert errors["nope"] is ErrorCode.unknown_topic_or_partition
         assert ("b" in context.broker.image.topics) is (version < 6)
-        assert not list(tmp_path.glob("a-*"))
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("a-")]
 
 
 async def test_a_topic_made_again_has_a_new_id_and_an_empty_log(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
         assert line.startswith("oncelog: ready on 0.0.0.0:")
         process.terminate()
         assert process.stderr is not None
-        assert "there is no authentication yet" in process.stderr.read()
+        assert "no authentication yet" in process.stderr.read()
 
 
 def test_later_settings_win_over_earlier_ones(tmp_path: Path) -> None:

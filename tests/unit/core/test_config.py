@@ -51,7 +51,7 @@ def test_every_synonym_of_a_topic_key_is_a_broker_key() -> None:
 def test_what_cannot_be_accepted_is_refused_in_one_sentence(
     key: str, value: str, sentence: str
 ) -> None:
-    with pytest.raises(ConfigError, match="(?s).*") as caught:
+    with pytest.raises(ConfigError) as caught:
         BrokerConfig({key: value})
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)

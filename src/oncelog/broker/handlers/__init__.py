@@ -1,15 +1,18 @@
 """What a handler is, and the table of them: one small module per API.
 
-A handler module has one function ``handle(broker, request)``. Its kind decides how the connection treats it (D13):
+A handler module has one function ``handle(broker, request)``. Its kind decides how the connection
+treats it (D13):
 
-- a plain ``def`` answers at once: it returns the response (an object with the attributes of kio's newest class of that
-  API), or, for the hand-written codecs of Produce and Fetch, the reply's buffers without the 4-byte size;
+- a plain ``def`` answers at once: it returns the response (an object with the attributes of kio's
+  newest class of that API), or, for the hand-written codecs of Produce and Fetch, the reply's
+  buffers without the 4-byte size;
 - it may return a `PendingReply` instead: the reply keeps its place, later requests go on meanwhile;
-- ``async def`` (or any awaitable returned) holds back the later requests of the connection until it is done;
+- ``async def`` (or any awaitable returned) holds back the later requests of the connection until it
+  is done;
 - ``None`` means that no reply is sent at all (Produce with acks=0).
 
-Handler modules are imported when their API is first asked for: importing all of them would triple the start-up time.
-This module must not know any single API's rules.
+Handler modules are imported when their API is first asked for: importing all of them would triple
+the start-up time. This module must not know any single API's rules.
 """
 
 from __future__ import annotations
@@ -29,14 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "RAW_APIS", "Buffers", "Handler", "PendingReply", "Request", "handler_of"]
 
 Buffers = bytes | bytearray | memoryview | Sequence[bytes | bytearray | memoryview]
-"""A reply's frame without its 4-byte size: one buffer, or several that are written one after the other."""
+"""A reply's frame without its 4-byte size: one buffer, or several that are written one after the
+other.
+"""
 
 
 class Request:
     """One request as its handler sees it.
 
-    `body` is kio's newest request class of the API, already upgraded from `header.api_version`; for `RAW_APIS` it is
-    a writable `memoryview` of the frame from the body on (no copy: the frame belongs to this request alone).
+    `body` is kio's newest request class of the API, already upgraded from `header.api_version`; for
+    `RAW_APIS` it is a writable `memoryview` of the frame from the body on (no copy: the frame
+    belongs to this request alone).
     """
 
     __slots__ = ("api", "body", "connection", "header")
@@ -63,9 +69,9 @@ class Request:
 class PendingReply:
     """A place in a connection's reply order, to be filled later, exactly once.
 
-    `complete` takes what a handler returns (buffers for the hand-written codecs, a response object otherwise).
-    After the connection is lost `complete` does nothing, and `cancelled` is true so that work can be dropped;
-    `on_cancel`, if set, is called once at that moment.
+    `complete` takes what a handler returns (buffers for the hand-written codecs, a response object
+    otherwise). After the connection is lost `complete` does nothing, and `cancelled` is true so
+    that work can be dropped; `on_cancel`, if set, is called once at that moment.
     """
 
     __slots__ = ("_deliver", "cancelled", "done", "on_cancel", "value")
@@ -90,7 +96,10 @@ class PendingReply:
             self._deliver(value)
 
     def attach(self, deliver: Callable[[Any], None]) -> None:
-        """Called by the dispatcher, once: where the value goes. A value that came earlier goes there at once."""
+        """Called by the dispatcher, once: where the value goes.
+
+        A value that came earlier goes there at once.
+        """
         self._deliver = deliver
         if self.done:
             deliver(self.value)

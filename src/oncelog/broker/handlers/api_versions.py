@@ -1,8 +1,9 @@
 """ApiVersions (18), versions 0-4: what this broker speaks, and the features that are switched on.
 
-Announces the APIs that have handlers. A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the
-ranges (KIP-511). `transaction.version` is finalized at 2, which makes Java and franz-go clients use KIP-890's protocol;
-the epoch of the features is the metadata image's revision, which never falls. Gap: none known.
+Announces the APIs that have handlers. A version we do not know is answered in version 0 with
+UNSUPPORTED_VERSION and the ranges (KIP-511). `transaction.version` is finalized at 2, which makes
+Java and franz-go clients use KIP-890's protocol; the epoch of the features is the metadata image's
+revision, which never falls. Gap: none known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CreateTopics (19), versions 2-7: make topics, each by itself, in the order of the request.
 
-A name that stands twice in one request is refused for all its places. What was created can be used when the answer
-leaves. The answer carries the topic's configuration from version 5 on. Gap: the request's timeout is not looked at,
-creation takes milliseconds.
+A name that stands twice in one request is refused for all its places. What was created can be used
+when the answer leaves. The answer carries the topic's configuration from version 5 on. Gap: the
+request's timeout is not looked at, creation takes milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DeleteTopics (20), versions 1-6: delete topics by name, from version 6 on also by id.
 
-A topic that stands twice in one request, by name or id, is refused at both places. Internal topics may be deleted, as in
-Kafka, but lose their transactions and offsets. Gap: the request's timeout is not looked at, deletion takes milliseconds.
+A topic that stands twice in one request, by name or id, is refused at both places. Internal topics
+may be deleted, as in Kafka, but lose their transactions and offsets. Gap: the request's timeout is
+not looked at, deletion takes milliseconds.
 """
 
 from __future__ import annotations

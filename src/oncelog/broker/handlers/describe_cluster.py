@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-2: the cluster's id, its brokers and its controller.
 
-Only brokers can be asked for (endpoint type 1): there are no separate controllers. No broker is ever fenced without being
-gone. Gap: none known.
+Only brokers can be asked for (endpoint type 1): there are no separate controllers. No broker is
+ever fenced without being gone. Gap: none known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""DescribeConfigs (32), versions 1-4: the settings of topics and of this broker, with their sources.
+"""DescribeConfigs (32), versions 1-4.
 
-Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or be empty for the defaults
-of all brokers, of which there are none. All broker settings are read-only: they come from the start. Gap: broker loggers
-and groups (resource types 8 and 32) are refused with INVALID_REQUEST.
+The settings of topics and of this broker, with their sources.
+
+Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or
+be empty for the defaults of all brokers, of which there are none. All broker settings are
+read-only: they come from the start. Gap: broker loggers and groups (resource types 8 and 32) are
+refused with INVALID_REQUEST.
 """
 
 from __future__ import annotations

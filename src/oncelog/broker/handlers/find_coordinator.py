@@ -1,7 +1,9 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group (type 0) or a transactional id (type 1).
+"""FindCoordinator (10), versions 0-6.
 
-It is the leader of the internal topic's partition that the id hashes to; the topic is created on first use. Share groups
-(type 2) are not served: INVALID_REQUEST. Gap: none known.
+Which broker coordinates a group (type 0) or a transactional id (type 1).
+
+It is the leader of the internal topic's partition that the id hashes to; the topic is created on
+first use. Share groups (type 2) are not served: INVALID_REQUEST. Gap: none known.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
 def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
-    """Answer from the image; only the first use, which makes the topic, holds later requests back."""
+    """Answer from the image; only the first use, making the topic, holds later requests back."""
     keys = request.body.coordinator_keys
     name = TOPIC_OF_TYPE.get(request.body.key_type)
     if name is None:

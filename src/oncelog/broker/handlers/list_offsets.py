@@ -1,9 +1,10 @@
 """ListOffsets (2), versions 1-11: offsets by timestamp, and at the ends of the log.
 
-Timestamps >= 0 ask for the first record at or after that time; -1 is the end (the high watermark, or for read_committed
-the last stable offset, INV-7), -2 the start, -3 the record with the largest timestamp, -4 the start of the local log, which
-is the start, as nothing is tiered here; -5 (latest tiered) and -6 (earliest pending upload) find nothing. A record found
-by time that a consumer may not read yet is not given. Gap: lookups by time read the file system in the loop.
+Timestamps >= 0 ask for the first record at or after that time; -1 is the end (the high watermark,
+or for read_committed the last stable offset, INV-7), -2 the start, -3 the record with the largest
+timestamp, -4 the start of the local log, which is the start, as nothing is tiered here; -5 (latest
+tiered) and -6 (earliest pending upload) find nothing. A record found by time that a consumer may
+not read yet is not given. Gap: lookups by time read the file system in the loop.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
-`topics` null means all (in version 0, which has no null, an empty list). A topic that is named and does not exist is
-created where the client allows it and `auto.create.topics.enable` is set, and answered at once: there is no moment in
-which it exists without leaders. Topics asked for by id (version 12 on) are never created. Authorized operations are all of
-them, as in Kafka without an authorizer. Gap: none known.
+`topics` null means all (in version 0, which has no null, an empty list). A topic that is named and
+does not exist is created where the client allows it and `auto.create.topics.enable` is set, and
+answered at once: there is no moment in which it exists without leaders. Topics asked for by id
+(version 12 on) are never created. Authorized operations are all of them, as in Kafka without an
+authorizer. Gap: none known.
 """
 
 from __future__ import annotations
