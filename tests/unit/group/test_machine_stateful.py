@@ -6,6 +6,7 @@ of transactions, what has to be visible.
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -87,7 +88,9 @@ def expected(log: list[Written | Marker], partition: TopicPartition) -> Expected
     return outcome
 
 
-class GroupHistory(RuleBasedStateMachine):
+class OffsetHistory(RuleBasedStateMachine):
+    """A group without members: plain commits, transactions, deletions and crashes."""
+
     def __init__(self) -> None:
         super().__init__()
         self.c = SpiedContext(GroupConfig(initial_rebalance_delay_ms=1_000), hold=True)
@@ -108,46 +111,22 @@ class GroupHistory(RuleBasedStateMachine):
                 if result.error is ErrorCode.none:
                     self.known.append((result.member_id, result.generation_id))
 
-    @rule(number=st.integers(0, 30), instance=st.sampled_from([None, None, "i"]))
-    def join(self, number: int, instance: str | None) -> None:
-        self.learn()
-        member = "" if number < 10 else self.known[number % len(self.known)][0]
-        self.joins.append(self.c.join(member, version=3, instance=instance))
-
-    @rule(number=st.integers(0, 30))
-    def sync(self, number: int) -> None:
-        self.learn()
-        member, generation = self.known[-1 - number % len(self.known)]
-        given = {m: f"{m}@{generation}".encode() for m, g in self.known if g == generation}
-        self.c.submit(self.c.sync_event(member, generation, given))
-
-    @rule(number=st.integers(0, 30))
-    def heartbeat(self, number: int) -> None:
-        member, generation = self.known[-1 - number % len(self.known)]
-        self.c.submit(e.Heartbeat("g", generation, member))
-
-    @rule(number=st.integers(0, 30))
-    def leave(self, number: int) -> None:
-        member, _ = self.known[-1 - number % len(self.known)]
-        self.c.submit(e.Leave("g", (e.LeavingMember(member),)))
-
-    @rule(
-        number=st.integers(0, 30),
-        partition=st.sampled_from(PARTITIONS),
-        producer=st.sampled_from([None, *PRODUCERS]),
-        simple=st.booleans(),
-    )
-    def commit(
-        self, number: int, partition: TopicPartition, producer: int | None, simple: bool
+    def submit_commit(
+        self, member: str, generation: int, partition: TopicPartition, producer: int | None
     ) -> None:
-        self.learn()
         self.offset += 1
-        member, generation = ("", -1) if simple else self.known[-1 - number % len(self.known)]
         if producer is None:
             event: object = self.c.commit_event(self.offset, member, generation, partition)
         else:
             event = self.c.txn_commit_event(self.offset, producer, member, generation, partition)
         self.c.submit(event)
+
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        producer=st.sampled_from([None, *PRODUCERS]),
+    )
+    def commit(self, partition: TopicPartition, producer: int | None) -> None:
+        self.submit_commit("", -1, partition, producer)
 
     @rule(producer=st.sampled_from(PRODUCERS), commit=st.booleans())
     def marker(self, producer: int, commit: bool) -> None:
@@ -162,6 +141,10 @@ class GroupHistory(RuleBasedStateMachine):
     def delete_group(self) -> None:
         self.c.submit(e.DeleteGroup("g"))
 
+    @rule()
+    def commit_all(self) -> None:
+        self.c.commit_all()
+
     @precondition(lambda self: self.c.in_flight)
     @rule()
     def commit_oldest(self) -> None:
@@ -173,10 +156,6 @@ class GroupHistory(RuleBasedStateMachine):
     @rule()
     def fail(self) -> None:
         self.c.fail(ErrorCode.not_enough_replicas)
-
-    @rule(ms=st.sampled_from([100, 1_000, 5_000, 10_000, 60_000]))
-    def advance(self, ms: int) -> None:
-        self.c.advance(ms)
 
     @rule(lost=st.integers(0, 3))
     def crash(self, lost: int) -> None:
@@ -236,5 +215,70 @@ class GroupHistory(RuleBasedStateMachine):
         assert (group.state is GroupState.EMPTY) <= (not group.members)
 
 
+class GroupHistory(OffsetHistory):
+    """The same with members that come, fall silent and go."""
+
+    @rule(
+        number=st.integers(0, 15),
+        partition=st.sampled_from(PARTITIONS),
+        producer=st.sampled_from([None, *PRODUCERS]),
+    )
+    def commit_as_member(
+        self, number: int, partition: TopicPartition, producer: int | None
+    ) -> None:
+        self.learn()
+        member, generation = self.known[-1 - number % len(self.known)]
+        self.submit_commit(member, generation, partition, producer)
+
+    @rule(number=st.integers(0, 30), instance=st.sampled_from([None, None, "i"]))
+    def join(self, number: int, instance: str | None) -> None:
+        self.learn()
+        member = "" if number < 10 else self.known[number % len(self.known)][0]
+        self.joins.append(self.c.join(member, version=3, instance=instance))
+
+    @rule(newcomers=st.integers(0, 2), static=st.booleans())
+    def come_together(self, newcomers: int, static: bool) -> None:
+        """All members join and sync, so that histories reach stable groups."""
+        self.c.commit_all()
+        group = self.c.machine.room.groups.get("g")
+        for member_id, member in list(group.members.items()) if group is not None else []:
+            self.joins.append(self.c.join(member_id, version=3, instance=member.group_instance_id))
+        for _ in range(newcomers):
+            self.joins.append(self.c.join(version=3))
+        if static:
+            self.joins.append(self.c.join(version=3, instance="i"))
+        self.c.advance(2_000)
+        self.learn()
+        generation = self.known[-1][1]
+        members = [m for m, g in self.known if g == generation]
+        for number in range(len(members)):
+            self.sync(number)
+
+    @rule(number=st.integers(0, 30))
+    def sync(self, number: int) -> None:
+        self.learn()
+        member, generation = self.known[-1 - number % len(self.known)]
+        given = {m: f"{m}@{generation}".encode() for m, g in self.known if g == generation}
+        self.c.submit(self.c.sync_event(member, generation, given))
+
+    @rule(number=st.integers(0, 30))
+    def heartbeat(self, number: int) -> None:
+        member, generation = self.known[-1 - number % len(self.known)]
+        self.c.submit(e.Heartbeat("g", generation, member))
+
+    @rule(number=st.integers(0, 30))
+    def leave(self, number: int) -> None:
+        member, _ = self.known[-1 - number % len(self.known)]
+        self.c.submit(e.Leave("g", (e.LeavingMember(member),)))
+
+    @rule(ms=st.sampled_from([100, 1_000, 5_000, 10_000, 60_000]))
+    def advance(self, ms: int) -> None:
+        self.c.advance(ms)
+
+
+TestOffsetHistory = OffsetHistory.TestCase
+TestOffsetHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
+TestOffsetHistory.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
 TestGroupHistory = GroupHistory.TestCase
-TestGroupHistory.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestGroupHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
+TestGroupHistory.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
