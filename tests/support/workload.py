@@ -23,7 +23,8 @@ TRANSACTIONAL_TOPIC = "transactional"
 COPY_TOPIC = "copy"
 COPY_GROUP = "copier"
 PARTITION_COUNT = 3
-CALL_TIMEOUT_S = 20
+CALL_TIMEOUT_S = 8
+CALL_ATTEMPTS_MAX = 3
 READ_IDLE_S_MAX = 30
 
 T = TypeVar("T")
@@ -230,8 +231,13 @@ class Copier(TransactionalWriter):
 
 
 def retried(call: Callable[[], T]) -> T:
-    """Repeat a call for as long as its client says that this is safe, at most 60 times."""
-    for _ in range(60):
+    """Repeat a call while its client says that this is safe, a few times.
+
+    Not for ever: librdkafka can lose a wake-up when its broker dies between AddOffsetsToTxn and
+    TxnOffsetCommit, and then never sends the latter (seen on Apache Kafka too). What helps is what
+    an application would do: a new producer, which fences the stuck one.
+    """
+    for _ in range(CALL_ATTEMPTS_MAX):
         try:
             return call()
         except KafkaException as error:
