@@ -1,0 +1,161 @@
+"""The driver's calls: what it repeats, what it asks first, and what it refuses to hide."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.client import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    IllegalStateError,
+    OffsetAndMetadata,
+    RetriableError,
+    TopicPartition,
+    TransactionDriver,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+
+OFFSETS = {TopicPartition("s", 0): OffsetAndMetadata(5, "marker")}
+CALLS = (
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+)
+
+
+def driver(broker: ScriptedBroker, **options: Any) -> TransactionDriver:
+    return TransactionDriver("b:1", "tx", **{**broker.options(), **options})
+
+
+async def test_opening_waits_for_a_transaction_that_is_being_ended() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 2)
+    async with driver(broker) as opened:
+        assert await opened.open() == (7, 1)
+        assert await opened.new_epoch() == (7, 1)
+    assert len(broker.requests(ApiKey.INIT_PRODUCER_ID)) == 3
+
+
+async def test_opening_gives_up_by_its_timeout() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 100)
+    async with driver(broker, timeout_ms=20) as opened:
+        with pytest.raises(RetriableError) as raised:
+            await opened.open()
+    assert raised.value.code is ErrorCode.concurrent_transactions
+
+
+async def test_tv2_takes_the_next_epoch_from_the_end() -> None:
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        await opened.open()
+        await opened.new_epoch()
+        await opened.txn_offset_commit("g", OFFSETS)
+        await opened.end(commit=True)
+        assert await opened.new_epoch() == (7, 2)
+    assert broker.apis(*CALLS) == [
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+    ]
+
+
+async def test_tv1_asks_for_the_next_epoch_with_the_current_one_as_condition() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    async with driver(broker) as opened:
+        await opened.open()
+        await opened.new_epoch()
+        await opened.txn_offset_commit("g", OFFSETS)
+        await opened.txn_offset_commit("g", OFFSETS)
+        await opened.end(commit=True)
+        assert await opened.new_epoch() == (7, 2)
+    assert broker.apis(*CALLS) == [
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+        ApiKey.INIT_PRODUCER_ID,
+    ]
+    last = broker.requests(ApiKey.INIT_PRODUCER_ID)[-1]
+    assert (last.producer_id, last.producer_epoch) == (7, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_batch_given_up_is_aborted_before_the_next_epoch(version: int) -> None:
+    broker = ScriptedBroker(version)
+    async with driver(broker) as opened:
+        await opened.open()
+        await opened.new_epoch()
+        assert await opened.new_epoch() == (7, 2)
+    (end,) = broker.requests(ApiKey.END_TXN)
+    assert (end.committed, end.producer_epoch) == (False, 1)
+
+
+async def test_nothing_to_abort_is_no_error_under_tv1() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    broker.on(ApiKey.END_TXN, ErrorCode.invalid_txn_state)
+    async with driver(broker) as opened:
+        await opened.open()
+        await opened.new_epoch()
+        assert await opened.new_epoch() == (7, 2)
+
+
+async def test_a_lost_answer_to_the_end_is_asked_for_again_under_the_same_epoch() -> None:
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        await opened.open()
+        await opened.new_epoch()
+        broker.on(ApiKey.END_TXN, DROP, DROP)
+        await opened.end(commit=True)
+        assert opened.producer_epoch == 2
+    assert [end.producer_epoch for end in broker.requests(ApiKey.END_TXN)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.producer_fenced, FencedError),
+        (ErrorCode.invalid_producer_epoch, FencedError),
+        (ErrorCode.invalid_txn_state, FatalError),
+        (ErrorCode.transaction_abortable, AbortableError),
+    ],
+)
+async def test_the_end_says_what_went_wrong(code: ErrorCode, kind: type[Exception]) -> None:
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        await opened.open()
+        broker.on(ApiKey.END_TXN, code)
+        with pytest.raises(kind):
+            await opened.end(commit=True)
+
+
+async def test_a_moved_coordinator_is_looked_up_again() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.INIT_PRODUCER_ID, ErrorCode.not_coordinator)
+    async with driver(broker) as opened:
+        await opened.open()
+    assert len(broker.requests(ApiKey.FIND_COORDINATOR)) == 2
+
+
+async def test_offsets_go_with_marker_and_without_membership() -> None:
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        await opened.open()
+        broker.on(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.coordinator_load_in_progress)
+        await opened.txn_offset_commit("g", OFFSETS)
+    request = broker.requests(ApiKey.TXN_OFFSET_COMMIT)[-1]
+    assert (request.generation_id, request.member_id) == (-1, "")
+    ((partition,),) = [topic.partitions for topic in request.topics]
+    assert (partition.committed_offset, partition.committed_metadata) == (5, "marker")
+
+
+async def test_nothing_works_before_opening() -> None:
+    async with driver(ScriptedBroker()) as opened:
+        for call in (opened.new_epoch(), opened.end(commit=True), opened.add_offsets("g")):
+            with pytest.raises(IllegalStateError):
+                await call
