@@ -504,7 +504,7 @@ class PartitionLog:
         with self._lock:
             end = self.log_end_offset
             self._unflushed_count = 0
-            dirty = [s for s in self._segments if s.end_offset > self.recovery_point or s.size == 0]
+            dirty = [s for s in self._segments if s.end_offset >= self.recovery_point]
             folder_changed, self._folder_changed = self._folder_changed, False
             files = [(segment, segment.file) for segment in dirty]
         try:

@@ -167,7 +167,8 @@ class _Recovery:
         if not clean:
             for slot, segment in enumerate(segments):
                 is_last = slot == len(segments) - 1
-                if is_last or segment.end_offset > recovery_point:
+                # One that ends just there may have been sealed after that flush, unsynced.
+                if is_last or segment.end_offset >= recovery_point:
                     break
             last = slot
         else:

@@ -41,6 +41,8 @@ def check_batches(
 ) -> Checked:
     """Judge what one append carries."""
     size = len(batches)
+    if not size:
+        return _refuse("no batches at all")
     try:
         first = read_header(batches, 0)
         headers = [(0, first)] if first.length == size else list(iter_headers(batches))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ class Model:
         return self.batches[-1][0] + self.batches[-1][1] if self.batches else 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps)
 def test_sequences_in_the_log_have_no_gap_and_no_repeat(moves: list[tuple]) -> None:
@@ -151,7 +153,7 @@ def test_under_tv2_a_marker_must_carry_a_bumped_epoch(ctx: LogContext) -> None:
     ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
     assert ctx.end(1, 0, transaction_version=2).error is STALE
     assert ctx.end(1, 1, transaction_version=2).error is ErrorCode.none
-    # The coordinator repeats it after a fail-over: nothing is open, so it is harmless (KAFKA-19999).
+    # Repeated after a fail-over: nothing is open, so it is harmless (KAFKA-19999).
     assert ctx.end(1, 1, transaction_version=2).error is ErrorCode.none
     # But once the next transaction began under that epoch, a late marker must not end it.
     ctx.append_well(producer=1, epoch=1, sequence=0, transactional=True)

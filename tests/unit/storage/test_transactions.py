@@ -1,8 +1,9 @@
-"""The last stable offset and aborted transactions against a model that looks at the whole log (INV-3, INV-7)."""
+"""The last stable offset and aborted transactions against a model of the log (INV-3, INV-7)."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,15 +21,18 @@ moves = st.lists(
 
 
 class Model:
-    """Every record's fate, by producer: a list of (first offset, marker offset or None, committed)."""
+    """Transactions that are open, by producer, and those that are done."""
 
     def __init__(self) -> None:
+        self.reopened_at = 0
         self.open: dict[int, int] = {}
         self.done: list[tuple[int, int, int, bool]] = []  # producer, first, marker, committed
 
-    def stable(self, high_watermark: int) -> int:
+    def stable(self, high_watermark: int, *, forgetful: bool = False) -> int:
+        """With `forgetful`, transactions ended before the last start count as replicated."""
+        start = max(high_watermark, self.reopened_at if forgetful else 0)
         undecided = [*self.open.values()]
-        undecided += [first for _, first, marker, _ in self.done if marker >= high_watermark]
+        undecided += [first for _, first, marker, _ in self.done if marker >= start]
         return min([*undecided, high_watermark])
 
     def aborted(self, start: int, end: int) -> set[tuple[int, int, int]]:
@@ -39,7 +43,8 @@ class Model:
         }
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
 @given(moves, st.data())
 def test_readers_are_stopped_and_told_as_the_whole_log_says(
     steps: list[tuple[str, int]], data: st.DataObject
@@ -53,12 +58,17 @@ def test_readers_are_stopped_and_told_as_the_whole_log_says(
         check_aborted(ctx, model, data)
         watermark = data.draw(st.integers(0, end))
         for high_watermark in (watermark, end):
-            assert ctx.log.last_stable_offset(high_watermark) == model.stable(high_watermark)
+            found = ctx.log.last_stable_offset(high_watermark)
+            # Snapshots, like Kafka's, do not keep ended transactions until they are replicated.
+            assert model.stable(high_watermark) <= found
+            assert found <= model.stable(high_watermark, forgetful=True)
 
 
 def take(
     ctx: LogContext, model: Model, sequences: dict[int, int], kind: str, producer: int
 ) -> None:
+    if kind in ("kill", "restart"):
+        model.reopened_at = ctx.log.log_end_offset
     if kind == "kill":
         ctx.kill()
     elif kind == "restart":

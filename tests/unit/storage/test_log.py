@@ -1,0 +1,312 @@
+"""Appends, reads, refusals and failures of one partition's log."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.batch import HEADER_SIZE, iter_headers
+from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
+from oncelog.storage import OffsetOutOfRange, Origin
+from tests.unit.storage.context import NOW_MS, LogContext, batch
+
+MakeLog = Callable[..., LogContext]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 400)), min_size=1, max_size=25),
+    st.sampled_from([1, 300, 4096]),
+    st.booleans(),
+    st.data(),
+)
+def test_a_read_is_the_longest_run_of_whole_batches_that_fits(
+    sizes: list[tuple[int, int]], interval: int, reopened: bool, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        ctx = LogContext(Path(folder) / "t-0", segment_bytes=2200, index_interval_bytes=interval)
+        for count, size in sizes:
+            ctx.append_well(batch(count, value=b"x" * size))
+        if reopened:
+            ctx.restart()
+        end = ctx.log.log_end_offset
+        offset = data.draw(st.integers(0, end - 1))
+        bound = data.draw(st.integers(0, end))
+        size_max = data.draw(st.integers(0, 3000))
+        min_one = data.draw(st.booleans())
+        found = ctx.log.read(offset, size_max, upper_bound=bound, min_one=min_one)
+        assert bytes(found) == expected_read(ctx, offset, bound, size_max, min_one)
+
+
+def expected_read(ctx: LogContext, offset: int, bound: int, size_max: int, min_one: bool) -> bytes:
+    whole = ctx.all_bytes()
+    base = max(base for base in ctx.log.segment_base_offsets if base <= offset)
+    following = [b for b in ctx.log.segment_base_offsets if b > base]
+    stop = min([bound, *following])
+    run = b""
+    for position, header in iter_headers(whole):
+        if offset >= bound or header.last_offset < offset:
+            continue
+        if header.base_offset >= stop:
+            break
+        if len(run) + header.length > size_max and (run or not min_one):
+            break
+        run += whole[position : position + header.length]
+    return run
+
+
+def test_offsets_and_leader_epoch_are_patched_into_the_batch(ctx: LogContext) -> None:
+    ctx.leader_epoch = 7
+    ctx.append_well(batch(3))
+    result = ctx.append_well(batch(2))
+    assert (result.base_offset, result.last_offset, result.log_append_time_ms) == (3, 4, -1)
+    assert [(h.base_offset, h.leader_epoch) for h in ctx.headers()] == [(0, 7), (3, 7)]
+    assert ctx.log.latest_epoch == ctx.log.epoch_at(4) == 7
+
+
+def test_reading_outside_the_log_is_an_error(ctx: LogContext) -> None:
+    ctx.append_well(batch(3))
+    assert ctx.log.read(3, 100, upper_bound=3) == b""
+    for offset in (-1, 4):
+        with pytest.raises(OffsetOutOfRange) as error:
+            ctx.log.read(offset, 100, upper_bound=3)
+        assert error.value.code is ErrorCode.offset_out_of_range
+
+
+def test_a_reader_goes_on_while_its_segment_is_deleted(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=300, retention_bytes=0)
+    for number in range(6):
+        ctx.append_well(value=b"%d" % number * 100)
+    first = ctx.log.read(0, 10_000, upper_bound=6)
+    assert ctx.log.delete_old_segments(NOW_MS, 6) == 5
+    assert next(iter_headers(first))[1].base_offset == 0
+    with pytest.raises(OffsetOutOfRange):
+        ctx.log.read(0, 100, upper_bound=6)
+
+
+def damaged(data: bytearray, position: int) -> bytearray:
+    data[position] ^= 1
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (bytearray(0), ErrorCode.invalid_record),
+        (bytearray(10), ErrorCode.corrupt_message),
+        (damaged(batch(), HEADER_SIZE), ErrorCode.corrupt_message),
+        (batch()[:-1], ErrorCode.corrupt_message),
+        (damaged(batch(), 16), ErrorCode.corrupt_message),
+        (batch() + batch(), ErrorCode.invalid_record),
+        (damaged(batch(), 7), ErrorCode.invalid_record),
+        (damaged(batch(), 60), ErrorCode.invalid_record),
+        (batch(producer=1, epoch=0), ErrorCode.invalid_record),
+        (batch(transactional=True), ErrorCode.invalid_record),
+        (batch(value=b"x" * 2000), ErrorCode.message_too_large),
+        (batch(timestamp_ms=NOW_MS + 3_600_001), ErrorCode.invalid_timestamp),
+    ],
+)
+def test_what_a_client_may_not_write_is_refused(
+    make_log: MakeLog, data: bytearray, code: ErrorCode
+) -> None:
+    ctx = make_log(max_message_bytes=1500)
+    result = ctx.append(data)
+    assert result.error is code
+    assert result.message
+    assert result.base_offset == -1
+    assert ctx.log.log_end_offset == ctx.log.size_bytes == 0
+
+
+def test_a_client_may_not_write_a_marker(ctx: LogContext) -> None:
+    ctx.end(1, 0)
+    marker = bytearray(ctx.all_bytes())
+    assert ctx.append(marker).error is ErrorCode.invalid_record
+
+
+def test_more_than_a_segment_in_one_append_is_refused(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=200)
+    result = ctx.append(batch(value=b"x" * 200))
+    assert result.error is ErrorCode.record_list_too_large
+    ctx.append_well(batch(value=b"x" * 200), origin=Origin.REPLICATION)
+
+
+def test_coordinators_append_several_batches_at_once(ctx: LogContext) -> None:
+    result = ctx.append_well(batch(2) + batch(3), origin=Origin.COORDINATOR)
+    assert (result.base_offset, result.last_offset) == (0, 4)
+    assert [h.base_offset for h in ctx.headers()] == [0, 2]
+
+
+def test_log_append_time_is_stamped_by_the_broker(make_log: MakeLog) -> None:
+    ctx = make_log(message_timestamp_type="LogAppendTime")
+    ctx.now_ms = NOW_MS + 5
+    result = ctx.append_well(producer=1, epoch=0, sequence=0, timestamp_ms=NOW_MS - 10_000)
+    assert result.log_append_time_ms == ctx.now_ms
+    (header,) = ctx.headers()
+    assert (header.timestamp_type, header.max_timestamp) == (1, ctx.now_ms)
+    ctx.now_ms += 100
+    again = ctx.append(producer=1, epoch=0, sequence=0)
+    assert (again.duplicate, again.log_append_time_ms) == (True, NOW_MS + 5)
+    assert ctx.kill().recovery.cut_bytes == 0
+    found = ctx.log.offset_for_timestamp(NOW_MS + 1)
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (NOW_MS + 5, 0)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "uncompressed", "zstd"])
+def test_a_topic_may_ask_for_its_own_compression(make_log: MakeLog, codec: str) -> None:
+    ctx = make_log(compression_type=codec)
+    ctx.append_well(batch(5, producer=1, epoch=2, sequence=3, codec="lz4", transactional=True))
+    ctx.append_well(batch(2, codec="none"))
+    wanted = "none" if codec == "uncompressed" else codec
+    first, second = ctx.headers()
+    assert (first.codec, second.codec) == (wanted, wanted)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence) == (1, 2, 3)
+    assert first.is_transactional
+    assert ctx.values() == [b"value"] * 7
+    assert ctx.kill().log_end_offset == 7
+
+
+def test_segments_roll_by_size_time_and_index(make_log: MakeLog) -> None:
+    by_time = make_log(segment_ms=1000)
+    by_time.append_well(timestamp_ms=NOW_MS)
+    by_time.append_well(timestamp_ms=NOW_MS + 1000)
+    by_time.append_well(timestamp_ms=NOW_MS + 1001)
+    assert by_time.log.segment_base_offsets == [0, 2]
+
+
+def test_segments_roll_when_an_index_is_full(make_log: MakeLog) -> None:
+    ctx = make_log(segment_index_bytes=36, index_interval_bytes=1)
+    for number in range(8):
+        ctx.append_well(timestamp_ms=NOW_MS + number)
+    assert len(ctx.log.segment_base_offsets) > 1
+    assert ctx.kill().log_end_offset == 8
+
+
+class FailingDisk(SystemDisk):
+    """A disk whose files refuse one operation when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = ""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        return FailingFile(self, super().open(path, create=create))
+
+
+class FailingFile:
+    def __init__(self, disk: FailingDisk, file: DiskFile) -> None:
+        self._disk, self._file = disk, file
+        self.path = file.path
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        if self._disk.refuses == "write":
+            self._file.pwrite(bytes(data)[: len(data) // 2], position)
+            raise StorageFailure("write", self.path, "no space left on device")
+        self._file.pwrite(data, position)
+
+    def fsync(self) -> None:
+        if self._disk.refuses == "fsync":
+            raise StorageFailure("fsync", self.path, "input/output error")
+        self._file.fsync()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("refused", ["write", "fsync"])
+def test_after_a_failure_the_log_takes_nothing_more(make_log: MakeLog, refused: str) -> None:
+    ctx = make_log(flush_messages=1)
+    ctx.append_well(batch(2))
+    ctx.disk = disk = FailingDisk()
+    ctx.kill()
+    disk.refuses = refused
+    with pytest.raises(StorageFailure) as failure:
+        ctx.append(batch(3))
+    assert failure.value.code is ErrorCode.kafka_storage_error
+    disk.refuses = ""
+    assert ctx.log.failure is failure.value
+    for attempt in (lambda: ctx.append(batch()), lambda: ctx.end(1, 0), ctx.log.flush):
+        with pytest.raises(StorageFailure):
+            attempt()
+    ctx.log.close()
+    ctx.disk = SystemDisk()
+    ctx.kill()
+    assert ctx.log.log_end_offset == (2 if refused == "write" else 5)
+    ctx.append_well(batch())
+
+
+def test_flush_messages_moves_the_recovery_point_with_each_append(make_log: MakeLog) -> None:
+    ctx = make_log(flush_messages=1)
+    for expected in (1, 2, 3):
+        ctx.append_well()
+        assert ctx.log.recovery_point == expected
+    other = make_log(flush_messages=3)
+    other.append_well(batch(2))
+    assert other.log.recovery_point == 0
+
+
+def test_truncation_takes_producers_and_transactions_back(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=400)
+    ctx.append_well(producer=1, epoch=0, sequence=0, count=2)
+    ctx.append_well(producer=2, epoch=0, sequence=0, transactional=True)
+    ctx.leader_epoch = 1
+    ctx.append_well(producer=1, epoch=0, sequence=2, count=2)
+    ctx.end(2, 0, commit=False)
+    for sequence in range(4, 12):
+        ctx.append_well(producer=1, epoch=0, sequence=sequence)
+    before = ctx.all_bytes()
+    ctx.log.truncate_to(4, ctx.now_ms)
+    # The batch of offsets 3 and 4 goes whole.
+    assert ctx.log.log_end_offset == 3
+    assert before.startswith(ctx.all_bytes())
+    assert ctx.log.latest_epoch == 0
+    assert ctx.log.transaction_is_open(2, 0)
+    assert ctx.log.aborted_transactions(0, 100) == []
+    assert ctx.append_well(producer=1, epoch=0, sequence=2, count=2).base_offset == 3
+    after = ctx.all_bytes()
+    assert ctx.kill().recovery.cut_bytes == 0
+    assert ctx.all_bytes() == after
+
+
+def test_truncating_everything_leaves_an_empty_log(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=200)
+    for sequence in range(5):
+        ctx.append_well(producer=1, epoch=0, sequence=sequence, value=b"x" * 80)
+    ctx.log.truncate_to(0, ctx.now_ms)
+    assert ctx.log.log_end_offset == ctx.log.size_bytes == 0
+    assert ctx.log.active_producers() == []
+    ctx.append_well(producer=1, epoch=0, sequence=0)
+    assert ctx.kill().log_end_offset == 1
+
+
+def test_epochs_end_as_the_log_says(ctx: LogContext) -> None:
+    for epoch in (0, 2):
+        ctx.leader_epoch = epoch
+        ctx.append_well(batch(3))
+    assert ctx.log.end_offset_for_epoch(1) == (0, 3)
+    assert ctx.log.end_offset_for_epoch(2) == (2, 6)
+    assert ctx.kill().end_offset_for_epoch(0) == (0, 3)
+
+
+def test_a_deleted_log_is_refused_to_late_callers(ctx: LogContext) -> None:
+    ctx.log.abandon()
+    with pytest.raises(StorageFailure, match="was deleted"):
+        ctx.append()
+    assert ctx.log.delete_old_segments(NOW_MS, 0) == 0
+
+
+def test_damaged_records_are_found_when_the_broker_must_rewrite(make_log: MakeLog) -> None:
+    from oncelog.protocol.batch import renew_crc
+
+    ctx = make_log(compression_type="gzip")
+    data = batch(3)
+    data[HEADER_SIZE] = 0x7F
+    renew_crc(data, 0, len(data))
+    result = ctx.append(data)
+    assert result.error is ErrorCode.corrupt_message
+    assert issubclass(OffsetOutOfRange, ProtocolError)
