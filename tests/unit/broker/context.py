@@ -1,4 +1,4 @@
-"""A broker in the test's own loop, and a client that speaks one request at a time in any version."""
+"""A broker in the test's own loop, and a client that sends one request at a time, any version."""
 
 from __future__ import annotations
 

@@ -1,0 +1,122 @@
+"""The broker inside a Python process, with and without a loop of the caller's."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker import handlers
+from oncelog.broker.broker import Broker
+from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.core.config import BrokerConfig, ConfigError
+from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.metadata import MemoryStore
+from oncelog.protocol.api import ApiKey
+from oncelog.runtime.disk import FolderInUse
+from oncelog.storage.log_manager import FolderMismatch
+from tests.unit.broker.context import running
+
+
+def reachable(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def test_with_runs_a_broker_in_a_thread_and_stops_it() -> None:
+    with EmbeddedBroker() as broker:
+        address = broker.bootstrap_servers
+        folder = Path(broker.broker.config.data_dir)
+        assert reachable(address)
+        assert folder.exists()
+    assert not reachable(address)
+    assert not folder.exists()
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = broker.bootstrap_servers
+
+
+def test_entered_again_it_takes_its_port_again(tmp_path: Path) -> None:
+    embedded = EmbeddedBroker(str(tmp_path))
+    with embedded as broker:
+        address = broker.bootstrap_servers
+    with embedded as broker:
+        assert broker.bootstrap_servers == address
+
+
+def test_what_keeps_it_from_starting_is_raised_where_it_was_started(tmp_path: Path) -> None:
+    with EmbeddedBroker(str(tmp_path)) as running_broker:
+        with pytest.raises(FolderInUse), EmbeddedBroker(str(tmp_path)):
+            pass
+        port = int(running_broker.bootstrap_servers.rpartition(":")[2])
+        with pytest.raises(OSError, match="in use"), EmbeddedBroker(port=port):
+            pass
+    with pytest.raises(ConfigError, match=r"foo\.bar"), EmbeddedBroker(config={"foo.bar": 1}):
+        pass
+
+
+async def test_async_with_runs_it_in_the_callers_loop(tmp_path: Path) -> None:
+    async with EmbeddedBroker(str(tmp_path), config={"num.partitions": 4}) as broker:
+        assert reachable(broker.bootstrap_servers)
+        assert broker.broker.config.get_int("num.partitions") == 4
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_clients_are_told_the_advertised_address_with_the_real_port(tmp_path: Path) -> None:
+    config = {"advertised.listeners": "PLAINTEXT://example.org:0"}
+    async with EmbeddedBroker(str(tmp_path), config=config) as broker:
+        assert broker.bootstrap_servers == f"example.org:{broker.broker.server.port}"
+
+
+async def test_a_folder_whose_metadata_is_gone_is_not_served(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("g",), key_type=0)
+    (tmp_path / "metadata.sqlite").unlink()
+    with pytest.raises(FolderMismatch, match="metadata"):
+        async with running(tmp_path):
+            pass
+
+
+async def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await store.create("/cluster", b"another")
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    with pytest.raises(FolderMismatch, match="another"):
+        await Broker(BrokerConfig(settings), store=store).start()
+
+
+async def test_a_broken_invariant_stops_the_broker_without_a_clean_mark(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        with caplog.at_level(logging.CRITICAL):
+            context.broker.stop_because(InvariantViolation("INV-1: for the test"))
+        assert await client.receive() is None
+        await context.broker.wait_until_stop_is_requested()
+        assert "INV-1: for the test" in caplog.text
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_failing_handler_costs_its_connection_and_one_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        assert (await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)).error_code is (
+            ErrorCode.none
+        )
+
+        def broken(_broker: object, _request: object) -> None:
+            raise KeyError("our bug")
+
+        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        with caplog.at_level(logging.ERROR), pytest.raises(AssertionError, match="closed"):
+            await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert "DESCRIBE_CLUSTER" in record.getMessage()
+        assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
