@@ -90,7 +90,7 @@ def starting_offsets(
     """Where each partition begins, as the option ``startingOffsets`` says."""
     spec = options.starting_offsets
     if spec == "earliest" or spec == "latest":
-        return cluster.offsets(partitions, spec)
+        return cluster.offsets(partitions, "earliest" if spec == "earliest" else "latest")
     earliest = cluster.offsets(partitions, "earliest")
     if spec == "group":
         assert options.group_id is not None

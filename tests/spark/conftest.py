@@ -1,0 +1,26 @@
+"""One broker for all Spark tests; ``ONCELOG_TEST_BOOTSTRAP`` names another cluster instead."""
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.spark.support import Job
+from tests.support.broker import BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(tmp_path_factory) -> Iterator[str]:
+    external = os.environ.get("ONCELOG_TEST_BOOTSTRAP")
+    if external:
+        yield external
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def job(bootstrap_servers, tmp_path) -> Job:
+    """A job of its own, with topics that nobody else uses."""
+    return Job(bootstrap_servers, tmp_path, f"job-{uuid.uuid4().hex[:8]}")

@@ -1,0 +1,76 @@
+"""Pipelines end to end: every record once, through kills at all rows of the crash table."""
+
+import pytest
+
+from oncelog.spark.progress import CRASH_POINTS, CrashRow
+from tests.spark.support import Job, check_copied, check_counts, load, read
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = {
+    "wal_written": CrashRow.WAL_WRITTEN,
+    "after_init": CrashRow.AFTER_INIT,
+    "mid_task": CrashRow.MID_TASK,
+    "tasks_done": CrashRow.TASKS_DONE,
+    "offsets_committed": CrashRow.OFFSETS_COMMITTED,
+    "txn_ended": CrashRow.TXN_ENDED,
+}
+
+
+def crash_at(job: Job, point: str, batch: int) -> None:
+    assert job.run(f"{point}:{batch}") == -9, job.text()
+    assert job.crash_row() is ROWS[point]
+
+
+def test_a_stateless_and_a_stateful_branch_survive_kills_in_one_query(job):
+    """The rows that differ most: inside the write stage, before the end, and after it (INV-10)."""
+    job.has_counts = True
+    job.arguments = ["--per-batch", "600"]
+    load(job.bootstrap_servers, job.name, 0, 3000)
+    crash_at(job, "mid_task", 0)
+    crash_at(job, "txn_ended", 1)
+    crash_at(job, "offsets_committed", 3)
+    assert job.run() == 0, job.text()
+    check_copied(job, 3000)
+    check_counts(job, 3000)
+    steps = [(step["step"], step["batch"]) for step in job.steps()]
+    assert ("drained", 1) in steps
+    seen = read(job.bootstrap_servers, f"{job.name}-out", "read_uncommitted")
+    assert len(seen) > 3000, "no aborted records: the kills hit nothing"
+
+
+def test_a_write_stage_that_fails_is_run_again_within_the_same_call(job):
+    load(job.bootstrap_servers, job.name, 0, 1000)
+    job.arguments = ["--fail-once", str(job.folder / "failed")]
+    assert job.run() == 0, job.text()
+    check_copied(job, 1000)
+    failures = [step for step in job.steps() if step["step"] == "failed"]
+    assert len(failures) == 1
+    assert "a task fails, once" in failures[0]["error"]
+
+
+def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(job):
+    load(job.bootstrap_servers, job.name, 0, 500)
+    assert job.run() == 0, job.text()
+    job.checkpoint.rename(job.folder / "lost")
+    assert job.run() != 0
+    assert "other-query" in job.text()
+    load(job.bootstrap_servers, job.name, 500, 500)
+    query_id = job.text().split("replaces_query='")[1].split("'")[0]
+    resume = ["--starting", "group", "--replaces", query_id]
+    job.checkpoint.rename(job.folder / "refused")
+    assert job.run("", *resume) == 0, job.text()
+    check_copied(job, 1000)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("batch", [0, 2])
+def test_every_row_of_the_crash_table(job, point, batch):
+    job.has_counts = True
+    job.arguments = ["--per-batch", "600"]
+    load(job.bootstrap_servers, job.name, 0, 2000)
+    crash_at(job, point, batch)
+    assert job.run() == 0, job.text()
+    check_copied(job, 2000)
+    check_counts(job, 2000)

@@ -1,0 +1,144 @@
+"""What the sink and the source refuse, in a sentence each. One session, no kills."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from oncelog.spark import OncelogSource, UnsupportedModeError, UsageError, exactly_once, session
+from tests.spark.support import check_copied, load, read
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    running = session("refusals", cores=2).config("spark.log.level", "OFF").getOrCreate()
+    running.dataSource.register(OncelogSource)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def rate(spark):
+    """A source that is not Kafka."""
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    return stream.select(F.col("value").cast("string").alias("value"))
+
+
+def source(spark, job, **options):
+    reader = spark.readStream.format("oncelog").option("bootstrapServers", job.bootstrap_servers)
+    return reader.option("subscribe", f"{job.name}-in").options(**options).load()
+
+
+def write(df, job, **options):
+    options = {"topic": f"{job.name}-out"} | options
+    return exactly_once(
+        df,
+        bootstrap_servers=job.bootstrap_servers,
+        application_id=job.name,
+        progress_path=str(job.progress),
+        **options,
+    ).option("checkpointLocation", str(job.checkpoint))
+
+
+def failure_of(writer) -> str:
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(Exception) as failure:  # noqa: PT011 - Spark wraps what the sink raised
+        query.awaitTermination()
+    return str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (lambda df: df.select(F.col("value").alias("v")), "no column 'value'"),
+        (lambda df: df.select(F.lit(1).alias("value")), "'value' is int"),
+        (lambda df: df.withColumn("partition", F.lit("1")), "'partition' is string"),
+        (lambda df: df.withColumn("headers", F.lit("x")), "'headers' is string"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_at_once(rate, job, shape, message):
+    with pytest.raises(UsageError, match=message):
+        write(shape(rate), job)
+
+
+def test_a_frame_that_is_not_streaming_or_has_no_topic_is_refused(spark, rate, job):
+    with pytest.raises(UsageError, match="streaming"):
+        write(spark.range(1).select(F.lit("x").alias("value")), job)
+    with pytest.raises(UsageError, match="column 'topic'"):
+        write(rate, job, topic=None)
+
+
+def test_a_connect_frame_is_refused(job):
+    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
+    with pytest.raises(UnsupportedModeError, match="Spark Connect"):
+        write(connect(), job)
+
+
+def test_a_source_that_is_not_kafka_needs_a_marker_topic_and_works_with_one(rate, job):
+    load(job.bootstrap_servers, job.name, 0, 0)
+    query = write(rate, job).trigger(processingTime="0 seconds").start()
+    with pytest.raises(Exception, match="marker_topic"):
+        query.awaitTermination()
+    query = write(rate, job, marker_topic=f"{job.name}-counts").start()
+    try:
+        while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < 3:
+            query.awaitTermination(1)
+    finally:
+        query.stop()
+    values = [int(value) for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
+    assert len(values) >= 30
+    assert sorted(values) == list(range(len(values)))
+
+
+def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(spark, job):
+    load(job.bootstrap_servers, job.name, 0, 10)
+    rows = source(spark, job).select("key", "value")
+    null = F.lit(None).cast("string")
+    assert "topic is null" in failure_of(write(rows.withColumn("topic", null), job, topic=None))
+    unknown = rows.withColumn("topic", F.lit("nowhere"))
+    assert "'nowhere' does not exist" in failure_of(write(unknown, job, topic=None))
+    assert "'nowhere' does not exist" in failure_of(write(rows, job, topic="nowhere"))
+    assert read(job.bootstrap_servers, f"{job.name}-out") == []
+
+
+def test_wrong_source_options_are_one_sentence(spark, job):
+    load(job.bootstrap_servers, job.name, 0, 1)
+    rows = source(spark, job, startingOffsets="latest").select("value")
+    assert "checkpointLocation" in failure_of(write(rows, job))
+    rows = source(spark, job, maxOffsets="1").select("value")
+    assert "maxoffsets" in failure_of(write(rows, job))
+
+
+def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark, job):
+    load(job.bootstrap_servers, job.name, 0, 200)
+    copied = source(spark, job, maxOffsetsPerTrigger="70").withColumn(
+        "headers",
+        F.expr(
+            "array(named_struct('key', 'offset', 'value', cast(cast(offset as string) as binary)))"
+        ),
+    )
+    query = write(copied.drop("topic"), job).trigger(availableNow=True).start()
+    query.awaitTermination()
+    check_copied(job, 200)
+    assert query.lastProgress["batchId"] >= 2
+    reader = spark.read.format("oncelog").option("bootstrapServers", job.bootstrap_servers)
+    before = {
+        row["value"]: row for row in reader.option("subscribe", f"{job.name}-in").load().collect()
+    }
+    after = reader.option("subscribe", f"{job.name}-out").load().collect()
+    assert len(after) == len(before) == 200
+    for row in after:
+        origin = before[row["value"]]
+        assert (row["key"], row["partition"]) == (origin["key"], origin["partition"])
+        assert row["timestamp"] == origin["timestamp"]
+        assert origin["headers"] is None
+        assert bytes(row["headers"][0]["value"]) == b"%d" % origin["offset"]
+
+
+def test_a_writer_started_again_goes_on_where_it_stopped(spark, job):
+    load(job.bootstrap_servers, job.name, 0, 100)
+    writer = write(source(spark, job).select("key", "value"), job).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    load(job.bootstrap_servers, job.name, 100, 100)
+    writer.start().awaitTermination()
+    check_copied(job, 200)
