@@ -61,8 +61,11 @@ HANDLERS: dict[type, Handler] = {
     events.SyncPhaseOver: rebalance.sync_phase_over,
 }
 
-READS = (events.OffsetFetch, events.DescribeGroup, events.ListGroups, events.TopicDeleted)
-"""Events that no group's transition holds back."""
+UNORDERED = (events.DescribeGroup, events.ListGroups, events.TopicDeleted)
+"""Events that no group's transition holds back.
+
+OffsetFetch is not among them: it must not overtake a commit of its own connection that waits (D13).
+"""
 
 
 class GroupMachine(Machine):
@@ -75,8 +78,8 @@ class GroupMachine(Machine):
         self.room = Room(config)
 
     def id_of(self, event: object) -> str | None:
-        """Every event but a read waits for the group's transition."""
-        if isinstance(event, READS):
+        """All but the unordered events wait for the group's transition."""
+        if isinstance(event, UNORDERED):
             return None
         return str(getattr(event, "group_id"))  # noqa: B009 - all the others name a group
 

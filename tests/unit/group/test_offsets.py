@@ -143,6 +143,24 @@ def test_a_commit_of_which_everything_is_refused_writes_nothing():
     assert c.log == []
 
 
+def test_a_fetch_does_not_overtake_a_commit_that_waits():
+    c = Context()
+    member = c.stable()[0]
+    c.join(member)
+    c.hold = True
+    c.sync(member, 2)
+    committing = c.submit(c.commit_event(5, member, 2))
+    fetching = c.submit(e.OffsetFetch("g", (e.OffsetToFetch(*T0),), require_stable=True))
+    assert not {committing, fetching} & set(c.replies)
+    c.hold = False
+    c.commit_all()
+    assert c.outcome(committing) is ErrorCode.none
+    result = c.replies[fetching]
+    assert isinstance(result, OffsetFetchResult)
+    assert result.partitions[0].error is ErrorCode.unstable_offset_commit
+    assert c.fetch(require_stable=True).offset == 5
+
+
 # In transactions.
 
 
