@@ -178,10 +178,13 @@ class Segment:
             return batch.last_offset - self.base_offset <= INT32_MAX
         offset_index, time_index = self._indexes()
         index_bytes = config.segment_index_bytes
+        # Records without timestamps (-1) give a segment no age.
+        age_ms = batch.max_timestamp_ms - self.first_timestamp_ms
+        is_young = self.first_timestamp_ms < 0 or age_ms <= config.segment_ms
         return (
             self.size + size <= config.segment_bytes
             and batch.last_offset - self.base_offset <= INT32_MAX
-            and batch.max_timestamp_ms - self.first_timestamp_ms <= config.segment_ms
+            and is_young
             and len(offset_index) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
             and len(time_index) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
         )
