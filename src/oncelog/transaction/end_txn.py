@@ -32,10 +32,10 @@ from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, P
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import AbortTimedOut, EndTxn, EndTxnResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState
-from oncelog.transaction.store import Store
+from oncelog.transaction.store import Proposal, Store
 from oncelog.transaction.transitions import (
     EPOCH_BUMP_VERSION,
-    Ending,
+    coming_ids,
     ending_entries,
     prepare,
     prepare_fence,
@@ -104,7 +104,7 @@ def _decide_tv1(
         return answer(token, ErrorCode.invalid_txn_state)
     notes.end_connection = max(notes.end_connection, event.connection)
     ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
-    return _end(store, ending, token, tells_ids=False)
+    return _end(store, ending, token, now_ms, tells_ids=False)
 
 
 def _decide_tv2(
@@ -130,7 +130,7 @@ def _decide_tv2(
     if metadata.state is not _S.ONGOING and event.commit:
         return answer(token, ErrorCode.invalid_txn_state)
     ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
-    return _end(store, ending, token, tells_ids=True)
+    return _end(store, ending, token, now_ms, tells_ids=True)
 
 
 def _decide_tv2_prepared(
@@ -146,7 +146,7 @@ def _decide_tv2_prepared(
         if (metadata.state in _COMMITTED) != event.commit:
             return answer(token, ErrorCode.invalid_txn_state)
         return _wait(store, event, parked)
-    if (event.producer_id, event.producer_epoch) == _coming_ids(metadata):
+    if (event.producer_id, event.producer_epoch) == coming_ids(metadata):
         return _wait(store, event, parked)
     if metadata.producer_id != event.producer_id:
         return answer(token, ErrorCode.invalid_producer_id_mapping)
@@ -169,29 +169,21 @@ def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
     )
 
 
-def _coming_ids(metadata: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """Return producer id and epoch of the next transaction, as TV2 told them at PREPARE."""
-    if metadata.next_producer_id != NO_PRODUCER_ID:
-        return metadata.next_producer_id, ProducerEpoch(0)
-    return metadata.producer_id, metadata.producer_epoch
-
-
 def _wait(store: Store, event: EndTxn, parked: Parked | None) -> Decision:
     resume = parked or park(store, event)
     return Decision(id=event.transactional_id, wait=True, resume=resume)
 
 
 def _end(
-    store: Store, ending: Ending | ErrorCode, token: Token | None, tells_ids: bool
+    store: Store, prepared: Proposal | ErrorCode, token: Token | None, now_ms: int, tells_ids: bool
 ) -> Decision:
     """Start the ending, and answer once PREPARE is committed."""
-    if isinstance(ending, ErrorCode):
-        return answer(token, ending)
-    begun = ending_entries(store, ending)
+    if isinstance(prepared, ErrorCode):
+        return answer(token, prepared)
+    begun = ending_entries(store, prepared, now_ms)
     if token is None:
         return begun
-    after = ending.completed
-    ids = (after.producer_id, after.producer_epoch) if tells_ids else ()
+    ids = coming_ids(prepared.after) if tells_ids else ()
     return replace(begun, replies=(Reply(token, EndTxnResult(ErrorCode.none, *ids)),))
 
 
@@ -211,4 +203,4 @@ def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision
         return NOTHING
     cause = f"transaction timeout of {metadata.timeout_ms} ms"
     store.notes(event.transactional_id).cause = cause
-    return ending_entries(store, ending)
+    return ending_entries(store, ending, now_ms)

@@ -105,7 +105,7 @@ def _fence(
         store.leave_init(token)
         return _answer(token, ending)
     store.notes(event.transactional_id).cause = "InitProducerId of another producer"
-    begun = ending_entries(store, ending)
+    begun = ending_entries(store, ending, now_ms)
     return replace(begun, wait=True, resume=replace(parked, has_aborted=True))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from oncelog.core.errors import require
+from oncelog.core.errors import InvariantViolation, require
 from oncelog.core.ids import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -145,10 +145,9 @@ def moved(
     spans a change of the producer id is recognised by it.
     """
     before = metadata.state
-    require(
-        before in LEGAL_PREVIOUS[state],
-        f"INV-4: {metadata.transactional_id} cannot move from {before.label} to {state.label}",
-    )
+    if before not in LEGAL_PREVIOUS[state]:
+        move = f"from {before.label} to {state.label}"
+        raise InvariantViolation(f"INV-4: {metadata.transactional_id} cannot move {move}")
     after = replace(
         metadata,
         state=state,
@@ -158,6 +157,6 @@ def moved(
     )
     require(
         after.producer_id > NO_PRODUCER_ID and after.producer_epoch > NO_PRODUCER_EPOCH,
-        f"INV-11: {metadata.transactional_id} needs a producer id and an epoch",
+        "INV-11: a move needs a producer id and an epoch",
     )
     return after

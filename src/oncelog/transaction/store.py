@@ -58,7 +58,7 @@ class Notes:
 
     ordinal: int = 0
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    proposed: "tuple[Proposal, ...]" = ()
+    proposed: "tuple[tuple[Entry, Proposal], ...]" = ()
     markers_left: set[TopicPartition] = field(default_factory=set)
     is_cancelled: bool = False
     end_connection: int = 0
@@ -105,8 +105,10 @@ class Store:
 
     def propose(self, *moves: Proposal) -> tuple[Entry, ...]:
         """Turn moves of one id into entries, and note what goes with them when committed."""
-        self.notes(moves[0].after.transactional_id).proposed = moves
-        return tuple(records.encode(move.after) for move in moves)
+        entries = tuple(records.encode(move.after) for move in moves)
+        proposed = tuple(zip(entries, moves, strict=True))
+        self.notes(moves[0].after.transactional_id).proposed = proposed
+        return entries
 
     def markers(
         self, metadata: TransactionMetadata, partitions: Iterable[TopicPartition], delay_ms: int = 0
@@ -150,15 +152,29 @@ class Store:
 
     def apply(self, entry: Entry, context: ApplyContext) -> None:
         """Take over one committed record: the only writer of `transactions` (D2)."""
-        transactional_id, metadata = records.decode(entry)
+        transactional_id = records.decode_key(entry)
         if transactional_id is None:
             return
+        proposal = self._proposal_of(transactional_id, entry)
+        if proposal is not None:
+            metadata: TransactionMetadata | None = proposal.after
+        else:
+            metadata = records.decode(entry)[1]
         if metadata is None:
             self._forget(transactional_id, context.timestamp_ms)
             return
         before = self.transactions.get(transactional_id)
         self.transactions[transactional_id] = metadata
-        self._note_move(before, metadata)
+        self._note_move(before, metadata, proposal)
+
+    def _proposal_of(self, transactional_id: str, entry: Entry) -> Proposal | None:
+        """Find the proposal that this very entry was made from: it need not be decoded again."""
+        notes = self._notes.get(transactional_id)
+        if notes is not None:
+            for proposed, proposal in notes.proposed:
+                if proposed is entry:
+                    return proposal
+        return None
 
     def _forget(self, transactional_id: str, now_ms: int) -> None:
         if self.transactions.pop(transactional_id, None) is not None:
@@ -169,11 +185,16 @@ class Store:
         self.ongoing.discard(transactional_id)
         self.to_complete.pop(transactional_id, None)
 
-    def _note_move(self, before: TransactionMetadata | None, after: TransactionMetadata) -> None:
+    def _note_move(
+        self,
+        before: TransactionMetadata | None,
+        after: TransactionMetadata,
+        proposal: Proposal | None,
+    ) -> None:
         """Bring the volatile notes in line with a committed move."""
         id_ = after.transactional_id
         notes = self.notes(id_)
-        self._note_last_epoch(notes, before, after)
+        self._note_last_epoch(notes, before, after, proposal)
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
                 notes.ordinal += 1
@@ -188,7 +209,11 @@ class Store:
         notes.markers_left = set(after.partitions) if after.state.is_prepared else set()
 
     def _note_last_epoch(
-        self, notes: Notes, before: TransactionMetadata | None, after: TransactionMetadata
+        self,
+        notes: Notes,
+        before: TransactionMetadata | None,
+        after: TransactionMetadata,
+        proposal: Proposal | None,
     ) -> None:
         """Take the last epoch from the proposal that this record is of.
 
@@ -197,11 +222,9 @@ class Store:
         Forgetting is safe (an old producer is fenced); remembering a wrong one would not be
         (INV-5).
         """
-        for proposal in notes.proposed:
-            if proposal.after == after:
-                notes.last_producer_epoch = proposal.last_producer_epoch
-                return
-        if before is None or (before.producer_id, before.producer_epoch) != (
+        if proposal is not None:
+            notes.last_producer_epoch = proposal.last_producer_epoch
+        elif before is None or (before.producer_id, before.producer_epoch) != (
             after.producer_id,
             after.producer_epoch,
         ):

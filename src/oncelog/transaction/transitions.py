@@ -5,11 +5,9 @@ TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with 
 used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
 """
 
-from dataclasses import dataclass
-
 from oncelog.coordinator.machine import Decision, Entry
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, Store
@@ -18,20 +16,9 @@ EPOCH_BUMP_VERSION = 2
 """From this `transaction.version` on, ending a transaction bumps the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a transaction is about to end.
-
-    PREPARE, and COMPLETE as it will be (its ids are what TV2 answers).
-    """
-
-    prepared: Proposal
-    completed: TransactionMetadata
-
-
 def prepare(
     store: Store, metadata: TransactionMetadata, commit: bool, version: int, now_ms: int
-) -> Ending | ErrorCode:
+) -> Proposal | ErrorCode:
     """Plan the end that a client asks for, under TV1 or TV2.
 
     Returns COORDINATOR_LOAD_IN_PROGRESS if a fresh producer id is needed and no block is at hand
@@ -47,7 +34,7 @@ def prepare(
             next_producer_id=NO_PRODUCER_ID,
             client_transaction_version=0,
         )
-        return _ending(Proposal(plain, notes.last_producer_epoch), now_ms)
+        return Proposal(plain, notes.last_producer_epoch)
     next_producer_id = NO_PRODUCER_ID
     if metadata.is_epoch_exhausted:
         fresh = store.fresh_producer_id()
@@ -63,10 +50,10 @@ def prepare(
         start_timestamp_ms=now_ms if metadata.state.is_at_rest else metadata.start_timestamp_ms,
         client_transaction_version=EPOCH_BUMP_VERSION,
     )
-    return _ending(Proposal(bumped, metadata.producer_epoch), now_ms)
+    return Proposal(bumped, metadata.producer_epoch)
 
 
-def prepare_fence(store: Store, metadata: TransactionMetadata, now_ms: int) -> Ending | ErrorCode:
+def prepare_fence(store: Store, metadata: TransactionMetadata, now_ms: int) -> Proposal | ErrorCode:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
     One bump does both, also under TV2 (KAFKA-19367), and nothing is kept if the append fails: the
@@ -85,7 +72,7 @@ def prepare_fence(store: Store, metadata: TransactionMetadata, now_ms: int) -> E
         next_producer_id=NO_PRODUCER_ID,
         client_transaction_version=0,
     )
-    return _ending(Proposal(aborted, NO_PRODUCER_EPOCH), now_ms)
+    return Proposal(aborted, NO_PRODUCER_EPOCH)
 
 
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -99,19 +86,25 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     return moved(metadata, state, now_ms, **changes)
 
 
-def ending_entries(store: Store, ending: Ending) -> Decision:
+def ending_entries(store: Store, prepared: Proposal, now_ms: int) -> Decision:
     """Return the decision that starts an ending, without replies: PREPARE, then the markers.
 
     A transaction without partitions owes no marker, so PREPARE and COMPLETE go into one append.
     """
-    prepared = ending.prepared
     id_ = prepared.after.transactional_id
     if prepared.after.partitions:
         entries: tuple[Entry, ...] = store.propose(prepared)
         markers = store.markers(prepared.after, prepared.after.partitions)
         return Decision(entries=entries, effects=(markers,), id=id_)
-    both = (prepared, Proposal(ending.completed, prepared.last_producer_epoch))
+    both = (prepared, Proposal(complete(prepared.after, now_ms), prepared.last_producer_epoch))
     return Decision(entries=store.propose(*both), id=id_)
+
+
+def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
+    """Return producer id and epoch of the transaction after a prepared one: what TV2 answers."""
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        return prepared.next_producer_id, ProducerEpoch(0)
+    return prepared.producer_id, prepared.producer_epoch
 
 
 def complete_decision(store: Store, metadata: TransactionMetadata, now_ms: int) -> Decision:
@@ -119,10 +112,6 @@ def complete_decision(store: Store, metadata: TransactionMetadata, now_ms: int) 
     last = store.notes(metadata.transactional_id).last_producer_epoch
     proposal = Proposal(complete(metadata, now_ms), last)
     return Decision(entries=store.propose(proposal), id=metadata.transactional_id)
-
-
-def _ending(prepared: Proposal, now_ms: int) -> Ending:
-    return Ending(prepared, complete(prepared.after, now_ms))
 
 
 def _next_epoch(metadata: TransactionMetadata) -> ProducerEpoch:

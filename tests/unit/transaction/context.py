@@ -2,7 +2,7 @@
 answer on demand.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
 from oncelog.core.errors import ErrorCode
@@ -22,6 +22,7 @@ from oncelog.transaction import (
     TransactionMachine,
     TransactionMetadata,
     TransactionState,
+    records,
 )
 
 ID = "orders"
@@ -257,9 +258,5 @@ class Context:
         """Rewrite the log's last word about the id with another epoch, and lead anew: as if there
         had been that many.
         """
-        from dataclasses import replace
-
-        from oncelog.transaction import records
-
         self.log.append((records.encode(replace(self.metadata, producer_epoch=epoch)), self.now_ms))
         self.fail_over()

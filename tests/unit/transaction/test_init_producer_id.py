@@ -283,3 +283,25 @@ def test_without_a_producer_id_at_hand_the_answer_is_retriable() -> None:
     context.force_epoch(EPOCH_MAX - 1)
     context.has_producer_ids = False
     assert context.init().error is E.coordinator_load_in_progress
+
+
+def test_a_takeover_that_nobody_waits_for_fences_nobody_newer() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    context.run(context.shard.submit(InitProducerId(ID, 10), None, context.now_ms))
+    takeover = context.start_init()
+    context.answer_markers()
+    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.ids == (FIRST, 2)
+
+
+def test_an_id_that_expires_is_not_waited_for() -> None:
+    """The tombstone takes the notes about the id with it, and who waits starts anew."""
+    context = Context()
+    context.init()
+    context.holds = True
+    context.tick(8 * 86_400_000)
+    takeover = context.start_init()
+    context.holds = False
+    context.commit_held()
+    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST + 1, 0)

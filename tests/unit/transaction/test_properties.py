@@ -297,5 +297,5 @@ class CrashingCoordinator(RuleBasedStateMachine):
 
 TestCrashingCoordinator = CrashingCoordinator.TestCase
 TestCrashingCoordinator.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
 )
