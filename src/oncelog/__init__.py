@@ -3,8 +3,9 @@
 The public names are few, and imported when first used, so that `import oncelog` costs nothing:
 
 - `EmbeddedBroker`: a broker inside this process.
-- `Producer`, `Consumer`, `Admin`, `TransactionDriver`: asyncio clients for any Kafka broker, with their values
-  (`NewTopic`, `TopicPartition`, `OffsetAndMetadata`) and errors (`oncelog.client.errors`).
+- `Producer`, `Consumer`, `Admin`, `TransactionDriver`: asyncio clients for any Kafka broker, with
+  their values (`NewTopic`, `TopicPartition`, `OffsetAndMetadata`) and errors
+  (`oncelog.client.errors`).
 - `oncelog.spark`: exactly-once pipelines for PySpark (extra `spark`).
 """
 

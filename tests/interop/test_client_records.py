@@ -1,4 +1,7 @@
-"""Our producer, consumer and admin against a real broker: `oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS."""
+"""Our producer, consumer and admin against a real broker.
+
+`oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS.
+"""
 
 import os
 import uuid

@@ -1,4 +1,7 @@
-"""Our client's transactions against a real broker: `oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS."""
+"""Our client's transactions against a real broker.
+
+`oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS.
+"""
 
 import asyncio
 import os

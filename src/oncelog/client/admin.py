@@ -25,10 +25,13 @@ _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
 class Admin:
-    """Administers a cluster: ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.
+    """Administers a cluster: ``async with Admin("localhost:9092") as admin.
 
-    Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or `RetriableError` when the cluster did not
-    answer within `timeout_ms`. Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms.
+    Await admin.create_topics([NewTopic("t", 4)])``.
+
+    Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or
+    `RetriableError` when the cluster did not answer within `timeout_ms`. Further options go to the
+    connection layer: client_id, request_timeout_ms, retry_backoff_ms.
     """
 
     def __init__(
@@ -59,7 +62,10 @@ class Admin:
         await self.close()
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics and wait until each has its leaders. Raises `FatalError` (topic_already_exists) for one that exists."""
+        """Create topics and wait until each has its leaders.
+
+        Raises `FatalError` (topic_already_exists) for one that exists.
+        """
         request = requests.create_topics_request(topics, self._cluster.request_timeout_ms)
 
         async def call() -> None:
@@ -118,7 +124,7 @@ class Admin:
         wanted: Mapping[TopicPartition, Literal["earliest", "latest"] | int],
         isolation_level: Literal["read_committed", "read_uncommitted"] = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """Offset of each partition's start ("earliest"), end ("latest"), or first record at or after a time in ms (-1: none).
+        """Offset of each start ("earliest"), end ("latest"), or first record since a time (ms).
 
         Under read_committed the end is the last stable offset, otherwise the high watermark.
         """

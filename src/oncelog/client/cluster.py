@@ -1,7 +1,10 @@
-"""The cluster as one client sees it: connections by broker id, metadata, coordinators, and the patience to ask again.
+"""The cluster as one client sees it.
 
-Shared by producer, consumer, admin and transaction driver. It turns whatever happens to a connection into the three kinds of
-`oncelog.client.errors`; what a request means is its caller's business.
+Connections by broker id, metadata, coordinators, and the patience to ask again.
+
+Shared by producer, consumer, admin and transaction driver. It turns whatever happens to a
+connection into the three kinds of `oncelog.client.errors`; what a request means is its caller's
+business.
 """
 
 import asyncio
@@ -42,7 +45,10 @@ CONNECT_TIMEOUT_MS = 10_000
 
 
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Read ``host:port,host:port`` (or a list of such). Raises `ValueError` for a text that is none."""
+    """Read ``host:port,host:port`` (or a list of such).
+
+    Raises `ValueError` for a text that is none.
+    """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
     for text in (text.strip() for text in texts):
@@ -62,8 +68,8 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
 class Cluster:
     """See the module's docstring.
 
-    transaction_version_max: 1 makes the client speak TV1 where TV2 is on offer, as older clients do.
-    `network`, `clock` and `rng` are injected by tests and the simulation.
+    transaction_version_max: 1 makes the client speak TV1 where TV2 is on offer, as older clients
+    do. `network`, `clock` and `rng` are injected by tests and the simulation.
     """
 
     def __init__(
@@ -108,10 +114,13 @@ class Cluster:
 
     @property
     def transaction_version(self) -> int:
-        """2 when the cluster finalized ``transaction.version`` >= 2, else 1 (KIP-890). Known once a broker was connected to."""
+        """2 when the cluster finalized ``transaction.version`` >= 2, else 1 (KIP-890).
+
+        Known once a broker was connected to.
+        """
         return 2 if min(self._transaction_version, self._transaction_version_max) >= 2 else 1
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- asking -----------------------------------------------------------------------
 
     async def retrying(
         self,
@@ -119,7 +128,7 @@ class Cluster:
         timeout_ms: float,
         backoff: Backoff | None = None,
     ) -> T:
-        """Await `call` again after every `RetriableError`, with backoff, until `timeout_ms` is over; then raise the last one."""
+        """Await `call`, again after each `RetriableError` until `timeout_ms` is over."""
         backoff = backoff or self.backoff
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         attempt = 0
@@ -141,7 +150,10 @@ class Cluster:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> Any:
-        """One request on one connection. Raises `ConnectionLostError`, or `FatalError` when versions do not meet."""
+        """One request on one connection.
+
+        Raises `ConnectionLostError`, or `FatalError` when versions do not meet.
+        """
         try:
             return await connection.request(api, request, at_most=at_most, timeout_ms=timeout_ms)
         except DisconnectedError as error:
@@ -165,7 +177,7 @@ class Cluster:
         connection = await self.connection(node_id)
         return await self.request(connection, api, request, at_most, timeout_ms)
 
-    # --- connections ------------------------------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------
 
     async def connection(self, node_id: int) -> Connection:
         """The connection to a broker, opened if there is none. Raises `ConnectionLostError`."""
@@ -184,7 +196,10 @@ class Cluster:
             return connection
 
     async def any_connection(self) -> Connection:
-        """Some open connection; opens one to a known broker or a bootstrap server if there is none."""
+        """Some open connection.
+
+        Opens one to a known broker or a bootstrap server if there is none.
+        """
         candidates = [*self._connections.values()]
         if self._bootstrap_connection is not None:
             candidates.append(self._bootstrap_connection)
@@ -232,15 +247,17 @@ class Cluster:
                 self._transaction_version = support.features.get(TRANSACTION_VERSION_FEATURE, 0)
         return connection
 
-    # --- metadata ---------------------------------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------
 
     async def refresh(
         self, topics: Iterable[str] | None, *, create: bool = False
     ) -> dict[str, ClientError]:
-        """Ask for the brokers and for `topics` (None: all). `create` lets the broker create topics that do not exist.
+        """Ask for the brokers and for `topics` (None: all).
 
-        A topic that the broker does not know is dropped from the cache. Returns the errors of topics for which asking again is no
-        use (invalid name, not authorized). Raises as `request`.
+        `create` lets the broker create topics that do not exist.
+
+        A topic that the broker does not know is dropped from the cache. Returns the errors of
+        topics for which asking again is no use (invalid name, not authorized). Raises as `request`.
         """
         names = None if topics is None else sorted(set(topics))
         request = requests.metadata_request(names, create=create)
@@ -268,7 +285,8 @@ class Cluster:
     ) -> TopicDescription:
         """The topic's description, with a leader for every partition; asks until it has it.
 
-        Raises `RetriableError` (unknown_topic_or_partition or leader_not_available) after `timeout_ms`.
+        Raises `RetriableError` (unknown_topic_or_partition or leader_not_available) after
+        `timeout_ms`.
         """
 
         async def ask() -> TopicDescription:
@@ -284,7 +302,10 @@ class Cluster:
         return await self.retrying(ask, timeout_ms)
 
     async def leader(self, topic_partition: TopicPartition) -> int:
-        """Broker id of the partition's leader, from the cache or asked for once. Raises `RetriableError`."""
+        """Broker id of the partition's leader, from the cache or asked for once.
+
+        Raises `RetriableError`.
+        """
         if not self.metadata.is_fresh(topic_partition.topic):
             await self._refresh_one(topic_partition.topic)
         leader = self.metadata.leader(topic_partition)
@@ -295,10 +316,13 @@ class Cluster:
             raise RetriableError(code, str(topic_partition))
         return leader
 
-    # --- coordinators -----------------------------------------------------------------------------------------------
+    # --- coordinators -----------------------------------------------------------------
 
     async def coordinator(self, kind: int, key: str) -> Connection:
-        """A connection to the coordinator of a group or transactional id. Raises `RetriableError` while there is none."""
+        """A connection to the coordinator of a group or transactional id.
+
+        Raises `RetriableError` while there is none.
+        """
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
             request = requests.find_coordinator_request(kind, key)
@@ -321,7 +345,10 @@ class Cluster:
     async def ask_coordinator(
         self, kind: int, key: str, api: ApiKey, request: object, at_most: int | None = None
     ) -> Any:
-        """One request to the coordinator. A lost connection makes the next call look it up again. Raises as `request`."""
+        """One request to the coordinator.
+
+        A lost connection makes the next call look it up again. Raises as `request`.
+        """
         connection = await self.coordinator(kind, key)
         try:
             return await self.request(connection, api, request, at_most)
@@ -332,7 +359,10 @@ class Cluster:
     def coordinator_error(
         self, kind: int, key: str, code: ErrorCode, message: str = ""
     ) -> ClientError:
-        """The error for a coordinator's answer; forgets the coordinator when the answer says that it is another."""
+        """The error for a coordinator's answer.
+
+        Forgets the coordinator when the answer says that it is another.
+        """
         if code in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
             self.forget_coordinator(kind, key)
         return classify(code, Operation.TRANSACTION, message)

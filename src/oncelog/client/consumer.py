@@ -1,8 +1,9 @@
 """Consumer: reads assigned partitions, record by record or as batches of bytes.
 
-It has no background task: a fetch happens when somebody asks. What may be seen is decided by `machines.fetching` (INV-3); where each
-partition stands is this shell's only state. Group membership (subscribe, rebalance) is not part of it; commits are those of a
-consumer that assigns its partitions itself.
+It has no background task: a fetch happens when somebody asks. What may be seen is decided by
+`machines.fetching` (INV-3); where each partition stands is this shell's only state. Group
+membership (subscribe, rebalance) is not part of it; commits are those of a consumer that assigns
+its partitions itself.
 """
 
 import asyncio
@@ -51,14 +52,17 @@ OffsetReset = Literal["earliest", "latest", "none"]
 class Consumer:
     """Reads from partitions that it is given.
 
-    ``async with Consumer("localhost:9092") as consumer: consumer.assign([TopicPartition("topic", 0)]); await consumer.poll()``
+    ``async with Consumer("localhost:9092") as consumer: consumer.assign([TopicPartition("topic",
+    0)]); await consumer.poll()``
 
-    isolation_level: "read_committed" (default) sees committed transactions only, and nothing past the oldest open one (INV-3);
-    "read_uncommitted" sees everything below the high watermark.
-    auto_offset_reset: where a partition without position or committed offset begins, and where it goes on when its offset is gone:
-    "earliest", "latest", or "none" to raise `OffsetOutOfRangeError`.
-    fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one partition per fetch; a larger batch comes whole.
-    Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+    isolation_level: "read_committed" (default) sees committed transactions only, and nothing past
+    the oldest open one (INV-3); "read_uncommitted" sees everything below the high watermark.
+    auto_offset_reset: where a partition without position or committed offset begins, and where it
+    goes on when its offset is gone: "earliest", "latest", or "none" to raise
+    `OffsetOutOfRangeError`.
+    fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one
+    partition per fetch; a larger batch comes whole. Further options go to the connection layer:
+    client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
     """
 
     def __init__(
@@ -86,7 +90,8 @@ class Consumer:
         self._fetch_bytes = fetch_max_bytes
         self._retry_timeout_ms = retry_timeout_ms
         self._positions: dict[TopicPartition, int | None] = {}
-        # Records that were fetched and not handed out yet; a partition is fetched again only when its own are gone.
+        # Records that were fetched and not handed out yet; a partition is fetched again only when
+        # its own are gone.
         self._fetched: dict[TopicPartition, deque[ConsumerRecord]] = {}
 
     async def start(self) -> None:
@@ -106,10 +111,13 @@ class Consumer:
         """Close."""
         await self.close()
 
-    # --- positions --------------------------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on, and no others. Positions of those that stay are kept."""
+        """Read these partitions from now on, and no others.
+
+        Positions of those that stay are kept.
+        """
         wanted = set(partitions)
         self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
         self._fetched = {tp: rows for tp, rows in self._fetched.items() if tp in wanted}
@@ -148,7 +156,9 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit offsets of **next** records (None: the present positions), outside any transaction.
+        """Commit offsets of **next** records (None.
+
+        The present positions), outside any transaction.
 
         Raises `FatalError` (unknown_member_id) when the group has members of its own.
         """
@@ -169,12 +179,15 @@ class Consumer:
 
         await self._cluster.retrying(call, self._retry_timeout_ms)
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------
 
     async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
-        """Up to `max_records` records, as soon as there are any; an empty list after `timeout_ms` without.
+        """Up to `max_records` records, as soon as there are any.
 
-        Within a partition in offset order. Raises `OffsetOutOfRangeError` when the position is gone and no reset is allowed.
+        An empty list after `timeout_ms` without.
+
+        Within a partition in offset order. Raises `OffsetOutOfRangeError` when the position is gone
+        and no reset is allowed.
         """
         if not self._positions:
             raise IllegalStateError("no partitions are assigned")
@@ -203,10 +216,13 @@ class Consumer:
         *,
         max_wait_ms: int | None = None,
     ) -> FetchedPartition:
-        """One fetch of one partition as whole record batches; needs no assignment and moves no position.
+        """One fetch of one partition as whole record batches.
 
-        Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the leader moves; raises `RetriableError`
-        after ``retry_timeout_ms``, and `OffsetOutOfRangeError` when the log does not hold `offset`.
+        Needs no assignment and moves no position.
+
+        Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the
+        leader moves; raises `RetriableError` after ``retry_timeout_ms``, and
+        `OffsetOutOfRangeError` when the log does not hold `offset`.
         """
         wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
 
@@ -218,7 +234,7 @@ class Consumer:
 
         return await self._cluster.retrying(call, self._retry_timeout_ms)
 
-    # --- inner ------------------------------------------------------------------------------------------------------
+    # --- inner ------------------------------------------------------------------------
 
     def _take(self, max_records: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []

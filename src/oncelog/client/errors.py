@@ -1,10 +1,13 @@
 """What can go wrong for a client, in the three kinds a caller can act on (KIP-1050).
 
-- `RetriableError`: it may work later, and the client already tried until its own deadline. Nothing is broken.
+- `RetriableError`: it may work later, and the client already tried until its own deadline. Nothing
+  is broken.
 - `AbortableError`: the transaction is lost; abort it and begin again with the same producer.
-- `FatalError`: this producer (or this request) can never succeed; `FencedError` means that another instance took over.
+- `FatalError`: this producer (or this request) can never succeed; `FencedError` means that another
+  instance took over.
 
-Every error carries the wire's `code`. `classify` holds the whole table; it is a pure function of the code and of what was asked.
+Every error carries the wire's `code`. `classify` holds the whole table; it is a pure function of
+the code and of what was asked.
 """
 
 from enum import Enum
@@ -36,11 +39,17 @@ class ClientError(OncelogError):
 
 
 class RetriableError(ClientError):
-    """It may work later. Raised once the client's own retries ran out of time; the outcome may be unknown."""
+    """It may work later.
+
+    Raised once the client's own retries ran out of time; the outcome may be unknown.
+    """
 
 
 class ConnectionLostError(RetriableError):
-    """The connection broke, or a request had no answer in time: whether it took effect is unknown."""
+    """The connection broke, or a request had no answer in time.
+
+    Whether it took effect is unknown.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.network_exception, message)
@@ -53,7 +62,8 @@ class AbortableError(ClientError):
 class DeliveryTimeoutError(AbortableError):
     """A batch was not acknowledged within `delivery_timeout_ms`. It may still be in the log.
 
-    In a transaction: abort. Without one: the records may or may not be there, and were not repeated.
+    In a transaction: abort. Without one: the records may or may not be there, and were not
+    repeated.
     """
 
     def __init__(self, message: str) -> None:
@@ -65,18 +75,21 @@ class FatalError(ClientError):
 
 
 class FencedError(FatalError):
-    """A newer instance with the same transactional id exists (INV-5), or the coordinator took the id away after a timeout."""
+    """A newer instance with the same transactional id exists (INV-5), or a timeout did this."""
 
 
 class IllegalStateError(ClientError):
-    """The call is not allowed now (sending outside a transaction, say). Nothing was sent and nothing changed."""
+    """The call is not allowed now (sending outside a transaction, say).
+
+    Nothing was sent and nothing changed.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_txn_state, message)
 
 
 class OffsetOutOfRangeError(FatalError):
-    """The offset asked for is before the log's start or after its end, and no reset policy was given."""
+    """The offset is before the log's start or after its end, and no reset policy was given."""
 
 
 class Operation(Enum):
@@ -123,14 +136,18 @@ _FATAL_PRODUCE = frozenset(
         ErrorCode.unsupported_version,
     }
 )
-"""Answers to a transactional batch that no new transaction can cure; all others cost the transaction only."""
+"""Answers to a transactional batch that no new transaction can cure.
+
+All others cost the transaction only.
+"""
 
 
 def classify(code: ErrorCode, operation: Operation, message: str = "") -> ClientError:
     """The error that `code` means after `operation`. `code` must not be `none`.
 
-    Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH answers a produce whose transaction was timed out by the coordinator
-    or taken over: abortable, because the coordinator decides which of the two when asked next. From the coordinator itself it is final.
+    Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH answers a produce whose transaction
+    was timed out by the coordinator or taken over: abortable, because the coordinator decides which
+    of the two when asked next. From the coordinator itself it is final.
     """
     if code.retriable:
         return RetriableError(code, message)

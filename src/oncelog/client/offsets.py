@@ -21,7 +21,9 @@ async def list_offsets(
     isolation_level: int,
     timeout_ms: float,
 ) -> dict[TopicPartition, int]:
-    """Offset for each partition: of the log's start or end, or of the first record at or after a time (-1: none).
+    """Offset for each partition.
+
+    Of the log's start or end, or of the first record at or after a time (-1: none).
 
     Asks again, of the right leaders, until `timeout_ms` is over. Raises `RetriableError` then.
     """

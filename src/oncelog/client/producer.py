@@ -1,7 +1,8 @@
 """Producer: records to topics, idempotent by default, transactional when it has a transactional id.
 
-A shell around three parts: `ProducerMachine` (batches and sequences), `TransactionMachine` (what is allowed when), and the `Sender`
-(the task that talks to leaders). It keeps INV-2 and INV-5 from the client's side: no sequence is used twice for different records.
+A shell around three parts: `ProducerMachine` (batches and sequences), `TransactionMachine` (what is
+allowed when), and the `Sender` (the task that talks to leaders). It keeps INV-2 and INV-5 from the
+client's side: no sequence is used twice for different records.
 """
 
 import asyncio
@@ -43,17 +44,20 @@ class Producer:
 
     ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``
 
-    With `transactional_id` every `send` belongs to a transaction: `init_transactions` once, then `begin_transaction`, sends,
-    `commit_transaction` or `abort_transaction`, over and over. After an `AbortableError` abort and begin again; after a
-    `FatalError` close the producer.
+    With `transactional_id` every `send` belongs to a transaction: `init_transactions` once, then
+    `begin_transaction`, sends, `commit_transaction` or `abort_transaction`, over and over. After an
+    `AbortableError` abort and begin again; after a `FatalError` close the producer.
 
     acks: "all" (default), 1 or 0; anything but "all" needs ``enable_idempotence=False``.
-    linger_ms: how long a record waits for others to share its batch. batch_size: bytes after which a batch is full.
+    linger_ms: how long a record waits for others to share its batch. batch_size: bytes after which
+    a batch is full.
     compression_type: none, gzip, snappy, lz4 or zstd.
     transaction_timeout_ms: after this long without an end the coordinator aborts the transaction.
-    delivery_timeout_ms: after this long without an acknowledgement a record fails with `DeliveryTimeoutError`.
-    buffer_memory: bytes that may wait; `send` beyond it raises `RetriableError`, `room` waits for space.
-    Further options go to the connection layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+    delivery_timeout_ms: after this long without an acknowledgement a record fails with
+    `DeliveryTimeoutError`.
+    buffer_memory: bytes that may wait; `send` beyond it raises `RetriableError`, `room` waits for
+    space. Further options go to the connection layer: client_id, request_timeout_ms,
+    retry_backoff_ms, retry_backoff_max_ms.
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
     """
@@ -108,7 +112,8 @@ class Producer:
         # Records of topics whose partition count is not known yet, in the order of `send`.
         self._unplaced: dict[str, list[tuple[float, Record, Token]]] = {}
         self._sticky: dict[str, int] = {}
-        # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the end would open the next one.
+        # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the
+        # end would open the next one.
         self._coordinating = asyncio.Lock()
 
     @classmethod
@@ -120,17 +125,18 @@ class Producer:
         producer_epoch: int,
         **options: Any,
     ) -> "Producer":
-        """A producer inside a transaction that another process began and will end (`TransactionDriver`).
+        """A producer inside a transaction that another process ends (`TransactionDriver`).
 
-        It may send, flush and close. Its sequences start at 0, so each partition may be written by **one** attached producer per
-        (producer id, epoch): a second one would have its batches dropped as duplicates of the first one's (INV-2).
-        Under TV1 it adds its partitions to the transaction itself. Options are those of `Producer`.
+        It may send, flush and close. Its sequences start at 0, so each partition may be written by
+        **one** attached producer per (producer id, epoch): a second one would have its batches
+        dropped as duplicates of the first one's (INV-2). Under TV1 it adds its partitions to the
+        transaction itself. Options are those of `Producer`.
         """
         producer = cls(bootstrap_servers, transactional_id=transactional_id, **options)
         producer._attach_to = (producer_id, producer_epoch)
         return producer
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
@@ -153,7 +159,10 @@ class Producer:
         self._sender.start()
 
     async def close(self) -> None:
-        """Close at once: what is not acknowledged fails, an open transaction stays open. Call `flush` or end it before."""
+        """Close at once: what is not acknowledged fails, an open transaction stays open.
+
+        Call `flush` or end it before.
+        """
         if self._sender is not None:
             sender, self._sender = self._sender, None
             await sender.stop(RetriableError(ErrorCode.network_exception, "producer closed"))
@@ -189,7 +198,7 @@ class Producer:
         """Current producer epoch, -1 before the first."""
         return self._machine.producer_epoch
 
-    # --- sending ----------------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------
 
     def send(
         self,
@@ -201,11 +210,14 @@ class Producer:
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Queue one record; the future it returns gives its `RecordMetadata` once it is acknowledged.
+        """Queue one record.
 
-        Without `partition` the key decides (murmur2, as Java's default partitioner); without a key batches rotate over the partitions.
-        Raises at once outside a transaction (transactional producers), and `RetriableError` when `buffer_memory` is used up.
-        The future raises `AbortableError` or `FatalError` when the record failed for good.
+        The future it returns gives its `RecordMetadata` once it is acknowledged.
+
+        Without `partition` the key decides (murmur2, as Java's default partitioner); without a key
+        batches rotate over the partitions. Raises at once outside a transaction (transactional
+        producers), and `RetriableError` when `buffer_memory` is used up. The future raises
+        `AbortableError` or `FatalError` when the record failed for good.
         """
         sender = self._check_may_send()
         created_ms = self._cluster.clock.monotonic_ms()
@@ -224,17 +236,20 @@ class Producer:
     def send_batch(
         self, topic: str, partition: int, records_bytes: bytes | bytearray, record_count: int
     ) -> Delivery:
-        """Queue one encoded record batch (format v2, offsets from 0); the future gives the metadata of its first record.
+        """Queue one encoded record batch (format v2, offsets from 0).
 
-        Producer id, epoch, sequence, the transactional bit and the CRC are stamped in when it is sent; a `bytearray` is stamped in
-        place. Raises `ValueError` when the bytes are not exactly one batch of `record_count` records.
+        The future gives the metadata of its first record.
+
+        Producer id, epoch, sequence, the transactional bit and the CRC are stamped in when it is
+        sent; a `bytearray` is stamped in place. Raises `ValueError` when the bytes are not exactly
+        one batch of `record_count` records.
         """
         sender = self._check_may_send()
         header = read_header(records_bytes)
         if header.length != len(records_bytes) or header.record_count != record_count:
             raise ValueError(
-                f"not one batch of {record_count} records: the header says {header.record_count} records"
-                f" in {header.length} of {len(records_bytes)} bytes"
+                f"not one batch of {record_count} records: its header says {header.record_count}"
+                f" records in {header.length} of {len(records_bytes)} bytes"
             )
         payload = (
             records_bytes if isinstance(records_bytes, bytearray) else bytearray(records_bytes)
@@ -253,17 +268,20 @@ class Producer:
         await sender.until(lambda: self._machine.buffered_size < self._buffer_memory)
 
     async def flush(self) -> None:
-        """Send everything queued now and wait until it is resolved. Failures show in the futures and at the commit."""
+        """Send everything queued now and wait until it is resolved.
+
+        Failures show in the futures and at the commit.
+        """
         sender = self._require_sender()
         await sender.until(lambda: not self._unplaced)
         serial = self._machine.last_serial
         self._machine.seal()
         await sender.until(lambda: self._machine.is_resolved_up_to(serial))
 
-    # --- transactions -----------------------------------------------------------------------------------------------
+    # --- transactions -----------------------------------------------------------------
 
     async def init_transactions(self) -> None:
-        """Fence older producers with this transactional id, end what they left open, take an epoch (INV-5)."""
+        """Fence older producers with this transactional id, end what they left (INV-5)."""
         self._require_transactional()
         if self._transaction.attached:
             raise IllegalStateError("an attached producer is initialized already")
@@ -280,7 +298,9 @@ class Producer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
     ) -> None:
-        """Commit consumed offsets as part of the transaction: they become visible when it commits (INV-6).
+        """Commit consumed offsets as part of the transaction.
+
+        They become visible when it commits (INV-6).
 
         Offsets are those of the **next** record to read. Errors as everywhere in a transaction.
         """
@@ -301,8 +321,9 @@ class Producer:
     async def commit_transaction(self) -> None:
         """Wait for every acknowledgement, then commit.
 
-        Raises `AbortableError` when a record or an offset failed (abort then), `FencedError` when another instance took over, and
-        `RetriableError` when the coordinator did not answer in time: the outcome is unknown, and calling it again settles it.
+        Raises `AbortableError` when a record or an offset failed (abort then), `FencedError` when
+        another instance took over, and `RetriableError` when the coordinator did not answer in
+        time: the outcome is unknown, and calling it again settles it.
         """
         self._require_transactional()
         self._transaction.ending(commit=True)
@@ -312,7 +333,10 @@ class Producer:
         await self._end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Drop what is queued, wait for what is in flight, abort. The producer can begin again afterwards."""
+        """Drop what is queued, wait for what is in flight, abort.
+
+        The producer can begin again afterwards.
+        """
         self._require_transactional()
         self._transaction.ending(commit=False)
         sender = self._require_sender()
@@ -348,7 +372,10 @@ class Producer:
                 raise
 
     async def _take_next_epoch(self) -> None:
-        """TV1: fence our own stragglers, and start sequences anew, before the next transaction (KIP-360)."""
+        """TV1.
+
+        Fence our own stragglers, and start sequences anew, before the next transaction (KIP-360).
+        """
         transaction = self._transaction
         producer = await self._calls.init_producer_id(
             transaction.producer_id, transaction.producer_epoch
@@ -356,7 +383,7 @@ class Producer:
         transaction.initialized(*producer, self._calls.version)
         self._machine.identify(*producer)
 
-    # --- the sender's gate ------------------------------------------------------------------------------------------
+    # --- the sender's gate ------------------------------------------------------------
 
     async def identify(self) -> None:
         """Take a producer id, for an idempotent producer without transactions."""
@@ -393,7 +420,10 @@ class Producer:
         return self._transaction.is_added(topic_partition)
 
     def sending(self) -> bool:
-        """A produce is about to leave: from here on the coordinator must be told of the end. Says whether it may imply TV2."""
+        """A produce is about to leave: from here on the coordinator must be told of the end.
+
+        Says whether it may imply TV2.
+        """
         if self._transactional_id is not None:
             self._transaction.call_begins()
         return self._transaction.version >= 2
@@ -408,7 +438,7 @@ class Producer:
         if self._transactional_id is not None:
             self._transaction.request_lost()
 
-    # --- placing records --------------------------------------------------------------------------------------------
+    # --- placing records --------------------------------------------------------------
 
     def _choose(self, topic: str, key: bytes | None) -> int | None:
         count = self._cluster.metadata.partition_count(topic)
@@ -423,7 +453,10 @@ class Producer:
         return sticky
 
     def _place(self, now_ms: float) -> None:
-        """Give the records that waited for metadata their partitions; fail those that waited too long."""
+        """Give the records that waited for metadata their partitions.
+
+        Fail those that waited too long.
+        """
         for topic in [t for t in self._unplaced if self._cluster.metadata.partition_count(t)]:
             for created_ms, record, token in self._unplaced.pop(topic):
                 partition = self._choose(topic, record.key)
@@ -462,7 +495,7 @@ class Producer:
             else:
                 del self._unplaced[topic]
 
-    # --- checks -----------------------------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------
 
     def _check_may_send(self) -> Sender:
         sender = self._require_sender()

@@ -1,6 +1,9 @@
-"""The client's requests, and what it takes from the answers: plain values on one side, kio's newest classes on the other.
+"""The client's requests, and what it takes from the answers.
 
-Pure functions. Versions are chosen when a request is encoded (`oncelog.runtime.connection`), not here.
+Plain values on one side, kio's newest classes on the other.
+
+Pure functions. Versions are chosen when a request is encoded (`oncelog.runtime.connection`), not
+here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +35,7 @@ from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
 
 OFFSETS_BY_NAME_MAX = 9
-"""OffsetCommit and OffsetFetch name topics up to this version, and give their ids from the next on."""
+"""OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
 
 NO_GENERATION = -1
 EARLIEST = -2
@@ -47,7 +50,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-# --- cluster ------------------------------------------------------------------------------------------------------------
+# --- cluster --------------------------------------------------------------------------
 
 
 def metadata_request(names: Sequence[str] | None, *, create: bool) -> object:
@@ -171,13 +174,16 @@ def coordinator_of(response: Any) -> tuple[ErrorCode, Node, str | None]:
     return found.error_code, Node(found.node_id, found.host, found.port), found.error_message
 
 
-# --- transactions -------------------------------------------------------------------------------------------------------
+# --- transactions ---------------------------------------------------------------------
 
 
 def init_producer_id_request(
     transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
 ) -> object:
-    """InitProducerId; with a producer id and epoch it asks for the next epoch of exactly that producer (KIP-360)."""
+    """InitProducerId.
+
+    With a producer id and epoch it asks for the next epoch of exactly that producer (KIP-360).
+    """
     return message(
         init_producer_id.InitProducerIdRequest,
         transactional_id=transactional_id,
@@ -269,7 +275,7 @@ def txn_offset_commit_request(
     )
 
 
-# --- groups -------------------------------------------------------------------------------------------------------------
+# --- groups ---------------------------------------------------------------------------
 
 
 def offset_commit_request(
@@ -319,7 +325,10 @@ def offset_fetch_request(
 def offsets_of(
     response: Any,
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata]]:
-    """(first error, offsets) of an OffsetFetch answer for one group; partitions without an offset are left out."""
+    """(first error, offsets) of an OffsetFetch answer for one group.
+
+    Partitions without an offset are left out.
+    """
     group = response.groups[0]
     if group.error_code is not ErrorCode.none:
         return group.error_code, {}
@@ -350,7 +359,7 @@ def partition_errors(
 
 
 def add_partitions_errors(response: Any) -> list[tuple[TopicPartition, ErrorCode]]:
-    """Every partition's error of an AddPartitionsToTxn answer for one transaction, `none` left out."""
+    """The failed partitions of an AddPartitionsToTxn answer for one transaction."""
     return [
         (TopicPartition(str(topic.name), int(p.partition_index)), p.partition_error_code)
         for transaction in response.results_by_transaction

@@ -1,7 +1,8 @@
 """The sender: the one task that carries a producer's batches to their leaders.
 
-It does what `ProducerMachine` decides. Answers come back as callbacks, so several requests per broker are in flight without a task for
-each. What must happen first (a producer id, metadata, AddPartitionsToTxn) it asks of its `Gate`, which the producer implements.
+It does what `ProducerMachine` decides. Answers come back as callbacks, so several requests per
+broker are in flight without a task for each. What must happen first (a producer id, metadata,
+AddPartitionsToTxn) it asks of its `Gate`, which the producer implements.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ __all__ = ["Gate", "Sender", "Token"]
 
 PRODUCE_BY_NAME_MAX = 12
 PRODUCE_TV1_MAX = 11
-"""From Produce 12 on a transactional batch adds its partition to the transaction by itself (KIP-890)."""
+"""From Produce 12 on a batch adds its partition to the transaction by itself (KIP-890)."""
 
 _KEEPS_METADATA = frozenset(
     {
@@ -52,11 +53,17 @@ class Gate(Protocol):
     """What the producer decides for its sender."""
 
     async def identify(self) -> None:
-        """Give the machine a producer id and epoch; called when it needs one. Raises `ClientError`."""
+        """Give the machine a producer id and epoch; called when it needs one.
+
+        Raises `ClientError`.
+        """
         ...
 
     async def admit(self, partitions: Sequence[TopicPartition]) -> None:
-        """Make sure that the partitions may be produced to (TV1: AddPartitionsToTxn). Raises `ClientError`."""
+        """Make sure that the partitions may be produced to (TV1: AddPartitionsToTxn).
+
+        Raises `ClientError`.
+        """
         ...
 
     def is_admitted(self, topic_partition: TopicPartition) -> bool:
@@ -64,7 +71,10 @@ class Gate(Protocol):
         ...
 
     def sending(self) -> bool:
-        """A produce request is about to be sent. True when it may add its partitions to the transaction by itself (TV2)."""
+        """A produce request is about to be sent.
+
+        True when it may add its partitions to the transaction by itself (TV2).
+        """
         ...
 
     def batch_failed(self, error: ClientError) -> None:
@@ -124,7 +134,9 @@ class Sender:
         self._wake.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is looked at whenever a batch was resolved or the queue changed.
+        """Wait until `condition` holds.
+
+        It is looked at whenever a batch was resolved or the queue changed.
 
         Raises `failure` once there is one.
         """
@@ -136,7 +148,10 @@ class Sender:
             await self._changed.wait()
 
     def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell the users how their records ended. One failed batch loses its transaction, so the queued ones go with it."""
+        """Tell the users how their records ended.
+
+        One failed batch loses its transaction, so the queued ones go with it.
+        """
         failed = [outcome for outcome in outcomes if outcome.error is not None]
         if failed and failed[0].error is not None and self._transactional_id is not None:
             failed += self._machine.abandon(failed[0].error)
@@ -149,7 +164,7 @@ class Sender:
                 _fail(outcome, outcome.error, retrieved=self._transactional_id is not None)
         self._changed.set()
 
-    # --- the task ---------------------------------------------------------------------------------------------------
+    # --- the task ---------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
@@ -237,7 +252,7 @@ class Sender:
             return None
         return self._cluster.metadata.usable_leader(topic_partition)
 
-    # --- one request ------------------------------------------------------------------------------------------------
+    # --- one request ------------------------------------------------------------------
 
     async def _send(self, send: Send) -> None:
         try:
@@ -372,5 +387,6 @@ def _fail(outcome: Outcome, error: ClientError, *, retrieved: bool) -> None:
         if isinstance(token, Token) and not token.future.done():
             token.future.set_exception(error)
             if retrieved:
-                # The transaction's end raises it as well; asyncio need not complain about an unread future.
+                # The transaction's end raises it as well; asyncio need not complain about an unread
+                # future.
                 token.future.exception()

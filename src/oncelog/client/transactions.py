@@ -1,8 +1,11 @@
-"""Calls to the transaction coordinator, each with its retries; and the driver that runs transactions without a producer of its own.
+"""Calls to the transaction coordinator, each with its retries.
 
-`TransactionCalls` holds no state but names: producers and drivers keep the producer id and epoch. Every call may be repeated safely:
-adding is idempotent, InitProducerId with an expected epoch answers a repeat alike (KIP-360), and a repeated EndTxn is recognised by
-its epoch (KIP-890) or by the state it meets (TV1).
+And the driver that runs transactions without a producer of its own.
+
+`TransactionCalls` holds no state but names: producers and drivers keep the producer id and epoch.
+Every call may be repeated safely: adding is idempotent, InitProducerId with an expected epoch
+answers a repeat alike (KIP-360), and a repeated EndTxn is recognised by its epoch (KIP-890) or by
+the state it meets (TV1).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,11 +40,17 @@ TXN_OFFSET_COMMIT_TV1_MAX = 4
 
 CONCURRENT_BACKOFF_MS = 5
 CONCURRENT_BACKOFF_MAX_MS = 100
-"""Waits after CONCURRENT_TRANSACTIONS: markers of the last transaction are being written, which takes milliseconds."""
+"""Waits after CONCURRENT_TRANSACTIONS.
+
+Markers of the last transaction are being written, which takes milliseconds.
+"""
 
 
 class TransactionCalls:
-    """The coordinator calls of one transactional id. All raise `AbortableError`, `FatalError`, or `RetriableError` after `timeout_ms`."""
+    """The coordinator calls of one transactional id.
+
+    All raise `AbortableError`, `FatalError`, or `RetriableError` after `timeout_ms`.
+    """
 
     def __init__(
         self,
@@ -56,19 +65,28 @@ class TransactionCalls:
         self.transaction_timeout_ms = transaction_timeout_ms
         self.timeout_ms = timeout_ms
         self.version = 1
-        """Transaction version that these calls speak; taken from the cluster by `init_producer_id` and `adopt_version`."""
+        """Transaction version that these calls speak.
+
+        Taken from the cluster by `init_producer_id` and `adopt_version`.
+        """
         uniform = cluster.backoff.uniform
         self._backoff = Backoff(CONCURRENT_BACKOFF_MS, CONCURRENT_BACKOFF_MAX_MS, uniform)
 
     def adopt_version(self) -> int:
-        """Speak the transaction version that the cluster finalized; it stays until the next `init_producer_id`."""
+        """Speak the transaction version that the cluster finalized.
+
+        It stays until the next `init_producer_id`.
+        """
         self.version = self.cluster.transaction_version
         return self.version
 
     async def init_producer_id(
         self, producer_id: int = -1, producer_epoch: int = -1
     ) -> tuple[int, int]:
-        """Fence older instances, end what they left open, and take the next epoch. Returns (producer id, epoch)."""
+        """Fence older instances, end what they left open, and take the next epoch.
+
+        Returns (producer id, epoch).
+        """
         request = requests.init_producer_id_request(
             self.transactional_id, self.transaction_timeout_ms, producer_id, producer_epoch
         )
@@ -89,7 +107,10 @@ class TransactionCalls:
         partitions: Sequence[TopicPartition],
         in_doubt: Callable[[], None] = lambda: None,
     ) -> None:
-        """Add partitions to the transaction (TV1), before the first produce to each. `in_doubt` as for `end`."""
+        """Add partitions to the transaction (TV1), before the first produce to each.
+
+        `in_doubt` as for `end`.
+        """
         request = requests.add_partitions_request(
             self.transactional_id, producer_id, producer_epoch, partitions
         )
@@ -100,7 +121,8 @@ class TransactionCalls:
                     ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_PARTITIONS_CLIENT_MAX
                 )
             errors = requests.add_partitions_errors(response)
-            # OPERATION_NOT_ATTEMPTED only says that another partition failed; that one's code decides.
+            # OPERATION_NOT_ATTEMPTED only says that another partition failed; that one's code
+            # decides.
             errors.sort(key=lambda item: item[1] is ErrorCode.operation_not_attempted)
             for topic_partition, code in errors:
                 self._check(code, str(topic_partition))
@@ -149,9 +171,12 @@ class TransactionCalls:
         commit: bool,
         in_doubt: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """End the transaction; returns the (producer id, epoch) of the next one, or (-1, -1) under TV1.
+        """End the transaction.
 
-        `in_doubt` is called whenever an answer got lost and the call is made again. A `RetriableError` means that the outcome is unknown.
+        Returns the (producer id, epoch) of the next one, or (-1, -1) under TV1.
+
+        `in_doubt` is called whenever an answer got lost and the call is made again. A
+        `RetriableError` means that the outcome is unknown.
         """
         request = requests.end_txn_request(
             self.transactional_id, producer_id, producer_epoch, commit
@@ -190,14 +215,15 @@ def _telling(in_doubt: Callable[[], None]) -> Iterator[None]:
 
 
 class TransactionDriver:
-    """Runs the transactions of one transactional id whose records other processes produce (`Producer.attach`).
+    """Runs transactions whose records other processes produce (`Producer.attach`).
 
-    For the driver of a distributed job: it takes an epoch, hands (producer id, epoch) to its workers, and when all of them are done
-    commits offsets and ends the transaction. One driver per transactional id is alive: `open` fences all others (INV-5).
+    For the driver of a distributed job: it takes an epoch, hands (producer id, epoch) to its
+    workers, and when all of them are done commits offsets and ends the transaction. One driver per
+    transactional id is alive: `open` fences all others (INV-5).
 
-    Every method raises `FencedError` when another instance took over, `AbortableError` when the transaction is lost,
-    `RetriableError` when the cluster did not answer within `timeout_ms` (after `end` the outcome is then unknown).
-    Source: KIP-98, KIP-360, KIP-890.
+    Every method raises `FencedError` when another instance took over, `AbortableError` when the
+    transaction is lost, `RetriableError` when the cluster did not answer within `timeout_ms` (after
+    `end` the outcome is then unknown). Source: KIP-98, KIP-360, KIP-890.
     """
 
     def __init__(
@@ -228,7 +254,10 @@ class TransactionDriver:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Close the connections. An open transaction stays open: `open` of the next instance aborts it, or its timeout."""
+        """Close the connections.
+
+        An open transaction stays open: `open` of the next instance aborts it, or its timeout.
+        """
         await self.close()
 
     @property
@@ -252,15 +281,19 @@ class TransactionDriver:
         return self._calls.version
 
     async def open(self) -> tuple[int, int]:
-        """Fence every other instance, abort what is open, take a new epoch. Returns (producer id, epoch). May be called again."""
+        """Fence every other instance, abort what is open, take a new epoch.
+
+        Returns (producer id, epoch). May be called again.
+        """
         self._adopt(await self._calls.init_producer_id())
         return self._producer_id, self._producer_epoch
 
     async def new_epoch(self) -> tuple[int, int]:
         """The (producer id, epoch) for the next transaction, with sequences from 0.
 
-        Under TV2 that is what the last `end` returned. Under TV1 it is asked for with the current epoch as condition, so a driver
-        that was superseded gets `FencedError` (KIP-360). What the current epoch left open is aborted first.
+        Under TV2 that is what the last `end` returned. Under TV1 it is asked for with the current
+        epoch as condition, so a driver that was superseded gets `FencedError` (KIP-360). What the
+        current epoch left open is aborted first.
         """
         self._check_open()
         if self._is_open and not self._epoch_is_fresh:
@@ -281,14 +314,18 @@ class TransactionDriver:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group committed (None: everything); partitions without an offset are left out.
 
-        With `require_stable` it waits until no transaction holds offsets of these partitions open (KIP-447).
+        With `require_stable` it waits until no transaction holds offsets of these partitions open
+        (KIP-447).
         """
         return await fetch_offsets(
             self._cluster, group_id, partitions, require_stable, self._timeout_ms
         )
 
     async def add_offsets(self, group_id: str) -> None:
-        """Tell the coordinator that offsets of `group_id` follow. Under TV2 `txn_offset_commit` does so by itself."""
+        """Tell the coordinator that offsets of `group_id` follow.
+
+        Under TV2 `txn_offset_commit` does so by itself.
+        """
         self._check_open()
         if self.transaction_version < 2 and group_id not in self._added_groups:
             await self._calls.add_offsets(self._producer_id, self._producer_epoch, group_id)
@@ -297,17 +334,20 @@ class TransactionDriver:
     async def txn_offset_commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Write offsets into the transaction (INV-6), adding the group first where that is needed."""
+        """Write offsets into the transaction (INV-6), adding the group first where needed."""
         await self.add_offsets(group_id)
         await self._calls.txn_offset_commit(
             self._producer_id, self._producer_epoch, group_id, offsets
         )
 
     async def end(self, commit: bool) -> None:
-        """Commit or abort. Lost answers are asked for again; `RetriableError` leaves the outcome unknown: call it again, or `open`.
+        """Commit or abort.
 
-        A transaction in which nothing was produced and no offset was written is unknown to the coordinator, which answers
-        INVALID_TXN_STATE (`FatalError`).
+        Lost answers are asked for again; `RetriableError` leaves the outcome unknown: call it
+        again, or `open`.
+
+        A transaction in which nothing was produced and no offset was written is unknown to the
+        coordinator, which answers INVALID_TXN_STATE (`FatalError`).
         """
         self._check_open()
         producer_id, epoch = await self._calls.end(self._producer_id, self._producer_epoch, commit)
@@ -321,11 +361,15 @@ class TransactionDriver:
         await self._cluster.close()
 
     async def _abort_leftover(self) -> None:
-        """Abort under the current epoch: an InitProducerId with that epoch as condition would fence ourselves (KIP-360)."""
+        """Abort under the current epoch.
+
+        An InitProducerId with that epoch as condition would fence ourselves (KIP-360).
+        """
         try:
             await self.end(commit=False)
         except FatalError as error:
-            # Under TV1 a transaction to which nothing was added is unknown to the coordinator: there is nothing to abort.
+            # Under TV1 a transaction to which nothing was added is unknown to the coordinator:
+            # there is nothing to abort.
             if error.code is not ErrorCode.invalid_txn_state:
                 raise
 
@@ -347,7 +391,10 @@ async def fetch_offsets(
     require_stable: bool,
     timeout_ms: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Ask a group's coordinator for its offsets, again while they are unstable. Raises `RetriableError` after `timeout_ms`."""
+    """Ask a group's coordinator for its offsets, again while they are unstable.
+
+    Raises `RetriableError` after `timeout_ms`.
+    """
     request = requests.offset_fetch_request(group_id, partitions, require_stable)
 
     async def call() -> dict[TopicPartition, OffsetAndMetadata]:

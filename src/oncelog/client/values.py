@@ -1,4 +1,7 @@
-"""The values that users of the client give and get. Frozen; offsets and counts are plain ints, times are milliseconds since the epoch."""
+"""The values that users of the client give and get.
+
+Frozen; offsets and counts are plain ints, times are milliseconds since the epoch.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +27,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record stands.
 
-    `offset` is -1 when the broker does not know it: acks=0, or a duplicate of a batch so old that it is no longer cached.
-    `timestamp_ms` is the broker's time under ``message.timestamp.type=LogAppendTime``, the record's own otherwise.
+    `offset` is -1 when the broker does not know it: acks=0, or a duplicate of a batch so old that
+    it is no longer cached. `timestamp_ms` is the broker's time under
+    ``message.timestamp.type=LogAppendTime``, the record's own otherwise.
     """
 
     topic: str
@@ -35,7 +39,10 @@ class RecordMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the next record to read, and a string that the committer may use as it likes."""
+    """A committed position.
+
+    The offset of the next record to read, and a string that the committer may use as it likes.
+    """
 
     offset: int
     metadata: str = ""
@@ -59,9 +66,10 @@ class ConsumerRecord(NamedTuple):
 class FetchedPartition:
     """What one fetch of one partition brought.
 
-    `batches` holds whole record batches (v2) back to back, without control batches and, under read_committed, without those of aborted
-    transactions. The first may begin before the offset asked for: skip records below it. `next_offset` is where to go on; it moves
-    past what was left out, so it can advance while `batches` is empty.
+    `batches` holds whole record batches (v2) back to back, without control batches and, under
+    read_committed, without those of aborted transactions. The first may begin before the offset
+    asked for: skip records below it. `next_offset` is where to go on; it moves past what was left
+    out, so it can advance while `batches` is empty.
     """
 
     topic_partition: TopicPartition
@@ -74,7 +82,10 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. `partitions` and `replication_factor` may be -1 for the broker's default."""
+    """A topic to create.
+
+    `partitions` and `replication_factor` may be -1 for the broker's default.
+    """
 
     name: str
     partitions: int = -1
@@ -103,7 +114,10 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; `topic_id` is its identity, None from brokers that do not tell (Metadata before v10)."""
+    """One topic.
+
+    `topic_id` is its identity, None from brokers that do not tell (Metadata before v10).
+    """
 
     name: str
     topic_id: TopicId | None

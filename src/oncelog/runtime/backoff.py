@@ -1,7 +1,8 @@
 """Backoff: how long to wait before trying again.
 
-Exponential with jitter, as KIP-580 gives it to every Kafka client: attempt n waits ``base * 2**n``, at most `max_ms`, times a factor
-drawn from 1 +- `jitter`. The randomness comes in as an argument, so a simulation's seed decides it.
+Exponential with jitter, as KIP-580 gives it to every Kafka client: attempt n waits ``base * 2**n``,
+at most `max_ms`, times a factor drawn from 1 +- `jitter`. The randomness comes in as an argument,
+so a simulation's seed decides it.
 """
 
 from collections.abc import Callable
@@ -10,12 +11,18 @@ from dataclasses import dataclass
 __all__ = ["Backoff"]
 
 EXPONENT_MAX = 16
-"""Doublings after which the wait no longer grows; keeps the power small whatever the attempt count."""
+"""Doublings after which the wait no longer grows.
+
+Keeps the power small whatever the attempt count.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits for one kind of retry. `uniform(a, b)` returns a float in [a, b], as `random.Random.uniform` does."""
+    """Waits for one kind of retry.
+
+    `uniform(a, b)` returns a float in [a, b], as `random.Random.uniform` does.
+    """
 
     base_ms: float
     max_ms: float

@@ -1,11 +1,13 @@
 """One outgoing connection that speaks Kafka: frames, correlation ids, versions, timeouts.
 
-Requests are pipelined and answered in their order (D13), so the answer to the oldest pending request is always the next frame; another
-correlation id means that the peer is broken, and the connection closes. A request without an answer in time closes it too: whatever is
-behind it in the pipe could not be answered either. After a close every pending request fails with `DisconnectedError`, which says that
-the request **may or may not** have taken effect.
+Requests are pipelined and answered in their order (D13), so the answer to the oldest pending
+request is always the next frame; another correlation id means that the peer is broken, and the
+connection closes. A request without an answer in time closes it too: whatever is behind it in the
+pipe could not be answered either. After a close every pending request fails with
+`DisconnectedError`, which says that the request **may or may not** have taken effect.
 
-Nothing here knows what a request means; the ranges of versions come from the peer's ApiVersions answer (KIP-35, KIP-584).
+Nothing here knows what a request means; the ranges of versions come from the peer's ApiVersions
+answer (KIP-35, KIP-584).
 """
 
 import asyncio
@@ -41,7 +43,10 @@ class DisconnectedError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class PeerSupport:
-    """What the peer announced: a range of versions per API key, finalized feature levels (-1: the epoch is unknown)."""
+    """What the peer announced: a range of versions per API key, finalized feature levels (-1.
+
+    The epoch is unknown).
+    """
 
     versions: Mapping[int, VersionRange] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
@@ -77,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._frame: bytearray | None = None
         self._filled = 0
 
-    # --- opening and closing ----------------------------------------------------------------------------------------
+    # --- opening and closing ----------------------------------------------------------
 
     @classmethod
     async def open(
@@ -90,7 +95,10 @@ class Connection(asyncio.Protocol):
         request_timeout_ms: float,
         connect_timeout_ms: float,
     ) -> "Connection":
-        """Connect and agree on versions. Raises `DisconnectedError` when nobody answers in `connect_timeout_ms`."""
+        """Connect and agree on versions.
+
+        Raises `DisconnectedError` when nobody answers in `connect_timeout_ms`.
+        """
         connection = cls(client_id, request_timeout_ms)
         connection.peer = f"{host}:{port}"
         try:
@@ -123,7 +131,7 @@ class Connection(asyncio.Protocol):
         """Return once the connection is closed, by whomever."""
         await asyncio.shield(self._closed)
 
-    # --- requests ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------
 
     def supports(self, api: ApiKey, version: int) -> bool:
         """Whether both sides speak `version` of `api`."""
@@ -131,7 +139,10 @@ class Connection(asyncio.Protocol):
         return theirs is not None and version in theirs and version in ADVERTISED[api]
 
     def version_for(self, api: ApiKey, at_most: int | None = None) -> int:
-        """The newest version that both sides speak, `at_most` when given. Raises `ProtocolError` (unsupported_version)."""
+        """The newest version that both sides speak, `at_most` when given.
+
+        Raises `ProtocolError` (unsupported_version).
+        """
         theirs = self.support.versions.get(api)
         ours = ADVERTISED[api]
         if theirs is not None:
@@ -149,9 +160,12 @@ class Connection(asyncio.Protocol):
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Send `request` (the newest class of its API) in the best common version; returns the newest response class.
+        """Send `request` (the newest class of its API) in the best common version.
 
-        Raises `DisconnectedError`, or `ProtocolError` when versions do not meet or the answer is malformed.
+        Returns the newest response class.
+
+        Raises `DisconnectedError`, or `ProtocolError` when versions do not meet or the answer is
+        malformed.
         """
         version = self.version_for(api, at_most)
         frame = encode_request(api, version, self.next_correlation_id(), self.client_id, request)
@@ -169,9 +183,12 @@ class Connection(asyncio.Protocol):
         buffers: Sequence[Buffer],
         timeout_ms: float | None = None,
     ) -> asyncio.Future[memoryview]:
-        """Send an encoded request whose header carries `next_correlation_id()`; the future gets the answer's **body**.
+        """Send an encoded request whose header carries `next_correlation_id()`.
 
-        `buffers` is the frame without its size, in pieces. Never blocks: await `writable()` before large requests.
+        The future gets the answer's **body**.
+
+        `buffers` is the frame without its size, in pieces. Never blocks: await `writable()` before
+        large requests.
         """
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         if not self._write(buffers):
@@ -185,18 +202,24 @@ class Connection(asyncio.Protocol):
         return answer
 
     def submit_without_answer(self, buffers: Sequence[Buffer]) -> None:
-        """Send a request that the broker never answers (Produce with acks=0). Raises `DisconnectedError`."""
+        """Send a request that the broker never answers (Produce with acks=0).
+
+        Raises `DisconnectedError`.
+        """
         if not self._write(buffers):
             raise DisconnectedError(f"{self.peer}: {self._closed_because}")
         self._advance()
 
     async def writable(self) -> None:
-        """Wait while the transport's buffer is full. Raises `DisconnectedError` when the connection closed."""
+        """Wait while the transport's buffer is full.
+
+        Raises `DisconnectedError` when the connection closed.
+        """
         await self._writable.wait()
         if self._closed_because is not None:
             raise DisconnectedError(f"{self.peer}: {self._closed_because}")
 
-    # --- asyncio's side ---------------------------------------------------------------------------------------------
+    # --- asyncio's side ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the network."""
@@ -231,7 +254,7 @@ class Connection(asyncio.Protocol):
                 frame, self._frame, self._filled = self._frame, None, 0
                 self._frame_received(frame)
 
-    # --- inner ------------------------------------------------------------------------------------------------------
+    # --- inner ------------------------------------------------------------------------
 
     def _take_size(self, view: memoryview) -> memoryview:
         missing = _SIZE.size - len(self._head)

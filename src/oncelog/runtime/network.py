@@ -1,8 +1,9 @@
 """Network: how the process reaches others, and how others reach it.
 
-Broker and client open sockets only through the `Network` they are given (D3): `SystemNetwork` here is the real one, the simulation
-brings another that delays, drops, resets and partitions. Both speak asyncio's transports and protocols, so what runs on top is the
-same code. This module knows nothing of Kafka.
+Broker and client open sockets only through the `Network` they are given (D3): `SystemNetwork` here
+is the real one, the simulation brings another that delays, drops, resets and partitions. Both speak
+asyncio's transports and protocols, so what runs on top is the same code. This module knows nothing
+of Kafka.
 """
 
 import asyncio
@@ -15,7 +16,10 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class Listener(Protocol):
-    """A listening socket. `addresses` holds the (host, port) pairs really bound, so port 0 can be asked what it became."""
+    """A listening socket.
+
+    `addresses` holds the (host, port) pairs really bound, so port 0 can be asked what it became.
+    """
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -31,11 +35,17 @@ class Network(Protocol):
     """Opens and accepts byte streams."""
 
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
-        """Listen on `host`:`port` (0: any free port). Raises `OSError` when the address cannot be had."""
+        """Listen on `host`:`port` (0: any free port).
+
+        Raises `OSError` when the address cannot be had.
+        """
         ...
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
-        """Connect and call the protocol's `connection_made`. Raises `OSError` when nobody answers."""
+        """Connect and call the protocol's `connection_made`.
+
+        Raises `OSError` when nobody answers.
+        """
         ...
 
 
@@ -48,7 +58,8 @@ class _SystemListener:
         return tuple(s.getsockname()[:2] for s in self._server.sockets)
 
     async def close(self) -> None:
-        # `wait_closed` would wait for every accepted connection (Python 3.12.1+); their owner closes those.
+        # `wait_closed` would wait for every accepted connection (Python 3.12.1+); their owner
+        # closes those.
         self._server.close()
         await asyncio.sleep(0)
 

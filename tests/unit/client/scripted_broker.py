@@ -1,7 +1,9 @@
-"""A broker in memory that answers as told: one node, one topic, both coordinators. It records every request it sees.
+"""A broker in memory that answers as told: one node, one topic, both coordinators.
 
-`on(api, action)` replaces the answer to the next request of an API: `DROP` breaks the connection **after** the request took effect,
-`REFUSE` before it did; an `ErrorCode` is answered.
+It records every request it sees.
+
+`on(api, action)` replaces the answer to the next request of an API: `DROP` breaks the connection
+**after** the request took effect, `REFUSE` before it did; an `ErrorCode` is answered.
 """
 
 from collections import defaultdict, deque
@@ -35,7 +37,10 @@ PARTITION_COUNT = 2
 
 
 class ScriptedBroker:
-    """See the module's docstring. `seen` lists (api, version, request) in the order of arrival, produce as batch headers."""
+    """See the module's docstring.
+
+    `seen` lists (api, version, request) in the order of arrival, produce as batch headers.
+    """
 
     def __init__(self, transaction_version: int = 2) -> None:
         self.transaction_version = transaction_version
@@ -62,7 +67,7 @@ class ScriptedBroker:
         """Options that lead a client here, with waits too short to notice."""
         return {"network": self.network, "retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
 
-    # --- inner ------------------------------------------------------------------------------------------------------
+    # --- inner ------------------------------------------------------------------------
 
     def _on_frame(self, transport: MemoryTransport, frame: bytes) -> None:
         header = parse_request_header(frame)

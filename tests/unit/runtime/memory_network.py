@@ -1,4 +1,7 @@
-"""A network in memory: connections to a scripted peer, every byte at hand, no sockets and no waiting."""
+"""A network in memory.
+
+Connections to a scripted peer, every byte at hand, no sockets and no waiting.
+"""
 
 import asyncio
 import struct
@@ -8,7 +11,10 @@ from oncelog.runtime.network import Listener, ProtocolFactory
 
 
 class MemoryTransport(asyncio.Transport):
-    """The client's end. The peer sees whole frames and answers with `feed`, or `cut`s the connection."""
+    """The client's end.
+
+    The peer sees whole frames and answers with `feed`, or `cut`s the connection.
+    """
 
     def __init__(
         self, protocol: asyncio.Protocol, on_frame: "Callable[[MemoryTransport, bytes], None]"

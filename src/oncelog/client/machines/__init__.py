@@ -1,4 +1,5 @@
 """The client's pure machines: they decide, the shells around them do.
 
-No sockets, tasks, clocks or randomness here: time comes in as an argument, and waiting is somebody else's work.
+No sockets, tasks, clocks or randomness here: time comes in as an argument, and waiting is somebody
+else's work.
 """

@@ -1,8 +1,9 @@
 """What a reader may see of fetched bytes (INV-3), and where it goes on.
 
-A broker sends whole batches up to the last stable offset together with the aborted transactions among them. The reader leaves out control
-batches always, and under read_committed the batches of aborted producers: a producer counts as aborted from its transaction's first
-offset until its abort marker. Batches are judged by their headers and stay bytes.
+A broker sends whole batches up to the last stable offset together with the aborted transactions
+among them. The reader leaves out control batches always, and under read_committed the batches of
+aborted producers: a producer counts as aborted from its transaction's first offset until its abort
+marker. Batches are judged by their headers and stay bytes.
 """
 
 from collections.abc import Iterable
@@ -34,8 +35,8 @@ class Visible(NamedTuple):
 def visible_batches(buffer: Buffer, position: int, aborted: Iterable[Aborted] | None) -> Visible:
     """Filter the records of one fetch answer for one partition, asked for at offset `position`.
 
-    `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is copied unless something is left out.
-    Raises `ProtocolError` when the bytes are no batches.
+    `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is
+    copied unless something is left out. Raises `ProtocolError` when the bytes are no batches.
     """
     pending = list(aborted or ())
     heapify(pending)

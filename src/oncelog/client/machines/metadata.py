@@ -1,7 +1,10 @@
-"""What the client believes about the cluster: brokers, topics, leaders. Old news never replaces newer.
+"""What the client believes about the cluster: brokers, topics, leaders.
 
-Leader epochs order what different brokers tell (KIP-320): a partition's leader with a lower epoch than the one known is kept out, unless
-the topic's id changed. This module sends nothing; `oncelog.client.cluster` feeds it.
+Old news never replaces newer.
+
+Leader epochs order what different brokers tell (KIP-320): a partition's leader with a lower epoch
+than the one known is kept out, unless the topic's id changed. This module sends nothing;
+`oncelog.client.cluster` feeds it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +16,10 @@ __all__ = ["MetadataCache"]
 
 
 class MetadataCache:
-    """Topics that were asked for, and every broker of the last answer. `controller_id` is -1 while unknown."""
+    """Topics that were asked for, and every broker of the last answer.
+
+    `controller_id` is -1 while unknown.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
@@ -31,7 +37,7 @@ class MetadataCache:
         self.controller_id = controller_id
 
     def update_topic(self, topic: TopicDescription) -> None:
-        """Take over a topic's description, but keep every partition leader that is newer than the one told."""
+        """Take over a topic's description, but keep each leader that is newer than the one told."""
         known = self.topics.get(topic.name)
         self._stale.discard(topic.name)
         if known is not None and known.topic_id == topic.topic_id:
@@ -46,7 +52,10 @@ class MetadataCache:
         self._stale.discard(name)
 
     def mark_stale(self, name: str) -> None:
-        """An answer contradicted the cache (NOT_LEADER_OR_FOLLOWER and its like): ask again before the next use."""
+        """An answer contradicted the cache (NOT_LEADER_OR_FOLLOWER and its like).
+
+        Ask again before the next use.
+        """
         self._stale.add(name)
 
     def is_fresh(self, name: str) -> bool:

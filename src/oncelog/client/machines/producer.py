@@ -1,11 +1,16 @@
-"""The producer's accumulator and its sequences: which batch goes out next, under which number, and what an answer means.
+"""The producer's accumulator and its sequences.
 
-One lane per partition. Records gather in a lane's last batch; a batch gets its sequence when it is first drained and **keeps it through
-every retry** (INV-2), because a lost answer does not tell whether the batch is in the log: the same number lets the broker recognise it.
-Retries go out in their first order: after a failure the lane waits until all its batches in flight have been answered, then starts again
-at the oldest. At most five are in flight per lane, as many as the broker remembers.
+Which batch goes out next, under which number, and what an answer means.
 
-Not known here: connections, time, transactions' ends. The shell passes monotonic milliseconds and brings answers.
+One lane per partition. Records gather in a lane's last batch; a batch gets its sequence when it is
+first drained and **keeps it through every retry** (INV-2), because a lost answer does not tell
+whether the batch is in the log: the same number lets the broker recognise it. Retries go out in
+their first order: after a failure the lane waits until all its batches in flight have been
+answered, then starts again at the oldest. At most five are in flight per lane, as many as the
+broker remembers.
+
+Not known here: connections, time, transactions' ends. The shell passes monotonic milliseconds and
+brings answers.
 """
 
 from bisect import insort
@@ -30,12 +35,18 @@ from oncelog.protocol.record import Record, build_batch
 __all__ = ["Batch", "Outcome", "ProducerMachine", "ProducerSettings", "Send"]
 
 RECORD_OVERHEAD_SIZE = 24
-"""Bytes counted for a record beside its key, value and headers: an upper estimate of its varints."""
+"""Bytes counted for a record beside its key, value and headers.
+
+An upper estimate of its varints.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What does not change during a producer's life. `retry_delay_ms(attempts)` is the backoff, randomness included."""
+    """What does not change during a producer's life.
+
+    `retry_delay_ms(attempts)` is the backoff, randomness included.
+    """
 
     idempotent: bool
     transactional: bool
@@ -49,7 +60,10 @@ class ProducerSettings:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition on their way. `tokens` are the shell's, one per record (or one for a ready-made batch)."""
+    """Records of one partition on their way.
+
+    `tokens` are the shell's, one per record (or one for a ready-made batch).
+    """
 
     topic_partition: TopicPartition
     serial: int
@@ -82,7 +96,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a batch: acknowledged when `error` is None. Offsets and times are -1 where unknown."""
+    """The end of a batch: acknowledged when `error` is None.
+
+    Offsets and times are -1 where unknown.
+    """
 
     batch: Batch
     error: ClientError | None = None
@@ -107,19 +124,26 @@ class ProducerMachine:
         self.producer_id = -1
         self.producer_epoch = -1
         self.sequences_broken = False
-        """A numbered batch failed: the broker's next number is unknown. A new epoch or producer id is needed before new batches."""
+        """A numbered batch failed: the broker's next number is unknown.
+
+        A new epoch or producer id is needed before new batches.
+        """
         self.buffered_size = 0
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._serial = 0
         self._unresolved_count = 0
         self._abandoned: ClientError | None = None
-        # Without sequences the broker cannot put retries back in order, so only one batch is in flight.
+        # Without sequences the broker cannot put retries back in order, so only one batch is in
+        # flight.
         self._in_flight_max = CACHED_BATCHES_PER_PRODUCER_COUNT if settings.idempotent else 1
 
-    # --- identity ---------------------------------------------------------------------------------------------------
+    # --- identity ---------------------------------------------------------------------
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """Go on under this identity, with sequences from 0. No batch may still carry the former one (INV-2)."""
+        """Go on under this identity, with sequences from 0.
+
+        No batch may still carry the former one (INV-2).
+        """
         require(
             not self.has_sequenced,
             "INV-2: a batch of the former producer epoch is not resolved yet",
@@ -134,7 +158,10 @@ class ProducerMachine:
 
     @property
     def needs_identity(self) -> bool:
-        """True when new batches cannot be numbered, and none that has its number is left: time for `identify`."""
+        """True when new batches cannot be numbered, and none that has its number is left.
+
+        Time for `identify`.
+        """
         unusable = self.producer_id < 0 or self.sequences_broken
         return self.settings.idempotent and unusable and not self.has_sequenced
 
@@ -147,12 +174,15 @@ class ProducerMachine:
             for batch in (*lane.in_flight, *islice(lane.queue, self._in_flight_max))
         )
 
-    # --- adding -----------------------------------------------------------------------------------------------------
+    # --- adding -----------------------------------------------------------------------
 
     def append(
         self, topic_partition: TopicPartition, record: Record, token: object, now_ms: float
     ) -> Batch:
-        """Put `record` into the partition's open batch, or a new one; its index there is ``record_count - 1`` afterwards."""
+        """Put `record` into the partition's open batch, or a new one.
+
+        Its index there is ``record_count - 1`` afterwards.
+        """
         size = _record_size(record)
         lane = self._lane(topic_partition)
         batch = lane.queue[-1] if lane.queue else None
@@ -177,7 +207,10 @@ class ProducerMachine:
         token: object,
         now_ms: float,
     ) -> Batch:
-        """Queue one encoded batch; producer id, epoch, sequence and CRC are stamped into `payload` when it is first sent."""
+        """Queue one encoded batch.
+
+        Producer id, epoch, sequence and CRC are stamped into `payload` when it is first sent.
+        """
         lane = self._lane(topic_partition)
         if lane.queue:
             lane.queue[-1].sealed = True
@@ -197,16 +230,19 @@ class ProducerMachine:
                 lane.queue[-1].sealed = True
 
     def open_batch_has_room(self, topic_partition: TopicPartition) -> bool:
-        """Whether a record for the partition would join a batch that is still gathering (sticky partitioning)."""
+        """Whether a record for the partition would join a batch that is still gathering."""
         lane = self._lanes.get(topic_partition)
         return bool(lane and lane.queue and not lane.queue[-1].sealed)
 
-    # --- sending ----------------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------
 
     def drain(self, now_ms: float, leader_of: Callable[[TopicPartition], int | None]) -> list[Send]:
-        """What to send now: at most one batch per partition, grouped by leader. Call again until empty.
+        """What to send now: at most one batch per partition, grouped by leader.
 
-        `leader_of` returns None for a partition that may not be sent to yet (no leader known, not in the transaction yet).
+        Call again until empty.
+
+        `leader_of` returns None for a partition that may not be sent to yet (no leader known, not
+        in the transaction yet).
         """
         by_node: dict[int, list[Batch]] = {}
         size_by_node: dict[int, int] = {}
@@ -215,7 +251,8 @@ class ProducerMachine:
                 continue
             node_id = leader_of(topic_partition)
             if node_id is None or (lane.in_flight and lane.node_id != node_id):
-                # Batches at a former leader are answered first; two leaders at once could swap the order.
+                # Batches at a former leader are answered first; two leaders at once could swap the
+                # order.
                 continue
             batch = lane.queue[0]
             used = size_by_node.get(node_id, 0)
@@ -233,7 +270,7 @@ class ProducerMachine:
         """Partitions with a batch that would be drained now if `leader_of` allowed it."""
         return [tp for tp, lane in self._lanes.items() if self._lane_is_ready(lane, now_ms)]
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------
 
     def answered(
         self,
@@ -245,7 +282,10 @@ class ProducerMachine:
         log_append_time_ms: int = -1,
         message: str = "",
     ) -> list[Outcome]:
-        """The broker answered `batch` with `code`. Returns its outcome, or nothing when it will be tried again."""
+        """The broker answered `batch` with `code`.
+
+        Returns its outcome, or nothing when it will be tried again.
+        """
         lane = self._lanes[batch.topic_partition]
         if batch not in lane.in_flight:
             return []
@@ -264,26 +304,36 @@ class ProducerMachine:
         return [self._failed(batch, classify(code, self._operation, message))]
 
     def connection_lost(self, batches: Iterable[Batch], now_ms: float) -> list[Outcome]:
-        """No answer will come for `batches`: whether they are in the log is unknown, so they are sent again under their numbers."""
+        """No answer will come for `batches`.
+
+        Whether they are in the log is unknown, so they are sent again under their numbers.
+        """
         outcomes: list[Outcome] = []
         for batch in batches:
             outcomes += self.answered(batch, ErrorCode.network_exception, now_ms)
         return outcomes
 
     def expire(self, now_ms: float) -> list[Outcome]:
-        """Fail the queued batches whose delivery timeout has passed. Those in flight wait for their answer or request timeout."""
+        """Fail the queued batches whose delivery timeout has passed.
+
+        Those in flight wait for their answer or request timeout.
+        """
         outcomes: list[Outcome] = []
         for lane in self._lanes.values():
             while lane.queue and self._deadline_ms(lane.queue[0]) <= now_ms:
                 batch = lane.queue.popleft()
-                text = f"{batch.topic_partition}: no acknowledgement in {self.settings.delivery_timeout_ms:g} ms"
+                timeout_ms = self.settings.delivery_timeout_ms
+                text = f"{batch.topic_partition}: no acknowledgement in {timeout_ms:g} ms"
                 if batch.last_error is not ErrorCode.none:
                     text += f" (last answer {batch.last_error.name.upper()})"
                 outcomes.append(self._failed(batch, DeliveryTimeoutError(text)))
         return outcomes
 
     def abandon(self, error: ClientError) -> list[Outcome]:
-        """The transaction (or the producer) is given up: fail what is queued, and let nothing in flight be tried again."""
+        """The transaction (or the producer) is given up.
+
+        Fail what is queued, and let nothing in flight be tried again.
+        """
         self._abandoned = error
         outcomes: list[Outcome] = []
         for lane in self._lanes.values():
@@ -300,11 +350,11 @@ class ProducerMachine:
         return outcomes
 
     def resume(self) -> None:
-        """Undo `abandon` for a producer that goes on under the same identity (an aborted TV1 transaction without gaps)."""
+        """Undo `abandon`: the producer goes on under the same identity, without a gap."""
         require(self.is_idle, "INV-2: batches of an abandoned transaction are not resolved yet")
         self._abandoned = None
 
-    # --- state ------------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
@@ -330,7 +380,10 @@ class ProducerMachine:
         return sum(len(lane.in_flight) for lane in self._lanes.values())
 
     def next_deadline_ms(self, now_ms: float) -> float | None:
-        """When something becomes due by time alone: a linger, a backoff, a delivery timeout. None when nothing is queued."""
+        """When something becomes due by time alone: a linger, a backoff, a delivery timeout.
+
+        None when nothing is queued.
+        """
         deadlines: list[float] = []
         for lane in self._lanes.values():
             if not lane.queue:
@@ -342,7 +395,7 @@ class ProducerMachine:
                 deadlines.append(due_ms)
         return min(deadlines, default=None)
 
-    # --- inner ------------------------------------------------------------------------------------------------------
+    # --- inner ------------------------------------------------------------------------
 
     @property
     def _operation(self) -> Operation:

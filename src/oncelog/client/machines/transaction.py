@@ -1,8 +1,11 @@
-"""A transactional producer's states: what it may do now, what the coordinator must be told first, and what an end changes.
+"""A transactional producer's states.
 
-Two protocols (KIP-890). Under TV1 a partition is added to the transaction before the first produce to it, and the epoch stays the same
-from transaction to transaction. Under TV2 a produce adds its partition by itself, and every end brings the next epoch.
-The machine knows neither time nor connections; its shell makes the calls and reports how they went.
+What it may do now, what the coordinator must be told first, and what an end changes.
+
+Two protocols (KIP-890). Under TV1 a partition is added to the transaction before the first produce
+to it, and the epoch stays the same from transaction to transaction. Under TV2 a produce adds its
+partition by itself, and every end brings the next epoch. The machine knows neither time nor
+connections; its shell makes the calls and reports how they went.
 """
 
 from collections.abc import Iterable
@@ -49,7 +52,10 @@ _MAY_ABORT = frozenset({State.IN_TRANSACTION, State.ABORTABLE, State.ABORTING})
 
 
 class TransactionMachine:
-    """See the module's docstring. `version` is 1 or 2; `error` is what made the transaction abortable or the producer useless."""
+    """See the module's docstring.
+
+    `version` is 1 or 2; `error` is what made the transaction abortable or the producer useless.
+    """
 
     def __init__(self) -> None:
         self.state = State.UNINITIALIZED
@@ -59,13 +65,19 @@ class TransactionMachine:
         self.error: ClientError | None = None
         self.attached = False
         self.stragglers_possible = False
-        """A request of this epoch got no answer: under TV1 it may still arrive, in the middle of the next transaction."""
+        """A request of this epoch got no answer.
+
+        Under TV1 it may still arrive, in the middle of the next transaction.
+        """
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._started = False
 
     def initialized(self, producer_id: int, producer_epoch: int, version: int) -> None:
-        """InitProducerId was answered: whatever an earlier instance left open is ended, and it is fenced (INV-5)."""
+        """InitProducerId was answered.
+
+        Whatever an earlier instance left open is ended, and it is fenced (INV-5).
+        """
         self._move(State.READY)
         self._identify(producer_id, producer_epoch)
         self.version = version
@@ -78,24 +90,33 @@ class TransactionMachine:
         self.attached = True
 
     def begin(self) -> None:
-        """Begin a transaction. Nothing is sent: the coordinator learns of it with the first partition."""
+        """Begin a transaction.
+
+        Nothing is sent: the coordinator learns of it with the first partition.
+        """
         if self.state is not State.READY:
             raise self.refusal("begin a transaction")
         self._move(State.IN_TRANSACTION)
 
     def check_may_send(self) -> None:
-        """Raise unless records and offsets may be added now: the earlier error when there was one."""
+        """Raise unless records and offsets may be added now.
+
+        The earlier error when there was one.
+        """
         if self.state is not State.IN_TRANSACTION:
             raise self.refusal("send")
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that the coordinator must be told of before a produce (TV1); none under TV2. Sorted."""
+        """Those that the coordinator must be told of before a produce (TV1); none under TV2.
+
+        Sorted.
+        """
         if self.version >= 2:
             return []
         return sorted(set(partitions) - self._added)
 
     def partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator knows them now (TV1), or a produce that adds them is about to be sent (TV2)."""
+        """The coordinator knows them now."""
         self._added.update(partitions)
         self._started = True
 
@@ -108,7 +129,10 @@ class TransactionMachine:
         return self.version >= 2 or partition in self._added
 
     def group_to_add(self, group_id: str) -> bool:
-        """Whether AddOffsetsToTxn must precede a TxnOffsetCommit for the group: TV1, once per transaction."""
+        """Whether AddOffsetsToTxn must precede a TxnOffsetCommit for the group.
+
+        TV1, once per transaction.
+        """
         return self.version < 2 and group_id not in self._groups
 
     def group_added(self, group_id: str) -> None:
@@ -117,11 +141,17 @@ class TransactionMachine:
         self._started = True
 
     def call_begins(self) -> None:
-        """A call that may open the transaction at the coordinator is about to be sent; from here on an end must be sent too."""
+        """A call that may open the transaction at the coordinator is about to be sent.
+
+        From here on an end must be sent too.
+        """
         self._started = True
 
     def failed(self, error: ClientError) -> None:
-        """Something in the transaction failed for good. Retries that ran out of time lose the transaction, not the producer."""
+        """Something in the transaction failed for good.
+
+        Retries that ran out of time lose the transaction, not the producer.
+        """
         if self.state in (State.FATAL, State.READY, State.UNINITIALIZED):
             if isinstance(error, FatalError) and self.state is not State.FATAL:
                 self._move(State.FATAL)
@@ -137,7 +167,8 @@ class TransactionMachine:
     def ending(self, commit: bool) -> None:
         """The user wants the end. Raises the error that made a commit impossible.
 
-        The same end may be asked for again when its outcome stayed unknown; the other one may not (INV-4).
+        The same end may be asked for again when its outcome stayed unknown; the other one may not
+        (INV-4).
         """
         what = "commit" if commit else "abort"
         if self.attached:
@@ -155,7 +186,10 @@ class TransactionMachine:
         return self._started
 
     def ended(self, producer_id: int = -1, producer_epoch: int = -1) -> bool:
-        """The transaction ended. Under TV2 adopts the epoch of the answer and returns True: sequences restart at 0."""
+        """The transaction ended.
+
+        Under TV2 adopts the epoch of the answer and returns True: sequences restart at 0.
+        """
         self._move(State.READY)
         self._added.clear()
         self._groups.clear()
@@ -179,7 +213,10 @@ class TransactionMachine:
         self.state = to
 
     def refusal(self, what: str) -> ClientError:
-        """The error for doing `what` now: what made the transaction or the producer unusable, if anything did."""
+        """The error for doing `what` now.
+
+        What made the transaction or the producer unusable, if anything did.
+        """
         if self.error is None:
             return IllegalStateError(f"cannot {what}: the producer is {self.state.value}")
         if isinstance(self.error, RetriableError):

@@ -1,4 +1,7 @@
-"""The producer machine: sequences survive retries (INV-2), order is kept, and every answer has one meaning."""
+"""The producer machine.
+
+Sequences survive retries (INV-2), order is kept, and every answer has one meaning.
+"""
 
 import pytest
 
