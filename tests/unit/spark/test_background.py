@@ -1,0 +1,45 @@
+"""The loop on a thread: results, failures, closing."""
+
+import asyncio
+
+import pytest
+
+from oncelog.spark.background import BackgroundLoop
+
+
+async def answer(value):
+    await asyncio.sleep(0)
+    return value
+
+
+async def fail():
+    raise ValueError("no")
+
+
+def test_calls_return_and_raise_and_share_one_loop():
+    loop = BackgroundLoop()
+    assert loop.call(answer(5)) == 5
+    with pytest.raises(ValueError, match="no"):
+        loop.call(fail())
+    assert loop.call(answer(6)) == 6
+    loop.close()
+    loop.close()
+
+
+def test_closing_cancels_what_still_runs():
+    loop = BackgroundLoop()
+    events = []
+
+    async def forever():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("cancelled")
+
+    async def begin():
+        events.append(asyncio.ensure_future(forever()))
+        await asyncio.sleep(0)
+
+    loop.call(begin())
+    loop.close()
+    assert events[-1] == "cancelled"
