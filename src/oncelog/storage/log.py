@@ -18,19 +18,20 @@ import threading
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.batch import BatchHeader, patch
+from oncelog.protocol.batch import BatchHeader, read_header
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
+from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, ProducerEntry, Rejection
 from oncelog.storage.recovery import Recovered, RecoveryReport, recover, remove_segment_files
 from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import AppendResult, OffsetOutOfRange
 from oncelog.storage.retention import expired_segments_count
-from oncelog.storage.segment import PlacedBatch, Segment
+from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
 from oncelog.storage.state_files import StateFiles
 from oncelog.storage.validation import (
@@ -156,8 +157,11 @@ class PartitionLog:
                 headers = apply_log_append_time(batches, headers, now_ms)
                 log_append_time_ms = now_ms
         with self._lock:
-            placed = self._place(batches, headers, leader_epoch, origin)
-            if placed is None:
+            if origin is not Origin.REPLICATION:
+                placed = assign_offsets(batches, headers, self.log_end_offset, leader_epoch)
+            elif headers[0][1].base_offset >= self.log_end_offset:
+                placed = keep_offsets(headers)
+            else:
                 return self._refused(
                     ErrorCode.corrupt_message,
                     f"replicated batches begin below {self.log_end_offset}",
@@ -218,11 +222,10 @@ class PartitionLog:
         if rejection is not None:
             return self._rejected(rejection)
         batch = control_batch(commit, producer_id, producer_epoch, coordinator_epoch, now_ms)
-        headers, error, message = check_batches(batch, self.config, Origin.COORDINATOR, now_ms)
-        if error is not _NONE:
-            return self._refused(error, message)
+        # Ours, so not judged: no max.message.bytes may keep a transaction from ending.
+        headers = [(0, read_header(batch))]
         with self._lock:
-            placed = self._place(batch, headers, leader_epoch, Origin.COORDINATOR) or []
+            placed = assign_offsets(batch, headers, self.log_end_offset, leader_epoch)
             self._write(batch, placed)
             offset = placed[0].base_offset
             state.epochs.assign(leader_epoch, offset)
@@ -231,30 +234,6 @@ class PartitionLog:
             )
         self._after_append(1)
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
-
-    def _place(
-        self,
-        batches: Buffer,
-        headers: list[tuple[int, BatchHeader]],
-        leader_epoch: int,
-        origin: Origin,
-    ) -> list[PlacedBatch] | None:
-        """Assign offsets, patching the buffer; for replicated batches check theirs instead."""
-        next_offset = self.log_end_offset
-        placed = []
-        for position, header in headers:
-            if origin is Origin.REPLICATION:
-                if header.base_offset < next_offset:
-                    return None
-                next_offset = header.base_offset
-            else:
-                patch(batches, position, next_offset, leader_epoch)  # type: ignore[arg-type]
-            last_offset = next_offset + header.last_offset_delta
-            placed.append(
-                PlacedBatch(position, header.length, next_offset, last_offset, header.max_timestamp)
-            )
-            next_offset = last_offset + 1
-        return placed
 
     def _write(self, data: Buffer, placed: list[PlacedBatch]) -> None:
         last = placed[-1]

@@ -32,8 +32,9 @@ from oncelog.storage.files import (
     base_offset_of,
 )
 from oncelog.storage.leader_epochs import LeaderEpochs
+from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.replay import DerivedState, replay_headers
-from oncelog.storage.segment import PlacedBatch, Segment, parse_header
+from oncelog.storage.segment import Segment, parse_header
 from oncelog.storage.snapshots import Snapshots
 
 __all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files"]

@@ -13,7 +13,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
 
 from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX
 from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
@@ -21,9 +20,10 @@ from oncelog.runtime.disk import Disk, DiskFile, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
+from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 
-__all__ = ["PlacedBatch", "Segment", "parse_header"]
+__all__ = ["Segment", "parse_header"]
 
 _PREFIX = Struct(">qi")
 _WALK_SIZE_BYTES = 16 * 1024
@@ -31,16 +31,6 @@ _NO_TIMESTAMP = -1
 
 Buffer = bytes | bytearray | memoryview
 Read = bytes | memoryview
-
-
-class PlacedBatch(NamedTuple):
-    """A batch on its way into a segment: its place in the buffer and its final offsets."""
-
-    position: int
-    length: int
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
 
 
 def parse_header(buffer: Buffer, position: int) -> BatchHeader:

@@ -50,7 +50,12 @@ def check_batches(
         return Checked([], error.code, error.message)
     if origin is Origin.CLIENT and len(headers) != 1:
         return _refuse("a produce request carries exactly one batch per partition")
+    next_offset = -1
     for position, header in headers:
+        if origin is Origin.REPLICATION:
+            if header.base_offset < next_offset:
+                return Checked([], ErrorCode.corrupt_message, "replicated offsets do not rise")
+            next_offset = header.next_offset
         refusal = _check_one(batches, position, header, config, origin, now_ms)
         if refusal is not None:
             return refusal

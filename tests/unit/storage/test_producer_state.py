@@ -202,5 +202,6 @@ def test_replicated_batches_are_followed_without_being_judged(ctx: LogContext) -
     state = ctx.log.producer_state(1)
     assert state is not None
     assert state.last_sequence == 9
-    refused = ctx.append(batch(), origin=Origin.REPLICATION)
-    assert refused.error is ErrorCode.corrupt_message
+    for data in (batch(), bytearray(b"".join(leader[::-1]))):
+        refused = ctx.append(data, origin=Origin.REPLICATION)
+        assert refused.error is ErrorCode.corrupt_message

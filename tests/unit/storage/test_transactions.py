@@ -125,3 +125,10 @@ def test_a_marker_without_a_transaction_changes_nothing_for_readers(ctx: LogCont
     ctx.end(1, 0, commit=False)
     assert ctx.log.last_stable_offset(1) == 1
     assert ctx.log.aborted_transactions(0, 10) == []
+
+
+def test_a_small_max_message_bytes_does_not_keep_a_transaction_open(make_log) -> None:
+    ctx = make_log(max_message_bytes=76)
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True, value=b"v")
+    assert ctx.end(1, 0).error is ErrorCode.none
+    assert ctx.kill().last_stable_offset(2) == 2

@@ -1,0 +1,48 @@
+"""Where the batches of one append come to stand: offsets given by a leader, or kept from one.
+
+Pure but for the buffer, which a leader patches in place (D4).
+"""
+
+from typing import NamedTuple
+
+from oncelog.protocol.batch import BatchHeader, patch
+
+__all__ = ["PlacedBatch", "assign_offsets", "keep_offsets"]
+
+
+class PlacedBatch(NamedTuple):
+    """A batch on its way into a segment: its place in the buffer and its final offsets."""
+
+    position: int
+    length: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+
+
+def assign_offsets(
+    batches: bytearray | memoryview,
+    headers: list[tuple[int, BatchHeader]],
+    next_offset: int,
+    leader_epoch: int,
+) -> list[PlacedBatch]:
+    """Number the batches from `next_offset` on and write that, and the leader epoch, into them."""
+    placed = []
+    for position, header in headers:
+        patch(batches, position, next_offset, leader_epoch)
+        last_offset = next_offset + header.last_offset_delta
+        placed.append(
+            PlacedBatch(position, header.length, next_offset, last_offset, header.max_timestamp)
+        )
+        next_offset = last_offset + 1
+    return placed
+
+
+def keep_offsets(headers: list[tuple[int, BatchHeader]]) -> list[PlacedBatch]:
+    """Take replicated batches as their leader numbered them; validation saw to their order."""
+    return [
+        PlacedBatch(
+            position, header.length, header.base_offset, header.last_offset, header.max_timestamp
+        )
+        for position, header in headers
+    ]
