@@ -20,7 +20,7 @@ async def copy(servers: str, source: str, target: str) -> None:
         Consumer(servers, group_id=name) as consumer,
         Producer(servers, transactional_id=name) as producer,
     ):
-        # Fencing comes first: whatever another instance left open ends here, so positions are final.
+        # Fencing comes first: what another instance left open ends here, so positions are final.
         await producer.init_transactions()
         consumer.assign(TopicPartition(source, index) for index in range(count))
         while True:

@@ -1,6 +1,7 @@
 """Admin: topics, offsets and the cluster's description."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from oncelog.client import requests
@@ -78,7 +79,7 @@ class Admin:
             await self._cluster.topic(topic.name, timeout_ms=self._timeout_ms)
 
     async def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics with everything in them."""
+        """Delete topics with everything in them, and wait until they are gone from the metadata."""
         request = requests.delete_topics_request(names, self._cluster.request_timeout_ms)
 
         async def call() -> None:
@@ -90,8 +91,8 @@ class Admin:
                 self._check(topic.error_code, f"{topic.name}: {topic.error_message or ''}")
 
         await self._cluster.retrying(call, self._timeout_ms)
-        for name in names:
-            self._cluster.metadata.forget_topic(name)
+        # The controller answers before every broker has heard of it.
+        await self._cluster.retrying(partial(self._check_gone, names), self._timeout_ms)
 
     async def list_topics(self) -> dict[str, TopicDescription]:
         """All topics by name, internal ones included."""
@@ -151,6 +152,12 @@ class Admin:
         """Return when every topic exists and all its partitions have leaders."""
         for name in names:
             await self._cluster.topic(name, timeout_ms=self._timeout_ms)
+
+    async def _check_gone(self, names: Sequence[str]) -> None:
+        await self._cluster.refresh(names)
+        for name in names:
+            if name in self._cluster.metadata.topics:
+                raise RetriableError(ErrorCode.request_timed_out, f"{name} is still there")
 
     async def _ask_controller(self, api: ApiKey, request: object) -> Any:
         metadata = self._cluster.metadata

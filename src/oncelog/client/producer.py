@@ -19,7 +19,7 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
-from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
+from oncelog.client.machines.producer import ProducerMachine, ProducerSettings, record_size
 from oncelog.client.machines.transaction import State, TransactionMachine
 from oncelog.client.sender import Sender, Token
 from oncelog.client.transactions import TransactionCalls
@@ -111,6 +111,7 @@ class Producer:
         self._attach_to: tuple[int, int] | None = None
         # Records of topics whose partition count is not known yet, in the order of `send`.
         self._unplaced: dict[str, list[tuple[float, Record, Token]]] = {}
+        self._unplaced_size = 0
         self._sticky: dict[str, int] = {}
         # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the
         # end would open the next one.
@@ -228,6 +229,7 @@ class Producer:
             partition = self._choose(topic, key)
         if partition is None:
             self._unplaced.setdefault(topic, []).append((created_ms, record, token))
+            self._unplaced_size += record_size(record)
         else:
             self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
         sender.wake()
@@ -265,7 +267,7 @@ class Producer:
     async def room(self) -> None:
         """Wait until `send` has room in `buffer_memory` again."""
         sender = self._require_sender()
-        await sender.until(lambda: self._machine.buffered_size < self._buffer_memory)
+        await sender.until(lambda: self._held_size < self._buffer_memory)
 
     async def flush(self) -> None:
         """Send everything queued now and wait until it is resolved.
@@ -459,6 +461,7 @@ class Producer:
         """
         for topic in [t for t in self._unplaced if self._cluster.metadata.partition_count(t)]:
             for created_ms, record, token in self._unplaced.pop(topic):
+                self._unplaced_size -= record_size(record)
                 partition = self._choose(topic, record.key)
                 tp = TopicPartition(topic, partition or 0)
                 self._machine.append(tp, record, token, created_ms)
@@ -470,7 +473,8 @@ class Producer:
         self._fail_unplaced(lambda created_ms: created_ms <= deadline_ms, "topic is unknown")
 
     def _reject_topic(self, topic: str, error: ClientError) -> None:
-        for _created_ms, _record, token in self._unplaced.pop(topic, ()):
+        for _created_ms, record, token in self._unplaced.pop(topic, ()):
+            self._unplaced_size -= record_size(record)
             self._fail_token(token, error)
 
     def _fail_token(self, token: Token, error: ClientError) -> None:
@@ -487,6 +491,7 @@ class Producer:
                 if not expired(item[0]):
                     kept.append(item)
                     continue
+                self._unplaced_size -= record_size(item[1])
                 text = f"{topic}: {reason}"
                 code = ErrorCode.unknown_topic_or_partition
                 self._fail_token(item[2], AbortableError(code, text))
@@ -501,10 +506,14 @@ class Producer:
         sender = self._require_sender()
         if self._transactional_id is not None:
             self._transaction.check_may_send()
-        if self._machine.buffered_size >= self._buffer_memory:
+        if self._held_size >= self._buffer_memory:
             text = f"{self._buffer_memory} bytes wait for acknowledgement; await room()"
             raise RetriableError(ErrorCode.throttling_quota_exceeded, text)
         return sender
+
+    @property
+    def _held_size(self) -> int:
+        return self._machine.buffered_size + self._unplaced_size
 
     def _require_sender(self) -> Sender:
         if self._sender is None:

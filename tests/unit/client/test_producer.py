@@ -297,3 +297,27 @@ async def test_acks_zero_is_done_when_it_is_sent() -> None:
 def test_settings_that_contradict_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Producer(**{"bootstrap_servers": "b:1", **options})
+
+
+async def test_records_that_wait_for_metadata_count_for_the_buffer_too() -> None:
+    broker = ScriptedBroker()
+    async with producer(broker, buffer_memory=100) as made:
+        first = made.send("t", b"x" * 100)
+        with pytest.raises(RetriableError, match="room"):
+            made.send("t", b"y")
+        await first
+        await made.room()
+        await made.send("t", b"y")
+        assert made._held_size == 0
+
+
+async def test_a_closed_producer_fails_what_is_left_and_takes_nothing_more() -> None:
+    broker = ScriptedBroker()
+    made = producer(broker, linger_ms=60_000)
+    await made.start()
+    placed, unplaced = made.send("t", b"v", partition=0), made.send("t", b"v")
+    await made.close()
+    for future in (placed, unplaced):
+        assert future.exception() is not None
+    with pytest.raises(IllegalStateError):
+        made.send("t", b"v")

@@ -32,7 +32,7 @@ from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, SEQUENCE_MODU
 from oncelog.protocol.batch import set_producer
 from oncelog.protocol.record import Record, build_batch
 
-__all__ = ["Batch", "Outcome", "ProducerMachine", "ProducerSettings", "Send"]
+__all__ = ["Batch", "Outcome", "ProducerMachine", "ProducerSettings", "Send", "record_size"]
 
 RECORD_OVERHEAD_SIZE = 24
 """Bytes counted for a record beside its key, value and headers.
@@ -183,7 +183,7 @@ class ProducerMachine:
 
         Its index there is ``record_count - 1`` afterwards.
         """
-        size = _record_size(record)
+        size = record_size(record)
         lane = self._lane(topic_partition)
         batch = lane.queue[-1] if lane.queue else None
         if batch is None or batch.sealed or batch.size + size > self.settings.batch_size:
@@ -490,7 +490,8 @@ def _insert_in_order(queue: deque[Batch], batch: Batch) -> None:
     insort(queue, batch, key=lambda queued: queued.serial)
 
 
-def _record_size(record: Record) -> int:
+def record_size(record: Record) -> int:
+    """Bytes that a record counts for in batches and buffers: an upper estimate."""
     size = RECORD_OVERHEAD_SIZE + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 4
