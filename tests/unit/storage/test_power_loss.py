@@ -1,0 +1,109 @@
+"""With flush.messages=1 a loss of power takes nothing that was acknowledged (INV-1, INV-9).
+
+The disk here keeps, at the loss, only what an fsync of a file made durable, under the names that an
+fsync of the folder made durable: the worst that POSIX allows, short of damaged sectors.
+"""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.core.errors import ErrorCode
+from oncelog.runtime import DiskFile, SystemDisk
+from tests.unit.storage.context import LogContext
+
+
+class LossyDisk(SystemDisk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.contents: dict[int, bytes] = {}  # durable bytes by inode
+        self.names: dict[str, dict[str, int]] = {}  # durable names by folder
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        return LossyFile(self, super().open(path, create=create))
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        super().write_atomic(path, data, sync=False)
+        if sync:
+            self.contents[os.stat(path).st_ino] = data
+            self.sync_dir(os.path.dirname(path))
+
+    def sync_dir(self, path: str) -> None:
+        self.names[path] = {name: os.stat(f"{path}/{name}").st_ino for name in os.listdir(path)}
+
+    def lose_power(self, source: Path, target: Path) -> None:
+        """Write to `target` what is left of the folder `source`."""
+        target.mkdir()
+        for name, inode in self.names.get(str(source), {}).items():
+            (target / name).write_bytes(self.contents.get(inode, b""))
+
+
+class LossyFile:
+    def __init__(self, disk: LossyDisk, file: DiskFile) -> None:
+        self._disk, self._file = disk, file
+        self.path = file.path
+        self._inode = os.stat(file.path).st_ino
+
+    def fsync(self) -> None:
+        self._disk.contents[self._inode] = self._file.pread(self._file.size(), 0)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "write", "commit", "abort", "close"]),
+        st.integers(1, 2),
+        st.integers(0, 120),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(moves)
+def test_nothing_acknowledged_is_lost_with_the_power(steps: list[tuple[str, int, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        ctx = LogContext(Path(folder) / "t-0", flush_messages=1, segment_bytes=400)
+        ctx.disk = LossyDisk()
+        ctx.kill()
+        sequences = {1: 0, 2: 0}
+        for kind, producer, size in steps:
+            take(ctx, sequences, kind, producer, size)
+        end, point = ctx.log.log_end_offset, ctx.log.recovery_point
+        whole, aborted = ctx.all_bytes(), ctx.log.aborted_transactions(0, end)
+        assert point == end
+        ctx.disk.lose_power(ctx.folder, Path(folder) / "left")
+        ctx.folder, ctx.disk = Path(folder) / "left", SystemDisk()
+        ctx.open(recovery_point=point)
+        assert ctx.all_bytes() == whole
+        assert ctx.log.aborted_transactions(0, end) == aborted
+        for producer, sequence in sequences.items():
+            if sequence:
+                again = ctx.append(
+                    producer=producer, epoch=0, sequence=sequence - 1, transactional=True
+                )
+                assert again.duplicate
+
+
+def take(ctx: LogContext, sequences: dict[int, int], kind: str, producer: int, size: int) -> None:
+    if kind == "close":
+        ctx.restart()
+    elif kind == "write":
+        ctx.append_well(
+            producer=producer,
+            epoch=0,
+            sequence=sequences[producer],
+            transactional=True,
+            value=b"x" * size,
+        )
+        sequences[producer] += 1
+    else:
+        assert ctx.end(producer, 0, commit=kind == "commit").error is ErrorCode.none
