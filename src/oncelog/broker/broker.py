@@ -215,6 +215,8 @@ class Broker:
         """Stop accepting and answering, then close coordinators, partitions, logs and the store."""
         if hasattr(self, "server"):
             await self.server.stop()
+        if hasattr(self, "controller"):
+            await self.controller.close()
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])

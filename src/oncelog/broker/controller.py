@@ -16,8 +16,8 @@ import asyncio
 import base64
 import logging
 import uuid
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelog.controller import layout
 from oncelog.controller.image import BrokerImage, MetadataImage, TopicImage
@@ -40,6 +40,8 @@ __all__ = ["ControllerShell", "fresh_kafka_uuid"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 def fresh_kafka_uuid() -> str:
     """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
@@ -58,6 +60,7 @@ class ControllerShell:
         self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
 
     async def load(self, cluster_id: str, *, new_folder: bool) -> None:
         """Read the image from the store, without taking part yet.
@@ -109,7 +112,7 @@ class ControllerShell:
         for new in topics:
             outcome = decide_creation(self.image, new, uuid.uuid4(), self._defaults())
             if outcome.topic is not None and not validate_only:
-                outcome = await self._store_topic(outcome.topic)
+                outcome = await self._to_the_end(self._store_topic(outcome.topic))
             outcomes.append(outcome)
         return outcomes
 
@@ -119,9 +122,12 @@ class ControllerShell:
         topic = self.image.topic_by_id(topic_id)
         if topic is None:
             return ErrorCode.unknown_topic_id
+        return await self._to_the_end(self._delete(topic))
+
+    async def _delete(self, topic: TopicImage) -> ErrorCode:
         path = layout.topic_path(topic.name)
         stored = await self._store.get(path)
-        if stored is None or layout.decode_topic(path, stored.value).topic_id != topic_id:
+        if stored is None or layout.decode_topic(path, stored.value).topic_id != topic.topic_id:
             return ErrorCode.unknown_topic_id
         try:
             await self._store.delete(path, stored.version, controller_epoch=self.epoch)
@@ -130,7 +136,7 @@ class ControllerShell:
         except ControllerFenced:
             return ErrorCode.not_controller
         await self._follow()
-        log.info("deleted topic %s (%s)", topic.name, topic_id)
+        log.info("deleted topic %s (%s)", topic.name, topic.topic_id)
         return ErrorCode.none
 
     async def internal_topic(self, name: str) -> TopicImage:
@@ -158,6 +164,22 @@ class ControllerShell:
         if outcome.error is ErrorCode.topic_already_exists:
             return ErrorCode.none
         return outcome.error
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, T]) -> T:
+        """Run a change to its end even if whoever asked for it is gone meanwhile.
+
+        librdkafka closes its bootstrap connection with a request in flight; its next connection
+        should find the topic, not half of the way to it.
+        """
+        task = asyncio.get_running_loop().create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait for changes that are under way. None is started after this."""
+        if self._changes:
+            await asyncio.wait(self._changes)
 
     def _defaults(self) -> CreationDefaults:
         config = self._broker.config

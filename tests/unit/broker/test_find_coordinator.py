@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from oncelog.broker.handlers import HANDLERS
 from oncelog.core.errors import ErrorCode
+from oncelog.protocol import messages
 from oncelog.protocol.api import ApiKey
 from tests.unit.broker.context import running
 
@@ -71,3 +73,22 @@ async def test_a_client_that_names_itself_badly_is_told(tmp_path: Path) -> None:
             ApiKey.API_VERSIONS, 3, client_software_name="", client_software_version="!"
         )
         assert response.error_code is ErrorCode.invalid_request
+
+
+async def test_a_topic_that_a_lost_connection_asked_for_still_comes_into_being(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        request = messages.message(
+            messages.request_class(ApiKey.FIND_COORDINATOR), coordinator_keys=("me",), key_type=0
+        )
+        frame = messages.encode_request(ApiKey.FIND_COORDINATOR, 6, 1, "test", request)
+        await client.send(frame)
+        while not context.broker.controller._changes:
+            await asyncio.sleep(0)
+        client.writer.close()
+        await client.writer.wait_closed()
+        await context.broker.controller.close()
+        assert "__consumer_offsets" in context.broker.image.topics
+        assert context.broker.partitions.get("__consumer_offsets", 0) is not None
