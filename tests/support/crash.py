@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.support.checker import Anomaly, Outcome, check, check_copy, check_isolation
+from tests.support.copier import Copier
 from tests.support.workload import (
     COPY_TOPIC,
     IDEMPOTENT_TOPIC,
     TRANSACTIONAL_TOPIC,
-    Copier,
     IdempotentWriter,
     TransactionalWriter,
     Writer,

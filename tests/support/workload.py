@@ -1,4 +1,4 @@
-"""Load from stock librdkafka clients that outlives its broker: three kinds of writer, and readers.
+"""Load from stock librdkafka clients that outlives its broker: two kinds of writer, and readers.
 
 Every writer is one thread with its own client, records what it did in a `History`, and treats each
 error as its client library documents: retriable is tried again, abortable aborts, fatal starts a
@@ -21,7 +21,7 @@ from tests.support.checker import History, Outcome, Seen, Value
 IDEMPOTENT_TOPIC = "idempotent"
 TRANSACTIONAL_TOPIC = "transactional"
 COPY_TOPIC = "copy"
-COPY_GROUP = "copier"
+COPY_GROUP = "copiers"
 PARTITION_COUNT = 3
 CALL_TIMEOUT_S = 8
 CALL_ATTEMPTS_MAX = 3
@@ -178,65 +178,8 @@ class TransactionalWriter(Writer):
         return Outcome.UNKNOWN
 
 
-class Copier(TransactionalWriter):
-    """Consume, transform, produce: copies the idempotent topic with its offsets in transactions."""
-
-    copied = 0
-
-    def run(self) -> None:
-        producer = self.connect()
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "group.id": COPY_GROUP,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                **QUIET,
-            }
-        )
-        consumer.subscribe([IDEMPOTENT_TOPIC])
-        while not self.stop.is_set():
-            messages = [m for m in consumer.consume(200, 0.2) if m.error() is None]
-            if not messages:
-                continue
-            try:
-                self.copy(producer, consumer, messages)
-                continue
-            except KafkaException as error:
-                outcome = self.recover(producer, error)
-            if outcome is Outcome.UNKNOWN:
-                producer = self.connect()
-            self.rewind(consumer)
-        consumer.close()
-
-    def copy(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> None:
-        producer.begin_transaction()
-        for message in messages:
-            value = f"{message.partition()}:{message.offset()}".encode()
-            producer.produce(COPY_TOPIC, value, partition=message.partition())
-        position = consumer.position(consumer.assignment())
-        group = consumer.consumer_group_metadata()
-        retried(lambda: producer.send_offsets_to_transaction(position, group, CALL_TIMEOUT_S))
-        retried(lambda: producer.commit_transaction(CALL_TIMEOUT_S))
-        self.copied += len(messages)
-
-    def rewind(self, consumer: Consumer) -> None:
-        """Back to the committed offsets: the aborted copy is made again."""
-        assignment = consumer.assignment()
-        if not assignment:
-            return
-        for at in retried(lambda: consumer.committed(assignment, CALL_TIMEOUT_S)):
-            consumer.seek(TopicPartition(at.topic, at.partition, max(at.offset, 0)))
-
-
 def retried(call: Callable[[], T]) -> T:
-    """Repeat a call while its client says that this is safe, a few times.
-
-    Not for ever: librdkafka can lose a wake-up when its broker dies between AddOffsetsToTxn and
-    TxnOffsetCommit, and then never sends the latter (seen on Apache Kafka too). What helps is what
-    an application would do: a new producer, which fences the stuck one.
-    """
+    """Repeat a call while its client says that this is safe, a few times."""
     for _ in range(CALL_ATTEMPTS_MAX):
         try:
             return call()
