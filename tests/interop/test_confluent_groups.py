@@ -1,4 +1,4 @@
-"""confluent-kafka's consumer groups (the classic protocol) against a real `oncelog serve` process."""
+"""confluent-kafka's consumer groups (classic protocol) against a real `oncelog serve`."""
 
 from pathlib import Path
 
