@@ -14,12 +14,19 @@ from uuid import UUID
 from kio.schema.add_partitions_to_txn.v5 import response as add_partitions
 from kio.schema.api_versions.v4 import response as api_versions
 from kio.schema.find_coordinator.v6 import response as find_coordinator
+from kio.schema.list_offsets.v11 import response as list_offsets
 from kio.schema.metadata.v13 import response as metadata
 from kio.schema.txn_offset_commit.v5 import response as txn_offset_commit
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.fetch import (
+    FetchPartitionResponse,
+    FetchTopicResponse,
+    encode_fetch_response,
+    parse_fetch_request,
+)
 from oncelog.protocol.headers import parse_request_header
 from oncelog.protocol.messages import encode_response, message, parse_request, response_class
 from oncelog.protocol.produce import (
@@ -48,6 +55,10 @@ class ScriptedBroker:
         self.seen: list[tuple[ApiKey, int, Any]] = []
         self.log: list[BatchHeader] = []
         self.producer = (7, 0)
+        self.records: dict[int, bytes] = {}
+        """What a fetch at an offset gets, in every partition."""
+        self.aborted: list[tuple[int, int]] = []
+        self.end_offset = 0
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
 
     def on(self, api: ApiKey, *actions: object) -> None:
@@ -79,6 +90,8 @@ class ScriptedBroker:
         error = action if isinstance(action, ErrorCode) else ErrorCode.none
         if api is ApiKey.PRODUCE:
             answer = self._produce(version, header.correlation_id, frame, header.body_offset, error)
+        elif api is ApiKey.FETCH:
+            answer = self._fetch(version, header.correlation_id, frame, header.body_offset, error)
         else:
             request = parse_request(api, version, frame, header.body_offset)
             self.seen.append((api, version, request))
@@ -106,6 +119,28 @@ class ScriptedBroker:
             topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         return encode_produce_response(version, correlation_id, topics)
 
+    def _fetch(
+        self, version: int, correlation_id: int, frame: bytes, offset: int, error: ErrorCode
+    ) -> bytes:
+        request = parse_fetch_request(frame, version, offset)
+        self.seen.append((ApiKey.FETCH, version, request))
+        topics = []
+        for topic in request.topics:
+            partitions = [
+                FetchPartitionResponse(
+                    p.partition,
+                    error,
+                    high_watermark=self.end_offset,
+                    last_stable_offset=self.end_offset,
+                    log_start_offset=0,
+                    aborted_transactions=self.aborted,
+                    records=self.records.get(p.fetch_offset, b""),
+                )
+                for p in topic.partitions
+            ]
+            topics.append(FetchTopicResponse(topic.name, topic.topic_id, partitions))
+        return b"".join(encode_fetch_response(version, correlation_id, topics))
+
     def _append(self, batch: BatchHeader) -> int:
         key = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         known = [(b.producer_id, b.producer_epoch, b.base_sequence) for b in self.log]
@@ -132,6 +167,8 @@ class ScriptedBroker:
         if api is ApiKey.END_TXN and not error and self.transaction_version >= 2:
             # A repeat carries the former epoch and is answered like the first (KIP-890).
             self.producer = (7, request.producer_epoch + 1)
+        if api is ApiKey.LIST_OFFSETS:
+            return self._list_offsets(cls, request, error)
         if api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
             producer_id, epoch = (-1, -1) if error else self.producer
             return message(cls, error_code=error, producer_id=producer_id, producer_epoch=epoch)
@@ -174,6 +211,27 @@ class ScriptedBroker:
                     else ErrorCode.none,
                 )
                 for name in names
+            ),
+        )
+
+    def _list_offsets(self, cls: type, request: Any, error: ErrorCode) -> Any:
+        return message(
+            cls,
+            topics=tuple(
+                message(
+                    list_offsets.ListOffsetsTopicResponse,
+                    name=topic.name,
+                    partitions=tuple(
+                        message(
+                            list_offsets.ListOffsetsPartitionResponse,
+                            partition_index=p.partition_index,
+                            error_code=error,
+                            offset=0 if p.timestamp == -2 else self.end_offset,
+                        )
+                        for p in topic.partitions
+                    ),
+                )
+                for topic in request.topics
             ),
         )
 
