@@ -1,4 +1,4 @@
-"""The consumer against a scripted broker: positions, resets, moved leaders, hidden records (INV-3)."""
+"""The consumer against a scripted broker: positions, resets, moved leaders, hidden records."""
 
 from typing import Any
 
