@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,16 @@ __all__ = ["Server"]
 log = logging.getLogger(__name__)
 
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+
+
+def _own_name() -> str:
+    """What others can call this machine, as Kafka advertises it when it listens on all addresses."""
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "localhost"
+    return name
 
 
 class Server:
@@ -71,7 +82,7 @@ class Server:
         if advertised is not None:
             host, port = advertised.host, advertised.port or self.port
         else:
-            host = "localhost" if listener.host in _ANY_ADDRESS else listener.host
+            host = _own_name() if listener.host in _ANY_ADDRESS else listener.host
             port = self.port
         self._broker.controller.announce(host, port)
 

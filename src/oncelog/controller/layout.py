@@ -5,7 +5,7 @@ The one place that knows the encoding.
 - ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
 - ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
   atomic write and two brokers cannot both make it. A topic's name never holds a slash.
-- ``/producer_ids``: the first producer id that was not handed out in a block yet (INV-11).
+- ``/producer-ids/next``: see `oncelog.broker.producer_ids` (INV-11).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from oncelog.controller.image import PartitionImage, TopicImage
 
 __all__ = [
     "CLUSTER_PATH",
-    "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
     "decode_topic",
     "encode_topic",
@@ -26,7 +25,6 @@ __all__ = [
 ]
 
 CLUSTER_PATH = "/cluster"
-PRODUCER_IDS_PATH = "/producer_ids"
 TOPICS_PREFIX = "/topics/"
 
 
