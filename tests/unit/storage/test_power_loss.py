@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode
@@ -35,11 +35,14 @@ class LossyDisk(SystemDisk):
     def sync_dir(self, path: str) -> None:
         self.names[path] = {name: os.stat(f"{path}/{name}").st_ino for name in os.listdir(path)}
 
-    def lose_power(self, source: Path, target: Path) -> None:
-        """Write to `target` what is left of the folder `source`."""
+    def lose_power(self, source: Path, target: Path, lucky: str) -> None:
+        """Write to `target` what is left of `source`; unsynced files named `*lucky` survive."""
         target.mkdir()
         for name, inode in self.names.get(str(source), {}).items():
-            (target / name).write_bytes(self.contents.get(inode, b""))
+            left = self.contents.get(inode, b"")
+            if name.endswith(lucky) and (source / name).exists():
+                left = (source / name).read_bytes()
+            (target / name).write_bytes(left)
 
 
 class LossyFile:
@@ -67,9 +70,12 @@ moves = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(moves)
-def test_nothing_acknowledged_is_lost_with_the_power(steps: list[tuple[str, int, int]]) -> None:
+@settings(max_examples=80, deadline=None)
+@given(moves, st.sampled_from(["nothing", ".timeindex", "index", ".snapshot", ".batches"]))
+@example([("write", 1, 0), ("abort", 1, 0), *[("write", 1, 120)] * 6], ".timeindex")
+def test_nothing_acknowledged_is_lost_with_the_power(
+    steps: list[tuple[str, int, int]], lucky: str
+) -> None:
     with TemporaryDirectory() as folder:
         ctx = LogContext(Path(folder) / "t-0", flush_messages=1, segment_bytes=400)
         ctx.disk = LossyDisk()
@@ -80,7 +86,7 @@ def test_nothing_acknowledged_is_lost_with_the_power(steps: list[tuple[str, int,
         end, point = ctx.log.log_end_offset, ctx.log.recovery_point
         whole, aborted = ctx.all_bytes(), ctx.log.aborted_transactions(0, end)
         assert point == end
-        ctx.disk.lose_power(ctx.folder, Path(folder) / "left")
+        ctx.disk.lose_power(ctx.folder, Path(folder) / "left", lucky)
         ctx.folder, ctx.disk = Path(folder) / "left", SystemDisk()
         ctx.open(recovery_point=point)
         assert ctx.all_bytes() == whole
