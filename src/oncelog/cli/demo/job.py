@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from oncelog.cli.demo.expected import DELAYED_MINUTES
 from oncelog.cli.demo.options import JobOptions
-from oncelog.spark import exactly_once, register, session
+from oncelog.spark import OncelogSource, exactly_once, session
 
 FLIGHT_SCHEMA = (
     "id LONG, date STRING, sched_dep_time INT, carrier STRING, flight INT, origin STRING,"
@@ -49,12 +49,12 @@ def results(flights: DataFrame, options: JobOptions) -> DataFrame:
 
 def run(options: JobOptions) -> None:
     """Run the query to the end of what is in the input topic now."""
-    spark = session("oncelog-demo")
+    spark = session("oncelog-demo").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
+    spark.dataSource.register(OncelogSource)
     source = (
         spark.readStream.format("oncelog")
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .option("bootstrapServers", options.bootstrap_servers)
         .option("subscribe", options.input_topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(options.records_per_batch))
@@ -67,6 +67,7 @@ def run(options: JobOptions) -> None:
             results(flights, options),
             bootstrap_servers=options.bootstrap_servers,
             application_id=options.application_id,
+            topics=(options.delayed_topic, options.daily_topic),
             progress_path=options.progress_path,
         )
         .outputMode("update")
