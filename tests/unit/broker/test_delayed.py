@@ -1,0 +1,167 @@
+"""Delayed operations complete once, by what they wait for or by their deadline."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker.delayed import CommitWaiters, DelayedFetch, DelayedProduce
+from oncelog.broker.partition import Partition
+from oncelog.core.errors import ErrorCode
+from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
+
+OTHER = 2
+
+
+@pytest.fixture
+def loop() -> HandLoop:
+    return HandLoop()
+
+
+@pytest.fixture
+def replicated(tmp_path: Path, loop: HandLoop) -> Partition:
+    """A partition whose commits wait for a follower."""
+    return make_partition(tmp_path, loop, (ME, OTHER))
+
+
+def test_commit_waiters_are_released_lowest_offset_first() -> None:
+    waiters, released = CommitWaiters(), []
+    for end_offset in (7, 3, 5):
+        waiters.add(end_offset, lambda error, end=end_offset: released.append((end, error)))
+    waiters.advance(5)
+    assert released == [(3, ErrorCode.none), (5, ErrorCode.none)]
+    assert waiters
+
+
+def test_commit_waiters_fail_all_at_once() -> None:
+    waiters, released = CommitWaiters(), []
+    waiters.add(3, released.append)
+    waiters.fail(ErrorCode.not_leader_or_follower)
+    assert released == [ErrorCode.not_leader_or_follower]
+    assert not waiters
+
+
+def test_a_produce_finishes_when_the_high_watermark_passes_all_its_appends(
+    replicated: Partition, loop: HandLoop
+) -> None:
+    outcomes: list[dict[int, ErrorCode]] = []
+    produce = DelayedProduce(outcomes.append)
+    result = replicated.append(batch(3), now_ms=NOW_MS)
+    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.start(loop, 1000)  # type: ignore[arg-type]
+    replicated.follower_fetched(OTHER, 2)
+    assert outcomes == []
+    replicated.follower_fetched(OTHER, 3)
+    assert outcomes == [{0: ErrorCode.none}]
+    loop.advance(2)
+    assert len(outcomes) == 1
+
+
+def test_a_produce_times_out_while_a_follower_is_silent(
+    replicated: Partition, loop: HandLoop
+) -> None:
+    outcomes: list[dict[int, ErrorCode]] = []
+    produce = DelayedProduce(outcomes.append)
+    result = replicated.append(batch(), now_ms=NOW_MS)
+    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.start(loop, 1000)  # type: ignore[arg-type]
+    loop.advance(1)
+    assert outcomes == [{0: ErrorCode.request_timed_out}]
+    replicated.follower_fetched(OTHER, 1)
+    assert len(outcomes) == 1
+
+
+def test_a_produce_hears_that_leadership_is_lost(replicated: Partition, loop: HandLoop) -> None:
+    outcomes: list[dict[int, ErrorCode]] = []
+    produce = DelayedProduce(outcomes.append)
+    result = replicated.append(batch(), now_ms=NOW_MS)
+    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.start(loop, 1000)  # type: ignore[arg-type]
+    replicated.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
+    replicated.role_changed()
+    assert outcomes == [{0: ErrorCode.not_leader_or_follower}]
+
+
+class Attempts:
+    """What a fetch would do: note each look, and say how many bytes are missing."""
+
+    def __init__(self, missing: int) -> None:
+        self.missing = missing
+        self.finals: list[bool] = []
+
+    def __call__(self, final: bool) -> int:
+        self.finals.append(final)
+        return self.missing
+
+
+def park(
+    partition: Partition, loop: HandLoop, attempts: Attempts, *, read_committed: bool = False
+) -> DelayedFetch:
+    fetch = DelayedFetch(
+        attempts, [partition], read_committed=read_committed, missing_bytes=attempts.missing
+    )
+    fetch.park(loop, 500)  # type: ignore[arg-type]
+    return fetch
+
+
+def test_several_appends_of_one_turn_wake_a_fetch_once(tmp_path: Path, loop: HandLoop) -> None:
+    partition = make_partition(tmp_path, loop)
+    attempts = Attempts(missing=1)
+    park(partition, loop, attempts)
+    partition.append(batch(), now_ms=NOW_MS)
+    partition.append(batch(), now_ms=NOW_MS)
+    attempts.missing = 0
+    loop.run()
+    assert attempts.finals == [False]
+    assert not partition.fetches
+
+
+def test_a_fetch_with_min_bytes_is_not_read_again_before_they_can_be_there(
+    tmp_path: Path, loop: HandLoop
+) -> None:
+    partition = make_partition(tmp_path, loop)
+    size = len(batch())
+    attempts = Attempts(missing=size + 1)
+    park(partition, loop, attempts)
+    partition.append(batch(), now_ms=NOW_MS)
+    loop.run()
+    assert attempts.finals == []
+    partition.append(batch(), now_ms=NOW_MS)
+    attempts.missing = 0
+    loop.run()
+    assert attempts.finals == [False]
+
+
+def test_a_fetch_looks_a_last_time_at_its_deadline(tmp_path: Path, loop: HandLoop) -> None:
+    partition = make_partition(tmp_path, loop)
+    attempts = Attempts(missing=1)
+    park(partition, loop, attempts)
+    loop.advance(0.5)
+    assert attempts.finals == [True]
+    assert not partition.fetches
+
+
+def test_a_cancelled_fetch_is_never_read_again(tmp_path: Path, loop: HandLoop) -> None:
+    partition = make_partition(tmp_path, loop)
+    attempts = Attempts(missing=1)
+    fetch = park(partition, loop, attempts)
+    partition.append(batch(), now_ms=NOW_MS)
+    fetch.cancel()
+    loop.advance(1)
+    assert attempts.finals == []
+
+
+def test_read_committed_wakes_by_the_marker_and_not_by_the_records(
+    tmp_path: Path, loop: HandLoop
+) -> None:
+    """INV-3 and INV-7: what is below the high watermark but above the LSO is nothing to read."""
+    partition = make_partition(tmp_path, loop)
+    attempts = Attempts(missing=1)
+    park(partition, loop, attempts, read_committed=True)
+    records = batch(producer_id=5, epoch=0, sequence=0, transactional=True)
+    partition.append(records, now_ms=NOW_MS)
+    loop.run()
+    assert attempts.finals == []
+    attempts.missing = 0
+    partition.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
+    loop.run()
+    assert attempts.finals == [False]
