@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from oncelog.controller import layout
 from oncelog.controller.image import BrokerImage, MetadataImage, TopicImage
 from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
+from oncelog.core.config import topic_warnings
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -225,6 +226,9 @@ class ControllerShell:
         except ControllerFenced as error:
             return TopicOutcome(topic.name, ErrorCode.not_controller, str(error))
         await self._follow()
+        if not topic.is_internal:
+            for warning in topic_warnings(topic.config):
+                log.warning("topic %s: %s", topic.name, warning)
         log.info(
             "created topic %s (%s), %d partitions",
             topic.name,

@@ -29,7 +29,10 @@ __all__ = [
     "Support",
     "Synonym",
     "SynonymValue",
+    "check_topic_overrides",
+    "format_value",
     "parse_listener",
+    "topic_warnings",
 ]
 
 
@@ -69,7 +72,9 @@ class Support(Enum):
     """What a key does here."""
 
     YES = "supported"
-    NO_EFFECT = "has no effect"
+    NOT_YET = "has no effect yet"
+    """Accepted and kept, for what is still to be built."""
+    NO_EFFECT = "has no effect in Oncelog"
     """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
     named, then passed over.
     """
@@ -234,8 +239,8 @@ class BrokerConfig:
                     f"{name} is a topic's key: the broker's default for it is {synonym}"
                 )
             raise ConfigError(f"{name} is not a known configuration key")
-        if definition.support is Support.NO_EFFECT:
-            self.warnings.append(f"{name} has no effect in Oncelog")
+        if definition.support is not Support.YES:
+            self.warnings.append(f"{name} {definition.support.value}")
         return definition
 
     def get_int(self, name: str) -> int:
@@ -331,3 +336,17 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
         if text is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}")
         TOPIC_KEYS[name][0].parse(text)
+
+
+def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
+    """One sentence per setting of a topic that was accepted but does nothing (yet)."""
+    from oncelog.core.config_keys import TOPIC_KEYS
+
+    found = []
+    for name, text in overrides.items():
+        definition = TOPIC_KEYS[name][0]
+        if definition.support is not Support.YES:
+            found.append(f"{name} {definition.support.value}")
+        elif name == "cleanup.policy" and "compact" in definition.parse(text):
+            found.append("cleanup.policy=compact keeps every record: compaction is not built yet")
+    return found

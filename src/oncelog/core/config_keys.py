@@ -14,6 +14,7 @@ a default differs from Kafka's, the doc says so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.core.config import ConfigType, Definition, Support, Synonym
@@ -186,8 +187,41 @@ _NO_EFFECT: Final = [
 """Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of
 every stock server.properties, which describe a quorum that Oncelog does not run."""
 
+_NOT_YET: Final = frozenset(
+    {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.preallocate",
+        "log.roll.jitter.hours",
+        "log.roll.jitter.ms",
+        "log.segment.delete.delay.ms",
+        "max.request.partition.size.limit",
+        "offsets.commit.timeout.ms",
+        "producer.id.expiration.check.interval.ms",
+        "replica.lag.time.max.ms",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    }
+)
+"""Kept and shown, but nothing reads them so far: compaction, replication and a few timers."""
+
 BROKER_KEYS: Final[dict[str, Definition]] = {
-    **{definition.name: definition for definition in _BROKER},
+    **{
+        definition.name: (
+            replace(definition, support=Support.NOT_YET)
+            if definition.name in _NOT_YET
+            else definition
+        )
+        for definition in _BROKER
+    },
     **{
         name: Definition(
             name, _STRING, None, "Has no effect in Oncelog.", support=Support.NO_EFFECT
@@ -245,7 +279,6 @@ def is_kafka_broker_key(name: str) -> bool:
 def _topic(
     name: str,
     *broker_keys: str | Synonym,
-    kind: ConfigType | None = None,
     check: Callable[[Any], str | None] | None = None,
 ) -> tuple[Definition, tuple[Synonym, ...]]:
     synonyms = tuple(Synonym(key) if isinstance(key, str) else key for key in broker_keys)
@@ -255,7 +288,7 @@ def _topic(
     if synonyms[-1].factor != 1:
         default *= synonyms[-1].factor
     return (
-        Definition(name, kind or first.type, default, last.doc, check or first.check),
+        Definition(name, first.type, default, last.doc, check or first.check, last.support),
         synonyms,
     )
 

@@ -12,6 +12,7 @@ from oncelog.core.config import (
     check_topic_overrides,
     format_value,
     parse_listener,
+    topic_warnings,
 )
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 
@@ -61,6 +62,16 @@ def test_a_knob_without_effect_is_named_and_passed_over() -> None:
     config = BrokerConfig({"num.io.threads": "8"})
     assert config.warnings == ["num.io.threads has no effect in Oncelog"]
     assert not BrokerConfig().warnings
+
+
+def test_what_is_still_to_be_built_is_named_too() -> None:
+    config = BrokerConfig({"log.preallocate": "true"})
+    assert config.warnings == ["log.preallocate has no effect yet"]
+    overrides = {"cleanup.policy": "compact", "segment.jitter.ms": "5", "retention.ms": "1"}
+    assert topic_warnings(overrides) == [
+        "cleanup.policy=compact keeps every record: compaction is not built yet",
+        "segment.jitter.ms has no effect yet",
+    ]
 
 
 def test_a_topic_takes_its_own_value_then_the_best_synonym_in_its_own_unit() -> None:
