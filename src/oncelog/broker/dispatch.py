@@ -107,8 +107,14 @@ class Dispatcher:
             header = request.header
 
             def deliver(value: Any) -> None:
-                if not connection.closed:
-                    connection.answer(slot, self._encode(request.api, header, value))
+                if connection.closed:
+                    return
+                try:
+                    buffers = self._encode(request.api, header, value)
+                except Exception as error:  # noqa: BLE001 - the caller is other work
+                    self._failed(connection, request, error)
+                else:
+                    connection.answer(slot, buffers)
 
             result.attach(deliver)
         else:

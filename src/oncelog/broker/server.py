@@ -29,7 +29,7 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
 def _own_name() -> str:
-    """What others can call this machine, as Kafka advertises it when it listens on all addresses."""
+    """What others can call this machine, as Kafka advertises it when listening everywhere."""
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)

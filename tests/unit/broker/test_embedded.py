@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from oncelog.broker import handlers
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.handlers import PendingReply
 from oncelog.core.config import BrokerConfig, ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.metadata import MemoryStore
@@ -99,6 +101,43 @@ async def test_a_broken_invariant_stops_the_broker_without_a_clean_mark(
         await context.broker.wait_until_stop_is_requested()
         assert "INV-1: for the test" in caplog.text
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_handler_that_breaks_an_invariant_stops_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+
+        async def broken(_broker: object, _request: object) -> None:
+            raise InvariantViolation("INV-7: for the test")
+
+        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        with pytest.raises(AssertionError, match="closed"):
+            await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
+        await context.broker.wait_until_stop_is_requested()
+        assert isinstance(context.broker.stopped_because, InvariantViolation)
+
+
+async def test_a_pending_reply_that_cannot_be_encoded_costs_its_connection_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        parked: list[PendingReply] = []
+
+        def park(_broker: object, _request: object) -> PendingReply:
+            parked.append(PendingReply())
+            return parked[0]
+
+        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, park)
+        asking = asyncio.create_task(client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1))
+        while not parked:  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0)
+        parked[0].complete(object())
+        with pytest.raises(AssertionError, match="closed"):
+            await asking
+        assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
 
 
 async def test_a_failing_handler_costs_its_connection_and_one_traceback(
