@@ -11,6 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from oncelog.spark import OncelogSource, exactly_once, session
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""A process that lives for seconds spends most of them on optimising what it runs once."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -26,7 +29,8 @@ def main() -> None:
     )
     options = parser.parse_args()
 
-    spark = session("test-job", cores=2).config("spark.log.level", "ERROR").getOrCreate()
+    builder = session("test-job", cores=2).config("spark.log.level", "ERROR")
+    spark = builder.config("spark.driver.extraJavaOptions", QUICK_JVM).getOrCreate()
     spark.dataSource.register(OncelogSource)
     source = (
         spark.readStream.format("oncelog")

@@ -22,7 +22,7 @@ def crash_at(job: Job, point: str, batch: int) -> None:
     assert job.crash_row() is ROWS[point]
 
 
-def test_a_stateless_and_a_stateful_branch_survive_kills_in_one_query(job):
+def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job):
     """The rows that differ most: inside the write stage, before the end, and after it (INV-10)."""
     job.has_counts = True
     job.arguments = ["--per-batch", "600"]
@@ -30,23 +30,16 @@ def test_a_stateless_and_a_stateful_branch_survive_kills_in_one_query(job):
     crash_at(job, "mid_task", 0)
     crash_at(job, "txn_ended", 1)
     crash_at(job, "offsets_committed", 3)
-    assert job.run() == 0, job.text()
+    assert job.run("", "--fail-once", str(job.folder / "failed")) == 0, job.text()
     check_copied(job, 3000)
     check_counts(job, 3000)
+    failures = [step["error"] for step in job.steps() if step["step"] == "failed"]
+    assert len(failures) == 1
+    assert "a task fails, once" in failures[0]
     steps = [(step["step"], step["batch"]) for step in job.steps()]
     assert ("drained", 1) in steps
     seen = read(job.bootstrap_servers, f"{job.name}-out", "read_uncommitted")
     assert len(seen) > 3000, "no aborted records: the kills hit nothing"
-
-
-def test_a_write_stage_that_fails_is_run_again_within_the_same_call(job):
-    load(job.bootstrap_servers, job.name, 0, 1000)
-    job.arguments = ["--fail-once", str(job.folder / "failed")]
-    assert job.run() == 0, job.text()
-    check_copied(job, 1000)
-    failures = [step for step in job.steps() if step["step"] == "failed"]
-    assert len(failures) == 1
-    assert "a task fails, once" in failures[0]["error"]
 
 
 def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(job):

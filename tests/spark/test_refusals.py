@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from oncelog.spark import OncelogSource, UnsupportedModeError, UsageError, exactly_once, session
+from tests.spark.job import QUICK_JVM
 from tests.spark.support import check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -11,7 +12,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def spark():
-    running = session("refusals", cores=2).config("spark.log.level", "OFF").getOrCreate()
+    running = (
+        session("refusals", cores=2)
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .getOrCreate()
+    )
     running.dataSource.register(OncelogSource)
     yield running
     running.stop()
