@@ -23,14 +23,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
+from pyspark.sql.types import TimestampType
 
 from oncelog.client.admin import Admin
 from oncelog.client.transactions import TransactionDriver
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.checks import (
+    HEADERS_DDL,
+    check_columns,
+    check_configuration,
+    refuse_connect,
+    refuse_execution,
+)
 from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
-from oncelog.spark.errors import UnsupportedModeError, UsageError, WriteStageError
+from oncelog.spark.errors import UsageError, WriteStageError
 from oncelog.spark.offsets_log import parse
 from oncelog.spark.progress import CrashPoint, Progress
 from oncelog.spark.tasks import REPORT_DDL, TARGET_COLUMN, Targets, WriteTask
@@ -42,7 +49,6 @@ BATCH_SIZE_BYTES: Final = 512 * 1024
 METADATA_AGE_S_MAX: Final = 30.0
 """Partition counts of the target topics are asked for again after this time."""
 
-_HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
 _CAUSE: Final = re.compile(r"^([\w.]*(?:Error|Exception|Violation): .+)$", re.MULTILINE)
 """The last line of a Python traceback within Spark's message."""
 
@@ -95,6 +101,9 @@ def exactly_once(
     partition, rows that came from one source partition keep their order in a query without a
     shuffle.
 
+    After a crash between the end of a transaction and Spark's commit log, the batch's output is
+    that of the first run and its state that of the second: they agree for deterministic operators.
+
     Columns, as in Spark's own Kafka sink: ``value`` (string or binary), and optionally ``key``
     (string or binary), ``topic`` (string), ``partition`` (int), ``headers``
     (array<struct<key:string,value:binary>>), and ``timestamp`` for the records' time. Without a
@@ -122,15 +131,15 @@ def exactly_once(
     speculation and dynamic allocation are refused: none of them can keep one clean attempt per
     batch.
     """
-    _refuse_connect(df)
+    refuse_connect(df)
     if not application_id:
         raise UsageError("application_id is empty")
     if not df.isStreaming:
         raise UsageError("exactly_once needs a streaming DataFrame (spark.readStream)")
     if write_attempts < 1:
         raise UsageError(f"write_attempts={write_attempts} must be at least 1")
-    _check_columns(df, topic)
-    _check_configuration(df)
+    check_columns(df, topic)
+    check_configuration(df)
     options = SinkOptions(
         bootstrap_servers=bootstrap_servers,
         driver=DriverOptions(
@@ -189,7 +198,7 @@ class _Run:
         self.context = context
         self.options = options
         execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
-        _refuse_execution(execution)
+        refuse_execution(execution)
         self.checkpoint = str(execution.resolvedCheckpointRoot())
         self.slots = _slots(context)
         self.is_local = str(context.master).startswith("local")
@@ -352,7 +361,7 @@ def _with_targets(df: DataFrame, targets: Targets, topic: str | None) -> DataFra
     if key is not None:
         columns.append(key.alias("key"))
     if "headers" in names:
-        columns.append(F.col("headers").cast(_HEADERS_DDL).alias("headers"))
+        columns.append(F.col("headers").cast(HEADERS_DDL).alias("headers"))
     if "timestamp" in names and isinstance(df.schema["timestamp"].dataType, TimestampType):
         columns.append(F.col("timestamp"))
     return df.select(*columns)
@@ -447,60 +456,3 @@ def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:
     process = getattr(context._gateway, "proc", None)  # noqa: SLF001 - the JVM has to die with us
     pids = (os.getpid(),) if process is None else (process.pid, os.getpid())
     return dataclasses.replace(point, pids=pids)
-
-
-def _refuse_connect(df: Any) -> None:
-    if type(df).__module__.startswith("pyspark.sql.connect"):
-        raise UnsupportedModeError(
-            "Spark Connect runs foreachBatch in another process, where exactly_once is not "
-            "tested; use a classic session (master=...)"
-        )
-
-
-def _refuse_execution(execution: Any) -> None:
-    name = str(execution.getClass().getSimpleName())
-    trigger = str(execution.trigger().getClass().getSimpleName())
-    if name != "MicroBatchExecution" or "RealTime" in trigger or "Continuous" in trigger:
-        raise UnsupportedModeError(
-            f"the query runs as {name} with {trigger}; exactly_once needs plain micro-batches (no "
-            f"continuous, real-time or asynchronous-progress mode)"
-        )
-
-
-def _check_configuration(df: DataFrame) -> None:
-    configuration = df.sparkSession.sparkContext.getConf()
-    if str(configuration.get("spark.speculation", "false")).lower() == "true":
-        raise UnsupportedModeError(
-            "spark.speculation runs tasks twice; turn it off for exactly_once"
-        )
-    if str(configuration.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        raise UnsupportedModeError(
-            "spark.dynamicAllocation.enabled does not go with the barrier stage that exactly_once "
-            "writes in; turn it off"
-        )
-
-
-def _check_columns(df: DataFrame, topic: str | None) -> None:
-    types = {column.name: column.dataType for column in df.schema.fields}
-    text = (StringType, BinaryType)
-    if "value" not in types:
-        raise UsageError(f"the DataFrame has no column 'value'; it has {sorted(types)}")
-    for name, allowed in (
-        ("value", text),
-        ("key", text),
-        ("topic", StringType),
-        ("partition", IntegerType),
-    ):
-        if name in types and not isinstance(types[name], allowed):
-            raise UsageError(
-                f"column {name!r} is {types[name].simpleString()}; cast it to {_wanted(name)}"
-            )
-    if topic is None and "topic" not in types:
-        raise UsageError("give the DataFrame a column 'topic', or pass topic=... to exactly_once")
-    headers = types.get("headers")
-    if headers is not None and headers.simpleString() != _HEADERS_DDL:
-        raise UsageError(f"column 'headers' is {headers.simpleString()}; it must be {_HEADERS_DDL}")
-
-
-def _wanted(name: str) -> str:
-    return {"topic": "string", "partition": "int"}.get(name, "string or binary")

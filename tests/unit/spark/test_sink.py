@@ -1,53 +1,11 @@
-"""The parts of the sink that need no Spark: what it refuses, and how it reads Spark's failures."""
+"""The parts of the sink that need no Spark: how it reads failures, status and checkpoints."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from oncelog.spark import sink
-from oncelog.spark.errors import UnsupportedModeError, UsageError, WriteStageError
-
-
-def frame_with(**settings):
-    configuration = {name.replace("_", "."): value for name, value in settings.items()}
-    context = SimpleNamespace(getConf=lambda: configuration)
-    return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
-
-
-def test_speculation_and_dynamic_allocation_are_refused():
-    with pytest.raises(UnsupportedModeError, match=r"spark\.speculation"):
-        sink._check_configuration(frame_with(spark_speculation="true"))
-    with pytest.raises(UnsupportedModeError, match="dynamicAllocation"):
-        sink._check_configuration(frame_with(spark_dynamicAllocation_enabled="TRUE"))
-    assert sink._check_configuration(frame_with(spark_speculation="false")) is None
-
-
-class Named:
-    def __init__(self, name, trigger=""):
-        self.name, self._trigger = name, trigger
-
-    def getClass(self):  # noqa: N802
-        return self
-
-    def getSimpleName(self):  # noqa: N802
-        return self.name
-
-    def trigger(self):
-        return Named(self._trigger)
-
-
-@pytest.mark.parametrize(
-    ("execution", "trigger"),
-    [
-        ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger"),
-        ("ContinuousExecution", "ContinuousTrigger"),
-        ("MicroBatchExecution", "RealTimeTrigger"),
-    ],
-)
-def test_modes_without_plain_micro_batches_are_refused_by_name(execution, trigger):
-    with pytest.raises(UnsupportedModeError, match=execution):
-        sink._refuse_execution(Named(execution, trigger))
-    assert sink._refuse_execution(Named("MicroBatchExecution", "ProcessingTimeTrigger")) is None
+from oncelog.spark.errors import UsageError, WriteStageError
 
 
 def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback():

@@ -1,0 +1,82 @@
+"""What the sink refuses before it writes anything: frames, settings and modes that do not fit.
+
+Each refusal is one sentence that names what was found and what to do.
+"""
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, StringType
+
+from oncelog.spark.errors import UnsupportedModeError, UsageError
+
+__all__ = [
+    "HEADERS_DDL",
+    "check_columns",
+    "check_configuration",
+    "refuse_connect",
+    "refuse_execution",
+]
+
+HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
+
+
+def refuse_connect(df: Any) -> None:
+    """Spark Connect runs foreachBatch in a process that this sink was never tested in."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise UnsupportedModeError(
+            "Spark Connect runs foreachBatch in another process, where exactly_once is not "
+            "tested; use a classic session (master=...)"
+        )
+
+
+def refuse_execution(execution: Any) -> None:
+    """Only plain micro-batches have one write stage per entry of the offsets log."""
+    name = str(execution.getClass().getSimpleName())
+    trigger = str(execution.trigger().getClass().getSimpleName())
+    if name != "MicroBatchExecution" or "RealTime" in trigger or "Continuous" in trigger:
+        raise UnsupportedModeError(
+            f"the query runs as {name} with {trigger}; exactly_once needs plain micro-batches (no "
+            f"continuous, real-time or asynchronous-progress mode)"
+        )
+
+
+def check_configuration(df: DataFrame) -> None:
+    """Settings of the session under which a task may run twice, or a barrier stage not at all."""
+    configuration = df.sparkSession.sparkContext.getConf()
+    if str(configuration.get("spark.speculation", "false")).lower() == "true":
+        raise UnsupportedModeError(
+            "spark.speculation runs tasks twice; turn it off for exactly_once"
+        )
+    if str(configuration.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        raise UnsupportedModeError(
+            "spark.dynamicAllocation.enabled does not go with the barrier stage that exactly_once "
+            "writes in; turn it off"
+        )
+
+
+def check_columns(df: DataFrame, topic: str | None) -> None:
+    """Columns as in Spark's own Kafka sink; a wrong one is named with what it must be."""
+    types = {column.name: column.dataType for column in df.schema.fields}
+    text = (StringType, BinaryType)
+    if "value" not in types:
+        raise UsageError(f"the DataFrame has no column 'value'; it has {sorted(types)}")
+    for name, allowed in (
+        ("value", text),
+        ("key", text),
+        ("topic", StringType),
+        ("partition", IntegerType),
+    ):
+        if name in types and not isinstance(types[name], allowed):
+            raise UsageError(
+                f"column {name!r} is {types[name].simpleString()}; cast it to {_wanted(name)}"
+            )
+    if topic is None and "topic" not in types:
+        raise UsageError("give the DataFrame a column 'topic', or pass topic=... to exactly_once")
+    headers = types.get("headers")
+    if headers is not None and headers.simpleString() != HEADERS_DDL:
+        raise UsageError(f"column 'headers' is {headers.simpleString()}; it must be {HEADERS_DDL}")
+
+
+def _wanted(name: str) -> str:
+    return {"topic": "string", "partition": "int"}.get(name, "string or binary")

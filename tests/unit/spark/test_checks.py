@@ -1,0 +1,50 @@
+"""Settings and modes under which a batch could be written twice are refused."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from oncelog.spark.checks import check_configuration, refuse_execution
+from oncelog.spark.errors import UnsupportedModeError
+
+
+def frame_with(**settings):
+    configuration = {name.replace("_", "."): value for name, value in settings.items()}
+    context = SimpleNamespace(getConf=lambda: configuration)
+    return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+
+
+def test_speculation_and_dynamic_allocation_are_refused():
+    with pytest.raises(UnsupportedModeError, match=r"spark\.speculation"):
+        check_configuration(frame_with(spark_speculation="true"))
+    with pytest.raises(UnsupportedModeError, match="dynamicAllocation"):
+        check_configuration(frame_with(spark_dynamicAllocation_enabled="TRUE"))
+    assert check_configuration(frame_with(spark_speculation="false")) is None
+
+
+class Named:
+    def __init__(self, name, trigger=""):
+        self.name, self._trigger = name, trigger
+
+    def getClass(self):  # noqa: N802
+        return self
+
+    def getSimpleName(self):  # noqa: N802
+        return self.name
+
+    def trigger(self):
+        return Named(self._trigger)
+
+
+@pytest.mark.parametrize(
+    ("execution", "trigger"),
+    [
+        ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger"),
+        ("ContinuousExecution", "ContinuousTrigger"),
+        ("MicroBatchExecution", "RealTimeTrigger"),
+    ],
+)
+def test_modes_without_plain_micro_batches_are_refused_by_name(execution, trigger):
+    with pytest.raises(UnsupportedModeError, match=execution):
+        refuse_execution(Named(execution, trigger))
+    assert refuse_execution(Named("MicroBatchExecution", "ProcessingTimeTrigger")) is None
