@@ -82,8 +82,9 @@ def batch(
     epoch: int = -1,
     sequence: int = -1,
     transactional: bool = False,
+    timestamp_ms: int = NOW_MS,
 ) -> bytearray:
-    records = [Record(offset, NOW_MS, None, b"value") for offset in range(count)]
+    records = [Record(offset, timestamp_ms, None, b"value") for offset in range(count)]
     return build_batch(
         records,
         producer_id=producer_id,

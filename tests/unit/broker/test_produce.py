@@ -1,0 +1,131 @@
+"""Produce against a running broker: what is checked, what is answered, in which order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.controller.topics import NewTopic
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from tests.unit.broker.context import Running, running
+from tests.unit.broker.raw import error_of, fetch, produce, receive_fetch, send_fetch, send_produce
+from tests.unit.broker.raw import values as values_of
+from tests.unit.broker.support import batch
+
+VERSIONS = range(3, 14)
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path / "data") as started:
+        await started.broker.controller.create_topics([NewTopic("t")])
+        yield started
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_every_version_appends_and_answers_with_the_offset(
+    context: Running, acks: int
+) -> None:
+    client = await context.connect()
+    topic_id = context.broker.image.topics["t"].topic_id
+    for turn, version in enumerate(VERSIONS):
+        answer = await produce(client, version, batch(2), acks=acks, topic_id=topic_id)
+        assert (error_of(answer), answer.base_offset) == (ErrorCode.none, 2 * turn)
+
+
+async def test_acks_0_gets_no_reply_and_is_there_for_the_next_request(context: Running) -> None:
+    client = await context.connect()
+    await send_produce(client, 9, batch(3), acks=0)
+    found = await fetch(client)
+    assert len(values_of(found.records)) == 3
+
+
+async def test_acks_0_with_an_error_closes_the_connection(context: Running) -> None:
+    client = await context.connect()
+    await send_produce(client, 9, batch(), acks=0, topic="nowhere")
+    assert await client.receive() is None
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+async def test_other_acks_are_invalid(context: Running, acks: int) -> None:
+    client = await context.connect()
+    answer = await produce(client, 9, batch(), acks=acks)
+    assert error_of(answer) is ErrorCode.invalid_required_acks
+
+
+async def test_an_unknown_topic_is_not_created_here(context: Running) -> None:
+    client = await context.connect()
+    answer = await produce(client, 9, batch(), topic="nowhere")
+    assert error_of(answer) is ErrorCode.unknown_topic_or_partition
+    assert context.broker.image.topic("nowhere") is None
+
+
+async def test_an_unknown_topic_id_is_named_as_such(context: Running) -> None:
+    client = await context.connect()
+    answer = await produce(client, 13, batch(), topic_id=uuid.uuid4())
+    assert error_of(answer) is ErrorCode.unknown_topic_id
+
+
+async def test_internal_topics_are_closed_to_clients(context: Running) -> None:
+    await context.broker.controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
+    client = await context.connect()
+    answer = await produce(client, 9, batch(), topic=CONSUMER_OFFSETS_TOPIC)
+    assert error_of(answer) is ErrorCode.invalid_topic_exception
+
+
+async def test_too_few_in_sync_replicas_refuse_acks_all_only(context: Running) -> None:
+    config = {"min.insync.replicas": "2"}
+    await context.broker.controller.create_topics([NewTopic("strict", config=config)])
+    client = await context.connect()
+    refused = await produce(client, 9, batch(), topic="strict")
+    assert error_of(refused) is ErrorCode.not_enough_replicas
+    taken = await produce(client, 9, batch(), topic="strict", acks=1)
+    assert error_of(taken) is ErrorCode.none
+
+
+async def test_a_damaged_batch_is_refused_and_nothing_written(context: Running) -> None:
+    client = await context.connect()
+    damaged = batch()
+    damaged[-1] ^= 0xFF
+    answer = await produce(client, 9, damaged)
+    assert error_of(answer) is ErrorCode.corrupt_message
+    assert (await fetch(client)).high_watermark == 0
+
+
+async def test_no_records_at_all_is_refused(context: Running) -> None:
+    client = await context.connect()
+    assert error_of(await produce(client, 9, b"")) is ErrorCode.invalid_record
+
+
+async def test_inv2_a_repeated_batch_is_acknowledged_with_its_first_offset(
+    context: Running,
+) -> None:
+    client = await context.connect()
+    for _ in range(2):
+        answer = await produce(client, 9, batch(2, producer_id=9, epoch=0, sequence=0))
+        assert (error_of(answer), answer.base_offset) == (ErrorCode.none, 0)
+    gap = await produce(client, 9, batch(producer_id=9, epoch=0, sequence=5))
+    assert error_of(gap) is ErrorCode.out_of_order_sequence_number
+
+
+async def test_a_waiting_produce_lets_a_later_fetch_in_but_answers_first(
+    context: Running,
+) -> None:
+    """D13: waiting for the high watermark holds back replies only."""
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.state.assign(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+    client, other = await context.connect(), await context.connect()
+    await send_produce(client, 9, batch())
+    await send_fetch(client)
+    assert (await fetch(other)).high_watermark == 0
+    partition.follower_fetched(2, 1)
+    frame = await client.receive()
+    assert frame is not None
+    assert int.from_bytes(frame[:4], "big") == 77
+    # The fetch was carried out before the commit, and its reply waited.
+    assert (await receive_fetch(client)).topics[0].partitions[0].high_watermark == 0

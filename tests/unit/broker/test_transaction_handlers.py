@@ -1,0 +1,308 @@
+"""Transactions over the wire: both protocols, verification, codes by version (INV-3, 4, 5, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.add_partitions_to_txn.v5 import request as add_partitions
+from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
+
+from oncelog.controller.topics import NewTopic
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.protocol import canonical
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, milliseconds
+from oncelog.runtime.clock import SystemClock
+from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import error_of, fetch, init_producer, produce, values
+from tests.unit.broker.support import batch
+
+ID = "txn"
+GROUP = "group"
+TIMEOUT = milliseconds(60_000)
+
+
+async def prepare(context: Running) -> None:
+    controller = context.broker.controller
+    await controller.create_topics([NewTopic("t")])
+    await controller.internal_topic(TRANSACTION_STATE_TOPIC)
+    await controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path / "data") as started:
+        await prepare(started)
+        yield started
+
+
+class Producing:
+    """A transactional producer made of single requests."""
+
+    def __init__(self, client: Client, producer_id: int, epoch: int) -> None:
+        self.client = client
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = 0
+
+    async def add(self, topic: str = "t", version: int = 3) -> list[ErrorCode]:
+        wanted = message(
+            add_partitions.AddPartitionsToTxnTransaction,
+            transactional_id=ID,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=(message(add_partitions.AddPartitionsToTxnTopic, name=topic, partitions=(0,)),),
+        )
+        answer = await self.client.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=(wanted,)
+        )
+        return [
+            ErrorCode(partition.partition_error_code)
+            for result in answer.results_by_transaction
+            for topic_result in result.topic_results
+            for partition in topic_result.results_by_partition
+        ]
+
+    async def produce(self, version: int, *, sequence: int | None = None) -> ErrorCode:
+        records = batch(
+            producer_id=self.producer_id,
+            epoch=self.epoch,
+            sequence=self.sequence if sequence is None else sequence,
+            transactional=True,
+            # Markers carry the broker's time; a week between two batches would part the segments.
+            timestamp_ms=SystemClock().now_ms(),
+        )
+        answer = await produce(self.client, version, records, transactional_id=ID)
+        if error_of(answer) is ErrorCode.none:
+            self.sequence += 1
+        return error_of(answer)
+
+    async def end(self, commit: bool, version: int = 4) -> ErrorCode:
+        answer = await self.client.ask(
+            ApiKey.END_TXN,
+            version,
+            transactional_id=ID,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        if version >= 5 and answer.error_code == ErrorCode.none:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequence = 0
+        return ErrorCode(answer.error_code)
+
+    async def add_offsets(self) -> ErrorCode:
+        answer = await self.client.ask(
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            3,
+            transactional_id=ID,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=GROUP,
+        )
+        return ErrorCode(answer.error_code)
+
+    async def commit_offset(self, offset: int, version: int) -> ErrorCode:
+        partition = message(
+            txn_offset_commit.TxnOffsetCommitRequestPartition,
+            partition_index=0,
+            committed_offset=offset,
+            committed_leader_epoch=-1,
+            committed_metadata="note",
+        )
+        topic = message(
+            txn_offset_commit.TxnOffsetCommitRequestTopic, name="t", partitions=(partition,)
+        )
+        answer = await self.client.ask(
+            ApiKey.TXN_OFFSET_COMMIT,
+            version,
+            transactional_id=ID,
+            group_id=GROUP,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=-1,
+            member_id="",
+            topics=(topic,),
+        )
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def started(context: Running) -> Producing:
+    client = await context.connect()
+    answer = await init_producer(client, ID, transaction_timeout=TIMEOUT)
+    assert answer.error_code == ErrorCode.none
+    return Producing(client, answer.producer_id, answer.producer_epoch)
+
+
+async def committed_values(context: Running) -> int:
+    """How many records a read_committed consumer is given: up to the LSO, none aborted."""
+    found = await fetch(await context.connect(), isolation_level=1)
+    assert not found.aborted_transactions
+    return len(values(found.records))
+
+
+async def offset_of(context: Running) -> tuple[int, ErrorCode]:
+    topic = canonical.OffsetFetchRequestTopics(name="t", partition_indexes=(0,))
+    group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
+    answer = await (await context.connect()).ask(
+        ApiKey.OFFSET_FETCH, 9, groups=(group,), require_stable=True
+    )
+    partition: Any = answer.groups[0].topics[0].partitions[0]
+    return partition.committed_offset, ErrorCode(partition.error_code)
+
+
+async def test_tv1_a_transaction_is_visible_when_its_end_is_answered(context: Running) -> None:
+    producing = await started(context)
+    for round_ in range(3):
+        assert await producing.add() == [ErrorCode.none]
+        assert await producing.produce(10) is ErrorCode.none
+        assert await committed_values(context) == round_
+        assert await producing.end(commit=True) is ErrorCode.none
+        assert await committed_values(context) == round_ + 1
+
+
+async def test_tv2_produce_adds_its_partition_and_each_end_bumps_the_epoch(
+    context: Running,
+) -> None:
+    producing = await started(context)
+    for round_ in range(3):
+        epoch = producing.epoch
+        assert await producing.produce(12) is ErrorCode.none
+        assert await producing.end(commit=True, version=5) is ErrorCode.none
+        assert producing.epoch == epoch + 1
+        assert await committed_values(context) == round_ + 1
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (10, ErrorCode.invalid_txn_state),
+        (11, ErrorCode.transaction_abortable),
+    ],
+)
+async def test_a_partition_that_was_not_added_is_refused_before_anything_is_written(
+    context: Running, version: int, expected: ErrorCode
+) -> None:
+    """KIP-890: otherwise nobody would ever send this partition a marker."""
+    producing = await started(context)
+    assert await producing.produce(version) is expected
+    found = await fetch(producing.client)
+    assert (found.high_watermark, found.last_stable_offset) == (0, 0)
+
+
+async def test_a_transactional_batch_without_a_transactional_id_is_refused(
+    context: Running,
+) -> None:
+    client = await context.connect()
+    records = batch(producer_id=3, epoch=0, sequence=0, transactional=True)
+    assert error_of(await produce(client, 10, records)) is ErrorCode.invalid_txn_state
+
+
+async def test_after_the_end_a_late_batch_needs_a_new_transaction(context: Running) -> None:
+    """No ABA: the partition's transaction is over, so it has to be added again."""
+    producing = await started(context)
+    await producing.add()
+    await producing.produce(11)
+    await producing.end(commit=True)
+    assert await producing.produce(11) is ErrorCode.transaction_abortable
+
+
+async def test_tv2_a_first_batch_beyond_sequence_0_is_out_of_order(context: Running) -> None:
+    """KAFKA-18202."""
+    producing = await started(context)
+    refused = await producing.produce(12, sequence=4)
+    assert refused is ErrorCode.out_of_order_sequence_number
+
+
+async def test_inv5_a_fenced_producer_hears_it_by_the_codes_of_its_versions(
+    context: Running,
+) -> None:
+    zombie = await started(context)
+    await zombie.add()
+    await zombie.produce(10)
+    heir = await started(context)
+    assert heir.epoch > zombie.epoch
+    # The open partition refuses it by the marker's epoch, a fresh one by the coordinator's word.
+    assert await zombie.produce(10) is ErrorCode.invalid_producer_epoch
+    assert await zombie.produce(12) is ErrorCode.invalid_producer_epoch
+    assert await zombie.end(commit=True, version=1) is ErrorCode.invalid_producer_epoch
+    assert await zombie.end(commit=True, version=2) is ErrorCode.producer_fenced
+    assert await zombie.add(version=1) == [ErrorCode.invalid_producer_epoch]
+    assert await zombie.add(version=2) == [ErrorCode.producer_fenced]
+
+
+async def test_a_stranger_has_no_producer_id_here(context: Running) -> None:
+    stranger = Producing(await context.connect(), 777, 0)
+    assert await stranger.add() == [ErrorCode.invalid_producer_id_mapping]
+
+
+async def test_an_unknown_partition_keeps_the_whole_request_from_being_added(
+    context: Running,
+) -> None:
+    producing = await started(context)
+    assert await producing.add("nowhere") == [ErrorCode.unknown_topic_or_partition]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_inv6_offsets_show_exactly_when_their_transaction_commits(
+    context: Running, commit: bool
+) -> None:
+    producing = await started(context)
+    assert await producing.add_offsets() is ErrorCode.none
+    assert await producing.commit_offset(41, 3) is ErrorCode.none
+    assert (await offset_of(context))[1] is ErrorCode.unstable_offset_commit
+    assert await producing.end(commit=commit) is ErrorCode.none
+    assert await offset_of(context) == (41 if commit else -1, ErrorCode.none)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (3, ErrorCode.invalid_txn_state),
+        (4, ErrorCode.transaction_abortable),
+        (5, ErrorCode.none),
+    ],
+)
+async def test_offsets_outside_the_transaction_are_refused_or_under_tv2_added(
+    context: Running, version: int, expected: ErrorCode
+) -> None:
+    producing = await started(context)
+    assert await producing.commit_offset(1, version) is expected
+
+
+async def test_a_deleted_partition_does_not_keep_a_transaction_from_ending(
+    context: Running,
+) -> None:
+    producing = await started(context)
+    await producing.add()
+    await producing.produce(10)
+    await context.broker.controller.delete_topic(context.broker.image.topics["t"].topic_id)
+    assert await producing.end(commit=True) is ErrorCode.none
+    # The next one may begin: the last is complete.
+    await context.broker.controller.create_topics([NewTopic("t")])
+    assert await producing.add() == [ErrorCode.none]
+
+
+async def test_inv4_everything_is_still_there_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path / "data") as context:
+        await prepare(context)
+        producing = await started(context)
+        await producing.add()
+        await producing.produce(10)
+        await producing.add_offsets()
+        await producing.commit_offset(5, 3)
+        await producing.end(commit=True)
+        await producing.add()
+        await producing.produce(10)
+    async with running(tmp_path / "data") as context:
+        await context.broker.transactions.loaded()
+        await context.broker.groups.loaded()
+        assert await committed_values(context) == 1
+        assert await offset_of(context) == (5, ErrorCode.none)
+        again = Producing(await context.connect(), producing.producer_id, producing.epoch)
+        assert await again.end(commit=True) is ErrorCode.none
+        assert await committed_values(context) == 2
