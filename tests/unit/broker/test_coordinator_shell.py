@@ -1,0 +1,254 @@
+"""The shell around a shard: loading, commitment, timers, requests whose connection is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from oncelog.broker.coordinator_shell import CoordinatorShell, LedShard
+from oncelog.broker.partition import Partition
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.coordinator.machine import (
+    ApplyContext,
+    Decision,
+    Entry,
+    Machine,
+    Reply,
+    Token,
+)
+from oncelog.core.errors import ErrorCode, ProtocolError
+from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
+
+OTHER = 2
+TOPIC = "__internal"
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write one record for `id`, answer with its key, release `effect`."""
+
+    id: str
+    key: bytes = b"k"
+    effect: str = ""
+
+
+class Memory(Machine):
+    """Remembers keys in the order in which they were applied."""
+
+    def __init__(self) -> None:
+        self.applied: list[bytes] = []
+        self.markers: list[tuple[int, int, bool, int]] = []
+        self.deadline_ms: int | None = None
+        self.due: list[object] = []
+
+    def id_of(self, event: object) -> str | None:
+        return event.id if isinstance(event, Put) else None
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        put = cast(Put, event)
+        return Decision(
+            entries=(Entry(put.key, b"v"),),
+            replies=() if token is None else (Reply(token, put.key),),
+            effects=(put.effect,) if put.effect else (),
+            id=put.id,
+        )
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        self.applied.append(entry.key)
+
+    def apply_marker(self, *marker: Any) -> None:
+        self.markers.append(marker)
+
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        return Decision(replies=() if token is None else (Reply(token, error),))
+
+    def tick(self, now_ms: int) -> list[object]:
+        due, self.due, self.deadline_ms = self.due, [], None
+        return due
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline_ms
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at_ms = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+class Closing:
+    """As much of a connection as the shell knows."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Any] = []
+
+    def on_close(self, callback: Any) -> Any:
+        self.callbacks.append(callback)
+        return lambda: self.callbacks.remove(callback) if callback in self.callbacks else None
+
+
+class Bench:
+    """A shell over one partition."""
+
+    def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,)) -> None:
+        self.partition: Partition = make_partition(folder, HandLoop(), isr, TOPIC)
+        self.machines: list[Memory] = []
+        self.effects: list[object] = []
+        partitions: Any = self
+        clock: Any = Clock()
+        self.clock = clock
+        self.shell = CoordinatorShell(
+            TOPIC,
+            partition_count_default=1,
+            clock=clock,
+            partitions=partitions,
+            make_machine=self._make,
+            carry_out=lambda _led, effect: self.effects.append(effect),
+        )
+
+    def _make(self, _partition: Partition) -> Memory:
+        self.machines.append(Memory())
+        return self.machines[-1]
+
+    def get(self, _topic: str, _index: int) -> Partition:
+        return self.partition
+
+    def follow(self) -> None:
+        image = PartitionImage(ME, 0, (ME,), (ME,))
+        self.shell.apply(ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),)))
+
+    def ask(self, event: object, connection: Closing | None = None) -> asyncio.Future[Any]:
+        return self.shell.request("id", event, cast(Any, connection))
+
+
+async def test_a_request_is_answered_within_the_call_on_a_lone_replica(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    answer = bench.ask(Put("id", b"a", "effect"))
+    assert answer.done()
+    assert answer.result() == b"a"
+    assert bench.machines[0].applied == [b"a"]
+    assert bench.effects == ["effect"]
+
+
+async def test_nothing_leaves_before_the_high_watermark_passes_the_record(tmp_path: Path) -> None:
+    """D2: the base of INV-4 and INV-6."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    answer = bench.ask(Put("id", b"a", "effect"))
+    assert not answer.done()
+    assert bench.machines[0].applied == []
+    assert bench.effects == []
+    bench.partition.follower_fetched(OTHER, 1)
+    assert answer.result() == b"a"
+    assert bench.effects == ["effect"]
+
+
+async def test_a_new_leader_replays_the_log_and_meanwhile_says_so(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    for key in (b"a", b"b", b"c"):
+        bench.ask(Put("id", key))
+    bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
+    bench.follow()
+    refused = bench.ask(Put("id", b"d"))
+    assert refused.result() is ErrorCode.coordinator_load_in_progress
+    await bench.shell.loaded()
+    assert bench.machines[1].applied == [b"a", b"b", b"c"]
+    assert bench.ask(Put("id", b"d")).result() == b"d"
+
+
+async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: Path) -> None:
+    """INV-6."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    bench.partition.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
+    assert bench.machines[0].markers == []
+    bench.partition.follower_fetched(OTHER, 1)
+    assert bench.machines[0].markers == [(5, 0, True, 0)]
+    bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
+    bench.follow()
+    await bench.shell.loaded()
+    assert bench.machines[1].markers == [(5, 0, True, 0)]
+
+
+async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    answer = bench.ask(Put("id"))
+    bench.partition.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
+    bench.partition.role_changed()
+    bench.follow()
+    assert answer.result() is ErrorCode.not_coordinator
+    with pytest.raises(ProtocolError):
+        bench.ask(Put("id"))
+
+
+async def test_a_parked_request_is_dropped_with_its_connection(tmp_path: Path) -> None:
+    """D7: it is never decided, and harms nobody who comes later."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    first = bench.ask(Put("id", b"first"))
+    connection = Closing()
+    parked = bench.ask(Put("id", b"parked"), connection)
+    for callback in list(connection.callbacks):
+        callback()
+    bench.partition.follower_fetched(OTHER, 1)
+    assert first.result() == b"first"
+    assert parked.cancelled()
+    assert bench.partition.log.log_end_offset == 1
+
+
+async def test_an_answered_request_leaves_nothing_on_its_connection(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    connection = Closing()
+    answer = bench.ask(Put("id"), connection)
+    assert len(connection.callbacks) == 1
+    bench.partition.follower_fetched(OTHER, 1)
+    assert await answer == b"k"
+    await asyncio.sleep(0)
+    assert connection.callbacks == []
+
+
+async def test_too_few_replicas_fail_the_append_and_the_request_hears_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.partition.state.min_insync_replicas = 2
+    assert bench.ask(Put("id")).result() is ErrorCode.not_enough_replicas
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_what_is_due_is_submitted_at_the_deadline(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    machine = bench.machines[0]
+    machine.due, machine.deadline_ms = [Put("id", b"timer", "rang")], NOW_MS
+    bench.ask(Put("id", b"a"))
+    while not bench.effects:  # noqa: ASYNC110 - the timer is already due
+        await asyncio.sleep(0)
+    assert machine.applied == [b"a", b"timer"]
+
+
+async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_path: Path) -> None:
+    """As markers do: what they report goes back into the shard that is just being run."""
+    bench = Bench(tmp_path)
+    seen: list[str] = []
+
+    def carry_out(led: LedShard, effect: object) -> None:
+        seen.append(f"begin {effect}")
+        if effect == "outer":
+            led.submit(Put("id", b"inner", "inner"))
+        seen.append(f"end {effect}")
+
+    bench.shell.carry_out = carry_out
+    bench.follow()
+    assert bench.ask(Put("id", b"outer", "outer")).result() == b"outer"
+    assert seen == ["begin outer", "end outer", "begin inner", "end inner"]
+    assert bench.machines[0].applied == [b"outer", b"inner"]
