@@ -48,6 +48,14 @@ class Job:
 
     def run(self, crash_point: str = "", *more: str) -> int:
         """Run to the end of what is there, or to the crash; returns the exit code (-9: killed)."""
+        process = self.start(crash_point, *more)
+        try:
+            return process.wait(JOB_TIMEOUT_S)
+        finally:
+            kill_session(process)
+
+    def start(self, crash_point: str = "", *more: str) -> subprocess.Popen:
+        """Start it in a session of its own, so that its JVM and its workers can be killed too."""
         command = [sys.executable, "-m", "tests.spark.job", "--bootstrap", self.bootstrap_servers]
         command += ["--source", f"{self.name}-in", "--output", f"{self.name}-out"]
         command += ["--application", self.name, "--checkpoint", str(self.checkpoint)]
@@ -57,7 +65,7 @@ class Job:
         root = str(Path(__file__).parents[2])
         environment = {**os.environ, "ONCELOG_CRASH_POINT": crash_point, "PYTHONPATH": root}
         with self.output.open("wb") as output:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command,
                 stdout=output,
                 stderr=output,
@@ -65,10 +73,6 @@ class Job:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        try:
-            return process.wait(JOB_TIMEOUT_S)
-        finally:
-            kill_session(process)
 
     @property
     def output(self) -> Path:

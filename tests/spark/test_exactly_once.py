@@ -1,9 +1,22 @@
 """Pipelines end to end: every record once, through kills at all rows of the crash table."""
 
+import os
+import signal
+import time
+from collections.abc import Callable
+
 import pytest
 
 from oncelog.spark.progress import CRASH_POINTS, CrashRow
-from tests.spark.support import Job, check_copied, check_counts, load, read
+from tests.spark.support import (
+    JOB_TIMEOUT_S,
+    Job,
+    check_copied,
+    check_counts,
+    kill_session,
+    load,
+    read,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -54,6 +67,31 @@ def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_th
     job.checkpoint.rename(job.folder / "refused")
     assert job.run("", *resume) == 0, job.text()
     check_copied(job, 1000)
+
+
+@pytest.mark.soak
+def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its_successor(job):
+    job.has_counts = True
+    job.arguments = ["--per-batch", "300"]
+    load(job.bootstrap_servers, job.name, 0, 2000)
+    zombie = job.start()
+    try:
+        wait_until(lambda: job.crash_row() is CrashRow.MID_TASK and job.steps()[-1]["batch"] >= 2)
+        os.killpg(zombie.pid, signal.SIGSTOP)
+        assert job.run() == 0, job.text()
+        os.killpg(zombie.pid, signal.SIGCONT)
+        assert zombie.wait(JOB_TIMEOUT_S) != 0
+    finally:
+        kill_session(zombie)
+    check_copied(job, 2000)
+    check_counts(job, 2000)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + JOB_TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "the job never got there"
+        time.sleep(0.002)
 
 
 @pytest.mark.soak
