@@ -262,19 +262,6 @@ class CoordinatorShell:
             future.add_done_callback(lambda _: forget())
         return future
 
-    def led_shards(self) -> list[LedShard]:
-        """Return the shards led here, for requests that go to all of them (ListGroups)."""
-        return list(self._led.values())
-
-    def ask(self, led: LedShard, event: object) -> asyncio.Future[Any]:
-        """Ask one shard, whatever id the event names."""
-        self._next_token += 1
-        token = Token(self._next_token)
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting[token] = future
-        led.submit(event, token)
-        return future
-
     def broadcast(self, event: object) -> None:
         """Give every active shard an event that nobody waits for."""
         for led in list(self._led.values()):
