@@ -24,6 +24,7 @@ from oncelog.client.producer import Producer
 from oncelog.client.transactions import TransactionDriver
 from oncelog.client.values import (
     ClusterDescription,
+    ConfigEntry,
     ConsumerRecord,
     FetchedPartition,
     NewTopic,
@@ -40,6 +41,7 @@ __all__ = [
     "Admin",
     "ClientError",
     "ClusterDescription",
+    "ConfigEntry",
     "ConnectionLostError",
     "Consumer",
     "ConsumerRecord",

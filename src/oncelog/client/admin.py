@@ -1,15 +1,16 @@
-"""Admin: topics, offsets and the cluster's description."""
+"""Admin: topics, their configuration, offsets and the cluster's description."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from oncelog.client import requests
+from oncelog.client import admin_requests, requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.values import (
     ClusterDescription,
+    ConfigEntry,
     NewTopic,
     Node,
     TopicDescription,
@@ -85,10 +86,7 @@ class Admin:
         async def call() -> None:
             response = await self._ask_controller(ApiKey.DELETE_TOPICS, request)
             for topic in response.responses:
-                # UNKNOWN_TOPIC is retriable for a producer; here it is the answer.
-                if topic.error_code is ErrorCode.unknown_topic_or_partition:
-                    raise FatalError(topic.error_code, str(topic.name))
-                self._check(topic.error_code, f"{topic.name}: {topic.error_message or ''}")
+                self._check_topic(str(topic.name), topic.error_code, topic.error_message)
 
         await self._cluster.retrying(call, self._timeout_ms)
         # The controller answers before every broker has heard of it.
@@ -119,6 +117,59 @@ class Admin:
             return topic
 
         return await self._retrying(call)
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give each topic that many partitions in all, and wait until the new ones have leaders.
+
+        Raises `FatalError`: invalid_partitions for a count that is not larger than the present one,
+        unknown_topic_or_partition. Keys move to other partitions: records of one key written before
+        and after are no longer in one order.
+        """
+        request = admin_requests.create_partitions_request(counts, self._cluster.request_timeout_ms)
+
+        async def call() -> None:
+            response = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request)
+            for result in response.results:
+                self._check_topic(str(result.name), result.error_code, result.error_message)
+
+        await self._retrying(call)
+        # The controller answers before every broker has heard of it.
+        await self._retrying(partial(self._check_counts, counts))
+
+    async def describe_configs(self, topics: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
+        """Every setting of each topic: {topic: {key: entry}}.
+
+        Raises `FatalError` (unknown_topic_or_partition) for one that does not exist.
+        """
+        request = admin_requests.describe_configs_request(topics)
+
+        async def call() -> dict[str, dict[str, ConfigEntry]]:
+            response = await self._cluster.request_any(ApiKey.DESCRIBE_CONFIGS, request)
+            found = {}
+            for name, code, text, entries in admin_requests.configs_of(response):
+                self._check_topic(name, code, text)
+                found[name] = entries
+            return found
+
+        return await self._retrying(call)
+
+    async def incremental_alter_configs(
+        self, topic: str, to_set: Mapping[str, str], to_delete: Sequence[str] = ()
+    ) -> None:
+        """Set some of a topic's settings, and give others back to the broker's defaults.
+
+        Those not named stay. All or nothing. Raises `FatalError` (invalid_config,
+        unknown_topic_or_partition). Source: KIP-339.
+        """
+        request = admin_requests.alter_configs_request(topic, to_set, to_delete)
+
+        async def call() -> None:
+            response = await self._ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+            for result in response.responses:
+                name = str(result.resource_name)
+                self._check_topic(name, result.error_code, result.error_message)
+
+        await self._retrying(call)
 
     async def list_offsets(
         self,
@@ -159,6 +210,15 @@ class Admin:
             if name in self._cluster.metadata.topics:
                 raise RetriableError(ErrorCode.request_timed_out, f"{name} is still there")
 
+    async def _check_counts(self, counts: Mapping[str, int]) -> None:
+        await self._cluster.refresh(counts)
+        for name, count in counts.items():
+            topic = self._cluster.metadata.topics.get(name)
+            with_leader = [p for p in topic.partitions if p.leader >= 0] if topic else []
+            if len(with_leader) < count:
+                text = f"{name} has {len(with_leader)} of {count} partitions"
+                raise RetriableError(ErrorCode.request_timed_out, text)
+
     async def _ask_controller(self, api: ApiKey, request: object) -> Any:
         metadata = self._cluster.metadata
         if metadata.controller_id < 0:
@@ -169,6 +229,12 @@ class Admin:
 
     async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self._cluster.retrying(call, self._timeout_ms)
+
+    def _check_topic(self, name: str, code: ErrorCode, text: str | None) -> None:
+        # UNKNOWN_TOPIC is retriable for a producer; to an administrator it is the answer.
+        if code is ErrorCode.unknown_topic_or_partition:
+            raise FatalError(code, name)
+        self._check(code, f"{name}: {text or ''}")
 
     def _check(self, code: ErrorCode, message: str) -> None:
         if code is ErrorCode.none:

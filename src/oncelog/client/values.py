@@ -11,6 +11,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 
 __all__ = [
     "ClusterDescription",
+    "ConfigEntry",
     "ConsumerRecord",
     "FetchedPartition",
     "NewTopic",
@@ -132,3 +133,18 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     nodes: tuple[Node, ...]
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of a topic.
+
+    `source` is where its value comes from: "topic" (set on the topic itself), "broker" (set for the
+    whole broker), "dynamic broker", "dynamic default broker", or "default". `value` is None when
+    unset, and for sensitive ones.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool

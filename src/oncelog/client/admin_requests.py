@@ -1,0 +1,107 @@
+"""The messages of topic administration that only `Admin` sends: configurations and partitions.
+
+Plain values on one side, kio's newest classes on the other. Pure functions, as in
+`oncelog.client.requests`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.create_partitions.v3 import request as create_partitions
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+
+from oncelog.client.values import ConfigEntry
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+TOPIC_RESOURCE: Final = 2
+"""Kafka's `ConfigResource.Type.TOPIC`."""
+
+_SET: Final = 0
+_DELETE: Final = 1
+"""Kafka's `AlterConfigOp.OpType`."""
+
+_SOURCES: Final = {
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "broker",
+    5: "default",
+}
+"""`DescribeConfigsResponse.ConfigSource` in words."""
+
+
+def create_partitions_request(counts: Mapping[str, int], timeout_ms: float) -> object:
+    """CreatePartitions up to so many per topic, with the broker choosing replicas."""
+    return message(
+        create_partitions.CreatePartitionsRequest,
+        topics=tuple(
+            message(
+                create_partitions.CreatePartitionsTopic, name=name, count=count, assignments=None
+            )
+            for name, count in counts.items()
+        ),
+        timeout=timedelta(milliseconds=timeout_ms),
+        validate_only=False,
+    )
+
+
+def describe_configs_request(topics: Iterable[str]) -> object:
+    """DescribeConfigs of topics, every key."""
+    return message(
+        describe_configs.DescribeConfigsRequest,
+        resources=tuple(
+            message(
+                describe_configs.DescribeConfigsResource,
+                resource_type=TOPIC_RESOURCE,
+                resource_name=name,
+                configuration_keys=None,
+            )
+            for name in topics
+        ),
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def configs_of(response: Any) -> Iterator[tuple[str, ErrorCode, str, dict[str, ConfigEntry]]]:
+    """(topic, error, the broker's words, entries by key) of each resource of an answer."""
+    for result in response.results:
+        entries = {
+            str(entry.name): ConfigEntry(
+                str(entry.name),
+                entry.value,
+                _SOURCES.get(int(entry.config_source), "unknown"),
+                bool(entry.read_only),
+                bool(entry.is_sensitive),
+            )
+            for entry in result.configs
+        }
+        yield str(result.resource_name), result.error_code, result.error_message or "", entries
+
+
+def alter_configs_request(
+    topic: str, to_set: Mapping[str, str], to_delete: Sequence[str]
+) -> object:
+    """IncrementalAlterConfigs of one topic."""
+    return message(
+        alter_configs.IncrementalAlterConfigsRequest,
+        resources=(
+            message(
+                alter_configs.AlterConfigsResource,
+                resource_type=TOPIC_RESOURCE,
+                resource_name=topic,
+                configs=(
+                    *(_operation(key, _SET, value) for key, value in to_set.items()),
+                    *(_operation(key, _DELETE, None) for key in to_delete),
+                ),
+            ),
+        ),
+        validate_only=False,
+    )
+
+
+def _operation(key: str, operation: int, value: str | None) -> object:
+    return message(alter_configs.AlterableConfig, name=key, config_operation=operation, value=value)
