@@ -22,6 +22,7 @@ from oncelog.broker.coordinators import (
     CoordinatorShell,
     ProducerIds,
     group_shell,
+    import_machines,
     transaction_shell,
 )
 from oncelog.broker.dispatch import Dispatcher
@@ -191,6 +192,7 @@ class Broker:
                 tasks.create_task(self.groups.run())
                 tasks.create_task(self.controller.run())
                 tasks.create_task(self.server.run())
+                tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
             self.stop_because(failures.exceptions[0])
 

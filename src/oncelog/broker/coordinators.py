@@ -2,38 +2,73 @@
 
 The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`,
 `oncelog.group`). Nothing is decided here.
+
+The machines are imported when the first shard needs one, or by `import_machines` shortly after the
+start: their many small classes are a third of what a broker's start would cost.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.coordinator_shell import CoordinatorShell, LedShard
 from oncelog.broker.markers import MarkerWriter
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.group.config import GroupConfig
-from oncelog.group.events import TopicDeleted
-from oncelog.group.machine import GroupMachine
-from oncelog.transaction import TransactionConfig, TransactionMachine
+from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS, MACHINE_IMPORT_PAUSE_MS
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
     from oncelog.broker.partition import Partition
+    from oncelog.controller.image import TopicImage
     from oncelog.core.config import BrokerConfig
+    from oncelog.group.config import GroupConfig
+    from oncelog.group.machine import GroupMachine
+    from oncelog.runtime.clock import Clock
+    from oncelog.transaction import TransactionConfig, TransactionMachine
 
-__all__ = ["CoordinatorShell", "ProducerIds", "group_shell", "transaction_shell"]
+__all__ = [
+    "CoordinatorShell",
+    "ProducerIds",
+    "group_shell",
+    "import_machines",
+    "transaction_shell",
+]
 
 _MINUTE_MS = 60_000
+
+_MACHINE_MODULES: Final = (
+    "oncelog.transaction.events",
+    "oncelog.transaction",
+    "oncelog.group.events",
+    "oncelog.group.results",
+    "oncelog.group.records",
+    "oncelog.group",
+)
+"""What the machines consist of, in an order that spreads the work."""
+
+
+async def import_machines(clock: Clock) -> None:
+    """Import the machines once the broker has been up for a moment, a piece per turn of the loop.
+
+    So the first transaction and the first group do not wait for it.
+    """
+    await clock.sleep(MACHINE_IMPORT_DELAY_MS)
+    for name in _MACHINE_MODULES:
+        importlib.import_module(name)
+        await clock.sleep(MACHINE_IMPORT_PAUSE_MS)
 
 
 def transaction_shell(broker: Broker) -> CoordinatorShell:
     """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
-    config = transaction_config(broker.config)
     markers = MarkerWriter(broker)
 
     def make_machine(partition: Partition) -> TransactionMachine:
+        from oncelog.transaction import TransactionMachine
+
+        config = transaction_config(broker.config)
         return TransactionMachine(partition.state.leader_epoch, broker.producer_ids.take, config)
 
     return CoordinatorShell(
@@ -48,15 +83,25 @@ def transaction_shell(broker: Broker) -> CoordinatorShell:
 
 def group_shell(broker: Broker) -> CoordinatorShell:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
-    config = group_config(broker.config)
+
+    def make_machine(_partition: Partition) -> GroupMachine:
+        from oncelog.group.machine import GroupMachine
+
+        return GroupMachine(group_config(broker.config))
+
+    def topic_deleted(topic: TopicImage) -> object:
+        from oncelog.group.events import TopicDeleted
+
+        return TopicDeleted(topic.name, topic.topic_id)
+
     return CoordinatorShell(
         CONSUMER_OFFSETS_TOPIC,
         partition_count_default=broker.config.get_int("offsets.topic.num.partitions"),
         clock=broker.clock,
         partitions=broker.partitions,
-        make_machine=lambda _partition: GroupMachine(config),
+        make_machine=make_machine,
         carry_out=_no_effects,
-        topic_deleted=lambda topic: TopicDeleted(topic.name, topic.topic_id),
+        topic_deleted=topic_deleted,
     )
 
 
@@ -66,6 +111,8 @@ def _no_effects(_led: LedShard, effect: object) -> None:
 
 def transaction_config(config: BrokerConfig) -> TransactionConfig:
     """The transaction coordinator's settings, under Kafka's keys."""
+    from oncelog.transaction import TransactionConfig
+
     return TransactionConfig(
         timeout_ms_max=config.get_int("transaction.max.timeout.ms"),
         abort_interval_ms=config.get_int(
@@ -80,6 +127,8 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
 
 def group_config(config: BrokerConfig) -> GroupConfig:
     """The group coordinator's settings, under Kafka's keys."""
+    from oncelog.group.config import GroupConfig
+
     return GroupConfig(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.transaction.events import MarkersWritten, SendMarkers
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
     from oncelog.broker.coordinator_shell import LedShard
+    from oncelog.transaction.events import SendMarkers
 
 __all__ = ["MarkerWriter", "append_markers"]
 
@@ -35,6 +35,9 @@ class MarkerWriter:
 
     def carry_out(self, led: LedShard, effect: object) -> None:
         """Do one effect of a shard; the outcome goes back to it as an event."""
+        # The machine that made the effect has imported its module; a start need not.
+        from oncelog.transaction.events import SendMarkers
+
         if not isinstance(effect, SendMarkers):
             raise TypeError(f"unknown effect {effect!r}")
         if effect.delay_ms > 0:
@@ -86,6 +89,8 @@ class MarkerBatch:
             self._report()
 
     def _report(self) -> None:
+        from oncelog.transaction.events import MarkersWritten
+
         markers = self._markers
         self._led.submit(
             MarkersWritten(

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
     from oncelog.broker.connection import Connection
     from oncelog.broker.partition import Partition, VerificationGuard
+    from oncelog.transaction.events import AddPartitionsResult
 
 __all__ = ["Support", "Verdict", "verify_and"]
 
@@ -74,6 +74,8 @@ def verify_and(
     missing = [p for p in partitions if not p.log.transaction_is_open(producer_id, producer_epoch)]
     if not missing:
         return then({})
+    from oncelog.transaction.events import AddPartitions  # Plain producers never need it.
+
     event = AddPartitions(
         transactional_id,
         ProducerId(producer_id),

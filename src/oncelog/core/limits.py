@@ -159,3 +159,21 @@ MESSAGE_ELEMENTS_COUNT_MAX = 1_000_000
 """Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of
 their own).
 """
+
+MACHINE_IMPORT_DELAY_MS = 500
+"""How long after the start the coordinators' machines are imported, if nothing needed them by then.
+"""
+
+MACHINE_IMPORT_PAUSE_MS = 10
+"""Pause between two pieces of that import, so that requests in between are not held up."""
+
+CONFIG_VALUE_LENGTH_MAX = 2**15 - 1
+"""Longest value of one setting, in characters (Kafka's `Short.MAX_VALUE`)."""
+
+FETCH_SESSION_EVICTION_MS = 2 * 60 * 1000
+"""A fetch session that nobody used for so long gives way to any new one (Kafka's
+`MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`).
+"""
+
+FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 1_000_000
+"""Partitions remembered by all fetch sessions together; each takes about 300 bytes."""

@@ -8,7 +8,6 @@ sends (giving both is always right). The remaining fields are those of version 1
 
 import datetime
 from dataclasses import dataclass
-from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -16,9 +15,9 @@ from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition
 from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
+from oncelog.protocol.conversion import NO_TIME
+
 __all__ = [
-    "NO_RETENTION",
-    "NO_TIME",
     "OffsetCommitRequest",
     "OffsetCommitRequestPartition",
     "OffsetCommitRequestTopic",
@@ -33,10 +32,6 @@ __all__ = [
     "OffsetFetchResponsePartitions",
     "OffsetFetchResponseTopics",
 ]
-
-NO_TIME: Final[Any] = datetime.timedelta(0)
-NO_RETENTION: Final[Any] = datetime.timedelta(milliseconds=-1)
-"""An offset commit that leaves its retention to the broker (versions 2 to 4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+
+NO_TIME: Final[Any] = datetime.timedelta(0)
+NO_RETENTION: Final[Any] = datetime.timedelta(milliseconds=-1)
+"""An offset commit that leaves its retention to the broker (versions 2 to 4)."""
 
 Converter = Callable[[Any], Any]
 

@@ -19,7 +19,6 @@ from typing import Any, Final
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ADVERTISED, ApiKey, is_flexible
 from oncelog.protocol.conversion import Converter, converter, defaults
 from oncelog.protocol.headers import (
@@ -50,12 +49,13 @@ __all__ = [
     "unsupported_version_response",
 ]
 
-_CANONICAL: Final[dict[tuple[int, str], type]] = {
-    (ApiKey.OFFSET_COMMIT, "request"): canonical.OffsetCommitRequest,
-    (ApiKey.OFFSET_COMMIT, "response"): canonical.OffsetCommitResponse,
-    (ApiKey.OFFSET_FETCH, "request"): canonical.OffsetFetchRequest,
-    (ApiKey.OFFSET_FETCH, "response"): canonical.OffsetFetchResponse,
+_CANONICAL: Final[dict[tuple[int, str], str]] = {
+    (ApiKey.OFFSET_COMMIT, "request"): "OffsetCommitRequest",
+    (ApiKey.OFFSET_COMMIT, "response"): "OffsetCommitResponse",
+    (ApiKey.OFFSET_FETCH, "request"): "OffsetFetchRequest",
+    (ApiKey.OFFSET_FETCH, "response"): "OffsetFetchResponse",
 }
+"""Classes of `oncelog.protocol.canonical`, by name: they are made when first asked for."""
 
 Writer = Callable[[Any, Any], None]
 
@@ -102,8 +102,13 @@ def _schema_class(api: ApiKey, version: int, kind: str) -> type:
 
 
 def _newest_class(api: ApiKey, kind: str) -> type:
-    cls = _CANONICAL.get((api, kind))
-    return cls if cls is not None else _schema_class(api, ADVERTISED[api].max, kind)
+    name = _CANONICAL.get((api, kind))
+    if name is None:
+        return _schema_class(api, ADVERTISED[api].max, kind)
+    from oncelog.protocol import canonical
+
+    cls: type = getattr(canonical, name)
+    return cls
 
 
 def _unchanged(_version: int, value: Any) -> Any:

@@ -16,23 +16,34 @@ A hook returns its input unchanged where the version needs nothing.
 from collections.abc import Callable
 from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import Any, Final
-
-from kio.schema.add_partitions_to_txn.v5 import request as add_partitions_request
-from kio.schema.add_partitions_to_txn.v5 import response as add_partitions_response
-from kio.schema.delete_topics.v6 import request as delete_topics_request
-from kio.schema.find_coordinator.v6 import request as find_coordinator_request
-from kio.schema.find_coordinator.v6 import response as find_coordinator_response
-from kio.schema.leave_group.v5 import request as leave_group_request
-from kio.schema.leave_group.v5 import response as leave_group_response
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.canonical import NO_RETENTION, NO_TIME
-from oncelog.protocol.conversion import converter
+from oncelog.protocol.conversion import NO_RETENTION, NO_TIME, converter
+from oncelog.protocol.lazy import lazy_module
 from oncelog.protocol.wire import malformed
+
+if TYPE_CHECKING:
+    from kio.schema.add_partitions_to_txn.v5 import request as add_partitions_request
+    from kio.schema.add_partitions_to_txn.v5 import response as add_partitions_response
+    from kio.schema.delete_topics.v6 import request as delete_topics_request
+    from kio.schema.find_coordinator.v6 import request as find_coordinator_request
+    from kio.schema.find_coordinator.v6 import response as find_coordinator_response
+    from kio.schema.leave_group.v5 import request as leave_group_request
+    from kio.schema.leave_group.v5 import response as leave_group_response
+
+    from oncelog.protocol import canonical
+else:
+    add_partitions_request = lazy_module("kio.schema.add_partitions_to_txn.v5.request")
+    add_partitions_response = lazy_module("kio.schema.add_partitions_to_txn.v5.response")
+    canonical = lazy_module("oncelog.protocol.canonical")
+    delete_topics_request = lazy_module("kio.schema.delete_topics.v6.request")
+    find_coordinator_request = lazy_module("kio.schema.find_coordinator.v6.request")
+    find_coordinator_response = lazy_module("kio.schema.find_coordinator.v6.response")
+    leave_group_request = lazy_module("kio.schema.leave_group.v5.request")
+    leave_group_response = lazy_module("kio.schema.leave_group.v5.response")
 
 Hook = Callable[[int, Any], Any]
 
