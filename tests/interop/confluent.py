@@ -1,20 +1,27 @@
 """What the confluent-kafka tests share: clients with their settings, and waits that end."""
 
-import itertools
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.interop import fresh
+
+__all__ = [
+    "WAIT_S",
+    "committed",
+    "consumer",
+    "create_topic",
+    "fresh",
+    "producer",
+    "read_all",
+    "send",
+    "transactional",
+    "wait_until",
+]
+
 WAIT_S = 20
-
-_numbers = itertools.count()
-
-
-def fresh(prefix: str) -> str:
-    """A name that no other test of this process uses."""
-    return f"{prefix}-{next(_numbers)}"
 
 
 def create_topic(bootstrap_servers: str, partitions: int = 1, **config: str) -> str:

@@ -1,9 +1,5 @@
-"""Our producer, consumer and admin against a real broker.
+"""Our producer, consumer and admin against a real broker."""
 
-`oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS.
-"""
-
-import os
 import uuid
 
 import pytest
@@ -25,9 +21,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 
 @pytest.fixture
-def servers(request: pytest.FixtureRequest) -> str:
-    given = os.environ.get("ONCELOG_TEST_BOOTSTRAP_SERVERS")
-    return given or str(request.getfixturevalue("bootstrap_servers"))
+def servers(bootstrap_servers: str) -> str:
+    return bootstrap_servers
 
 
 @pytest.fixture

@@ -1,10 +1,6 @@
-"""Our client's transactions against a real broker.
-
-`oncelog serve`, or any Kafka at ONCELOG_TEST_BOOTSTRAP_SERVERS.
-"""
+"""Our client's transactions against a real broker."""
 
 import asyncio
-import os
 import uuid
 from collections.abc import AsyncIterator
 
@@ -29,9 +25,8 @@ PARTITION_COUNT = 3
 
 
 @pytest.fixture
-def servers(request: pytest.FixtureRequest) -> str:
-    given = os.environ.get("ONCELOG_TEST_BOOTSTRAP_SERVERS")
-    return given or str(request.getfixturevalue("bootstrap_servers"))
+def servers(bootstrap_servers: str) -> str:
+    return bootstrap_servers
 
 
 @pytest.fixture
