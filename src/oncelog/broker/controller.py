@@ -16,7 +16,7 @@ import asyncio
 import base64
 import logging
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelog.controller import layout
@@ -116,6 +116,50 @@ class ControllerShell:
                 outcome = await self._to_the_end(self._store_topic(outcome.topic))
             outcomes.append(outcome)
         return outcomes
+
+    async def change_topic(
+        self,
+        name: str,
+        decide: Callable[[TopicImage | None], TopicOutcome],
+        *,
+        validate_only: bool = False,
+    ) -> TopicOutcome:
+        """Make of a topic what `decide` makes of it; the change is in effect when this returns.
+
+        `decide` is pure, and called again when another writer was faster.
+        """
+        await self._follow()
+        outcome = decide(self.image.topic(name))
+        if outcome.topic is None or validate_only:
+            return outcome
+        return await self._to_the_end(self._change(name, decide))
+
+    async def _change(
+        self, name: str, decide: Callable[[TopicImage | None], TopicOutcome]
+    ) -> TopicOutcome:
+        path = layout.topic_path(name)
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            stored = await self._store.get(path)
+            topic = None if stored is None else layout.decode_topic(path, stored.value)
+            outcome = decide(topic)
+            if stored is None or outcome.topic is None or outcome.topic == topic:
+                return outcome
+            value = layout.encode_topic(outcome.topic)
+            try:
+                await self._store.compare_and_set(
+                    path, value, stored.version, controller_epoch=self.epoch
+                )
+            except Conflict:
+                continue
+            except ControllerFenced as error:
+                return TopicOutcome(name, ErrorCode.not_controller, str(error))
+            await self._follow()
+            log.info("changed topic %s", name)
+            for warning in topic_warnings(outcome.topic.config):
+                log.warning("topic %s: %s", name, warning)
+            return outcome
+        text = "Too many brokers change this topic at once."
+        return TopicOutcome(name, ErrorCode.request_timed_out, text)
 
     async def delete_topic(self, topic_id: TopicId) -> ErrorCode:
         """Delete a topic by its identity; `unknown_topic_id` when there is none (any more)."""

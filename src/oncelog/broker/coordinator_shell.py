@@ -252,6 +252,15 @@ class CoordinatorShell:
         led = self._led.get(self.partition_of(id_))
         if led is None:
             raise ProtocolError(ErrorCode.not_coordinator, f"{id_!r} is coordinated elsewhere")
+        return self._ask(led, event, connection)
+
+    def request_all(self, event: object, connection: Connection) -> list[asyncio.Future[Any]]:
+        """Ask every shard led here, as `request` asks one: for lists of ids (ListGroups)."""
+        return [self._ask(led, event, connection) for led in list(self._led.values())]
+
+    def _ask(
+        self, led: LedShard, event: object, connection: Connection | None
+    ) -> asyncio.Future[Any]:
         self._next_token += 1
         token = Token(self._next_token)
         future: asyncio.Future[Any] = self.loop.create_future()

@@ -143,6 +143,16 @@ class Partition:
             self._grown(_MARKER_BYTES)
         return result
 
+    def delete_records(self, offset: int) -> int:
+        """Move the log's start to `offset`, at most the high watermark; returns the start.
+
+        INV-7: the last stable offset follows, as no reader is sent below the start.
+        """
+        require(offset <= self.state.high_watermark, "INV-7: log start above the high watermark")
+        start = self.log.delete_records(offset)
+        self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
+        return start
+
     def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
         """Call back when the high watermark reaches `end_offset`.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.handlers import PendingReply
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncelog.broker.connection import Connection
     from oncelog.broker.coordinator_shell import CoordinatorShell
 
-__all__ = ["NO_THROTTLE", "fenced_for_old", "in_order", "meanwhile"]
+__all__ = ["NO_THROTTLE", "all_in_order", "ask", "fenced_for_old", "in_order", "meanwhile"]
 
 NO_THROTTLE: Final = datetime.timedelta(0)
 
@@ -84,3 +84,29 @@ def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:
     if error is ErrorCode.producer_fenced and version < since:
         return ErrorCode.invalid_producer_epoch
     return error
+
+
+def ask(
+    shell: CoordinatorShell, id_: str, event: object, connection: Connection, refuse: Refuse
+) -> asyncio.Future[Any]:
+    """Ask the shard of `id_`, one of several that a request names.
+
+    The future holds the machine's result, or `refuse(error)` if this broker does not coordinate it.
+    """
+    try:
+        return shell.request(id_, event, connection)
+    except ProtocolError as error:
+        refused: asyncio.Future[Any] = shell.loop.create_future()
+        refused.set_result(refuse(error.code))
+        return refused
+
+
+def all_in_order(answers: Sequence[asyncio.Future[Any]], convert: Convert) -> Any | Awaitable[Any]:
+    """The response made of all answers: `convert(results)`, at once if they are all there."""
+    if all(answer.done() for answer in answers):
+        return convert([answer.result() for answer in answers])
+    return _all_later(answers, convert)
+
+
+async def _all_later(answers: Sequence[asyncio.Future[Any]], convert: Convert) -> Any:
+    return convert(await asyncio.gather(*answers))

@@ -48,12 +48,15 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -111,12 +114,15 @@ ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
         ApiKey.DELETE_GROUPS: VersionRange(0, 2),
         ApiKey.ELECT_LEADERS: VersionRange(0, 2),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
         ApiKey.OFFSET_DELETE: VersionRange(0, 0),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
         ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
         ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
         ApiKey.LIST_TRANSACTIONS: VersionRange(0, 2),
+        ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     }
 )
@@ -160,11 +166,14 @@ _FLEXIBLE_SINCE: Final[Mapping[int, int]] = MappingProxyType(
         ApiKey.DELETE_GROUPS: 2,
         ApiKey.ELECT_LEADERS: 2,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
         ApiKey.DESCRIBE_CLUSTER: 0,
         ApiKey.DESCRIBE_PRODUCERS: 0,
         ApiKey.DESCRIBE_TRANSACTIONS: 0,
         ApiKey.LIST_TRANSACTIONS: 0,
+        ApiKey.LIST_CONFIG_RESOURCES: 0,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     }
 )

@@ -1,0 +1,128 @@
+"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them.
+
+Topics' settings go into the metadata store, and are in effect in the logs when the answer leaves.
+This broker's settings come from its start: to set one is INVALID_REQUEST, in the words with which
+Kafka refuses what is not dynamic; to remove one that was never set changes nothing, as there. What
+is checked, and in which order, is Kafka's `ConfigAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.controller.changes import (
+    ConfigChange,
+    ConfigOperation,
+    decide_config_changes,
+    decide_config_replacement,
+)
+from oncelog.core.config import format_value
+from oncelog.core.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.controller.image import TopicImage
+    from oncelog.controller.topics import TopicOutcome
+
+__all__ = ["Outcome", "ResourceChanges", "alter"]
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+
+
+class ResourceChanges(NamedTuple):
+    """What one request asks of one topic or broker.
+
+    `operation` numbers are the wire's. With `replaces` the entries are all that shall remain.
+    """
+
+    resource_type: int
+    name: str
+    entries: Sequence[tuple[str, int, str | None]]
+    replaces: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of one resource."""
+
+    error: ErrorCode
+    text: str | None = None
+
+
+async def alter(
+    broker: Broker, resources: Sequence[ResourceChanges], *, validate_only: bool
+) -> list[Outcome]:
+    """Change each resource by itself; the outcomes stand in the order of `resources`."""
+    counts = Counter((r.resource_type, r.name) for r in resources)
+    outcomes = []
+    for resource in resources:
+        try:
+            if counts[resource.resource_type, resource.name] > 1:
+                text = "Each resource must appear at most once."
+                raise ProtocolError(ErrorCode.invalid_request, text)
+            outcomes.append(await _alter_one(broker, resource, validate_only))
+        except ProtocolError as error:
+            outcomes.append(Outcome(error.code, error.message))
+    return outcomes
+
+
+async def _alter_one(broker: Broker, resource: ResourceChanges, validate_only: bool) -> Outcome:
+    changes = _checked(resource)
+    if resource.resource_type == BROKER_RESOURCE:
+        _refuse_broker(broker, resource.name, changes)
+        return Outcome(ErrorCode.none)
+    if resource.resource_type != TOPIC_RESOURCE:
+        text = f"Unknown resource type {resource.resource_type}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    name = resource.name
+
+    def decide(topic: TopicImage | None) -> TopicOutcome:
+        if resource.replaces:
+            config = {change.name: change.value or "" for change in changes}
+            return decide_config_replacement(name, topic, config)
+        return decide_config_changes(name, topic, changes, lambda key: _effective(broker, {}, key))
+
+    outcome = await broker.controller.change_topic(name, decide, validate_only=validate_only)
+    return Outcome(outcome.error, outcome.message)
+
+
+def _effective(broker: Broker, overrides: Mapping[str, str], key: str) -> str:
+    return format_value(broker.config.topic_value(overrides, key)) or ""
+
+
+def _checked(resource: ResourceChanges) -> list[ConfigChange]:
+    names = [name for name, _, _ in resource.entries]
+    if len(set(names)) != len(names):
+        raise ProtocolError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    nulls = [
+        name
+        for name, operation, value in resource.entries
+        if value is None and operation != ConfigOperation.DELETE
+    ]
+    if nulls:
+        text = f"Null value not supported for : {', '.join(nulls)}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    changes = []
+    for name, operation, value in resource.entries:
+        try:
+            changes.append(ConfigChange(name, ConfigOperation(operation), value))
+        except ValueError:
+            text = f"Unknown operations type {operation}"
+            raise ProtocolError(ErrorCode.invalid_request, text) from None
+    return changes
+
+
+def _refuse_broker(broker: Broker, name: str, changes: list[ConfigChange]) -> None:
+    """Pass over a broker's resource that asks for nothing; raise for all others."""
+    if name and not (name.isascii() and name.lstrip("-").isdigit()):
+        text = f"Node id must be an integer, but it is: {name}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    if name and int(name) != broker.broker_id:
+        text = f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    fixed = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
+    if fixed:
+        text = f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+        raise ProtocolError(ErrorCode.invalid_request, text)

@@ -1,0 +1,132 @@
+"""Every administrative API answers in every version that is announced for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kio.schema.alter_configs.v2.request import AlterConfigsResource
+from kio.schema.create_acls.v3.request import AclCreation
+from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
+from kio.schema.elect_leaders.v2.request import TopicPartitions
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterConfigsResource as IncrementalResource,
+)
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.messages import message
+from tests.unit.broker.context import Client, running
+from tests.unit.broker.test_topic_handlers import create, topic
+
+NONE = ErrorCode.none
+
+
+def of(cls: type, **fields: Any) -> Any:
+    return message(cls, **fields)
+
+
+async def everything(client: Client, api: ApiKey, version: int, name: str) -> list[ErrorCode]:
+    """Ask for something small and return the errors of the answer, outermost first."""
+    ask = client.ask
+    match api:
+        case ApiKey.DESCRIBE_GROUPS:
+            response = await ask(api, version, groups=("g",))
+            return [group.error_code for group in response.groups]
+        case ApiKey.LIST_GROUPS:
+            return [(await ask(api, version)).error_code]
+        case ApiKey.DELETE_GROUPS:
+            response = await ask(api, version, groups_names=("g",))
+            return [result.error_code for result in response.results]
+        case ApiKey.CREATE_PARTITIONS:
+            grown = of(CreatePartitionsTopic, name=name, count=3, assignments=None)
+            response = await ask(api, version, topics=(grown,))
+            return [result.error_code for result in response.results]
+        case ApiKey.ALTER_CONFIGS:
+            resource = of(AlterConfigsResource, resource_type=2, resource_name=name)
+            response = await ask(api, version, resources=(resource,))
+            return [r.error_code for r in response.responses]
+        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            resource = of(IncrementalResource, resource_type=2, resource_name=name)
+            response = await ask(api, version, resources=(resource,))
+            return [r.error_code for r in response.responses]
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            part = of(OffsetForLeaderPartition, partition=0, current_leader_epoch=-1)
+            asked = of(OffsetForLeaderTopic, topic=name, partitions=(part,))
+            response = await ask(api, version, topics=(asked,))
+            return [p.error_code for t in response.topics for p in t.partitions]
+        case ApiKey.DELETE_RECORDS:
+            deleted = of(DeleteRecordsPartition, partition_index=0, offset=-1)
+            asked = of(DeleteRecordsTopic, name=name, partitions=(deleted,))
+            response = await ask(api, version, topics=(asked,))
+            return [p.error_code for t in response.topics for p in t.partitions]
+        case ApiKey.DESCRIBE_LOG_DIRS:
+            response = await ask(api, version, topics=None)
+            return [result.error_code for result in response.results]
+        case ApiKey.ELECT_LEADERS:
+            asked = of(TopicPartitions, topic=name, partitions=(0,))
+            response = await ask(api, version, topic_partitions=(asked,))
+            (result,) = response.replica_election_results
+            return [response.error_code, *(p.error_code for p in result.partition_result)]
+        case ApiKey.DESCRIBE_ACLS:
+            return [(await ask(api, version, permission_type=1)).error_code]
+        case ApiKey.CREATE_ACLS:
+            response = await ask(api, version, creations=(of(AclCreation, permission_type=3),))
+            return [result.error_code for result in response.results]
+        case ApiKey.DELETE_ACLS:
+            response = await ask(api, version, filters=(of(DeleteAclsFilter),))
+            return [result.error_code for result in response.filter_results]
+        case ApiKey.WRITE_TXN_MARKERS:
+            asked = of(WritableTxnMarkerTopic, name="gone", partition_indexes=(0,))
+            response = await ask(
+                api, version, markers=(of(WritableTxnMarker, producer_id=7, topics=(asked,)),)
+            )
+            return [p.error_code for m in response.markers for t in m.topics for p in t.partitions]
+    response = await ask(api, version)
+    return [getattr(response, "error_code", NONE)]
+
+
+EXPECTED: dict[ApiKey, list[ErrorCode]] = {
+    ApiKey.DESCRIBE_GROUPS: [ErrorCode.not_coordinator],
+    ApiKey.LIST_GROUPS: [NONE],
+    ApiKey.DELETE_GROUPS: [ErrorCode.not_coordinator],
+    ApiKey.CREATE_PARTITIONS: [NONE],
+    ApiKey.ALTER_CONFIGS: [NONE],
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: [NONE],
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: [NONE],
+    ApiKey.DELETE_RECORDS: [NONE],
+    ApiKey.DESCRIBE_LOG_DIRS: [NONE],
+    ApiKey.ELECT_LEADERS: [NONE, ErrorCode.election_not_needed],
+    ApiKey.DESCRIBE_ACLS: [ErrorCode.security_disabled],
+    ApiKey.CREATE_ACLS: [ErrorCode.security_disabled],
+    ApiKey.DELETE_ACLS: [ErrorCode.security_disabled],
+    ApiKey.WRITE_TXN_MARKERS: [ErrorCode.unknown_topic_or_partition],
+    ApiKey.OFFSET_DELETE: [ErrorCode.not_coordinator],
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: [NONE],
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: [NONE],
+    ApiKey.DESCRIBE_PRODUCERS: [NONE],
+    ApiKey.DESCRIBE_TRANSACTIONS: [NONE],
+    ApiKey.LIST_TRANSACTIONS: [NONE],
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: [NONE],
+    ApiKey.LIST_CONFIG_RESOURCES: [NONE],
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: [NONE],
+}
+
+
+async def test_every_api_answers_in_every_version(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        for api, expected in EXPECTED.items():
+            versions = ADVERTISED[api]
+            for version in range(versions.min, versions.max + 1):
+                name = f"{api.schema_name}-{version}"
+                await create(client, topic(name))
+                errors = await everything(client, api, version, name)
+                assert errors == expected, f"{api.schema_name} version {version}"
