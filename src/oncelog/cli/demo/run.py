@@ -16,7 +16,7 @@ from oncelog.cli.demo.plan import Moment, draw
 from oncelog.cli.demo.processes import Broker, SparkJob
 from oncelog.cli.demo.watch import Kill, Steps, Watch
 
-BATCHES = 36
+BATCHES = 32
 """Micro-batches that the input makes: at least 30 are promised."""
 
 
