@@ -5,6 +5,7 @@ between AddOffsetsToTxn and TxnOffsetCommit, on any broker (librdkafka issues 54
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
@@ -24,6 +25,8 @@ class Copier(Writer):
     restarts = 0
 
     def run(self) -> None:
+        # It tells of every attempt to reach a broker that was just killed.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         asyncio.run(self.supervise())
 
     async def supervise(self) -> None:
