@@ -2,8 +2,9 @@
 
 `MarkerWriter` does what `SendMarkers` asks: it has every partition's leader append the end marker,
 waits until the markers are below the high watermark, and reports one `MarkersWritten`. Partitions
-that this broker leads are written directly, in the turn of the loop that committed PREPARE; so a
-small transaction costs no extra turn.
+that this broker leads are written directly, in the turn of the loop after the one that committed
+PREPARE: EndTxn's reply has left by then, and its client works while the transaction is completed
+here. A request that comes in between waits for COMPLETE (D7).
 
 It must not decide whether to retry: the machine does that, from the outcomes. INV-4 is kept by the
 order: a SendMarkers is released only after PREPARE is committed.
@@ -41,9 +42,15 @@ class MarkerWriter:
         if not isinstance(effect, SendMarkers):
             raise TypeError(f"unknown effect {effect!r}")
         if effect.delay_ms > 0:
-            self._loop.call_later(effect.delay_ms / 1000, self._send, led, effect)
+            self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, led, effect)
         else:
-            self._send(led, effect)
+            self._loop.call_soon(self._send_or_stop, led, effect)
+
+    def _send_or_stop(self, led: LedShard, markers: SendMarkers) -> None:
+        try:
+            self._send(led, markers)
+        except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
+            self._broker.stop_because(error)
 
     def _send(self, led: LedShard, markers: SendMarkers) -> None:
         image = self._broker.image

@@ -4,12 +4,15 @@ Keys go where the Java client would send them, and groups and transactional ids 
 that any client asks for; one bit of difference would split a key over two partitions.
 """
 
+from functools import lru_cache
 from typing import Final
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
 _SEED: Final = 0x9747B28C
 _INT_MIN: Final = -(2**31)
+_HASHES_CACHED_COUNT: Final = 256
+"""Ids are at most 32 KB, so this bounds the cache at 8 MB; usually it holds a few KB."""
 
 
 def murmur2(data: bytes | bytearray | memoryview) -> int:
@@ -35,6 +38,7 @@ def partition_for_key(key: bytes | bytearray | memoryview, partition_count: int)
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
+@lru_cache(maxsize=_HASHES_CACHED_COUNT)
 def java_string_hash(text: str) -> int:
     """`String.hashCode()`, over UTF-16 code units, signed 32 bits."""
     h = 0

@@ -4,6 +4,7 @@ The bytes are the protocol room's business; which values make sense is this room
 """
 
 from collections import defaultdict
+from functools import lru_cache
 
 from oncelog.coordinator.machine import Entry
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -12,21 +13,19 @@ from oncelog.protocol.records import transaction_log
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 _NEVER_WRITTEN = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
+_PARTITION_SETS_CACHED_COUNT = 256
 _STATE_BY_STATUS = {state.value: state for state in TransactionState if state not in _NEVER_WRITTEN}
 
 
 def encode(metadata: TransactionMetadata) -> Entry:
     """Make the record that says `metadata`. An empty state has no partition list, as in Kafka."""
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(metadata.partitions):
-        by_topic[topic].append(partition)
-    partitions = tuple((topic, tuple(numbers)) for topic, numbers in by_topic.items())
+    is_empty = metadata.state is TransactionState.EMPTY
     value = transaction_log.TransactionLogValue(
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         timeout_ms=metadata.timeout_ms,
         status=metadata.state.value,
-        partitions=None if metadata.state is TransactionState.EMPTY else partitions,
+        partitions=None if is_empty else _by_topic(metadata.partitions),
         last_update_ms=metadata.last_update_timestamp_ms,
         start_ms=metadata.start_timestamp_ms,
         previous_producer_id=metadata.previous_producer_id,
@@ -35,6 +34,15 @@ def encode(metadata: TransactionMetadata) -> Entry:
     )
     key = transaction_log.encode_key(metadata.transactional_id)
     return Entry(key, transaction_log.encode_value(value))
+
+
+@lru_cache(maxsize=_PARTITION_SETS_CACHED_COUNT)
+def _by_topic(partitions: frozenset[TopicPartition]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Group partitions as the log has them; a producer's transactions mostly have the same ones."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        by_topic[topic].append(partition)
+    return tuple((topic, tuple(numbers)) for topic, numbers in by_topic.items())
 
 
 def tombstone(transactional_id: str) -> Entry:
