@@ -1,9 +1,9 @@
 """The broker, put together: what a process owns, in the order in which it starts and stops.
 
 It composes the rooms and holds what handlers ask for: `config`, `clock`, `disk`, `network`, `logs`
-(the log manager), `store`, `image` and `controller` (the metadata), `partitions`, `producer_ids`,
-`transactions`, `groups`, `server`. It must not know any API, nor decide anything that a pure room
-decides.
+(the log manager), `store`, `image` and `controller` (the metadata), `partitions`, `fetch_sessions`,
+`producer_ids`, `transactions`, `groups`, `server`. It must not know any API, nor decide anything
+that a pure room decides.
 
 Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators
 loading, socket open. The stop is the reverse, so that nothing is answered that could not be kept.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell, fresh_kafka_uuid
@@ -36,6 +36,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from oncelog.broker.fetch_sessions import FetchSessions
     from oncelog.controller.image import ImageDelta, MetadataImage
     from oncelog.metadata.store import MetadataStore
 
@@ -76,6 +77,13 @@ class Broker:
         self._given_store = store
         self._stop_requested = asyncio.Event()
         self._background: asyncio.Task[None] | None = None
+
+    @cached_property
+    def fetch_sessions(self) -> FetchSessions:
+        """What clients that fetch are remembered by. Imported with the first fetch."""
+        from oncelog.broker.fetch_sessions import FetchSessions
+
+        return FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"))
 
     @property
     def image(self) -> MetadataImage:

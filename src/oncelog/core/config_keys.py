@@ -93,6 +93,7 @@ _BROKER: Final = (
     # --- logs
     Definition("message.max.bytes", _INT, _MB + 12, "Largest record batch in bytes, as compressed by the producer.", _at_least(0)),
     Definition("fetch.max.bytes", _INT, 55 * _MB, "Most bytes that one fetch returns; a first batch larger than that still is.", _at_least(1024)),
+    Definition("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions (KIP-227) that are remembered at a time.", _at_least(0)),
     Definition("compression.type", _STRING, "producer", "Codec of stored batches; producer: as they came.", _CODECS),
     Definition("compression.gzip.level", _INT, -1, "Level where the broker compresses with gzip; -1: the library's default.", _gzip_level),
     Definition("compression.lz4.level", _INT, 9, "Level where the broker compresses with lz4.", _between(1, 17)),
@@ -256,7 +257,6 @@ _KAFKA_NAMES: Final = frozenset(
         "log.message.format.version",
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
-        "max.incremental.fetch.session.cache.slots",
         "metric.reporters",
         "offsets.topic.compression.codec",
         "principal.builder.class",

@@ -148,14 +148,29 @@ async def test_topics_that_are_not_there(context: Running) -> None:
     assert error_of(unknown_id) is ErrorCode.unknown_topic_id
 
 
-async def test_a_full_fetch_gets_no_session_and_an_incremental_one_is_refused(
-    context: Running,
-) -> None:
-    """KIP-227: session id 0 tells the client to send full requests."""
-    client = await context.connect()
-    await send_fetch(client, session_epoch=0)
-    answer = await receive_fetch(client)
-    assert (answer.error, answer.session_id) == (ErrorCode.none, 0)
-    await send_fetch(client, session_id=5, session_epoch=1)
-    answer = await receive_fetch(client)
-    assert answer.error is ErrorCode.fetch_session_id_not_found
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+async def test_a_session_waits_and_tells_only_what_is_new(context: Running, version: int) -> None:
+    """KIP-227."""
+    client, writer = await context.connect(), await context.connect()
+    topic = context.broker.image.topic("t")
+    assert topic is not None
+    options = {"topic_id": topic.topic_id}
+    await send_fetch(client, version, session_epoch=0, **options)
+    opened = await receive_fetch(client, version)
+    assert opened.error is ErrorCode.none
+    assert opened.session_id > 0
+    options |= {"session_id": opened.session_id, "min_bytes": 1}
+    await send_fetch(client, version, session_epoch=1, **options)
+    assert (await receive_fetch(client, version)).topics == []
+    await send_fetch(client, version, session_epoch=2, max_wait_ms=10_000, **options)
+    await produce(writer, 9, batch(2))
+    (answered,) = (await receive_fetch(client, version)).topics
+    assert len(values(answered.partitions[0].records)) == 2
+    await send_fetch(client, version, session_epoch=2, **options)
+    repeated = await receive_fetch(client, version)
+    assert repeated.error is ErrorCode.invalid_fetch_session_epoch
+    await send_fetch(client, version, session_epoch=-1, **options)
+    assert (await receive_fetch(client, version)).session_id == 0
+    await send_fetch(client, version, session_epoch=3, **options)
+    gone = await receive_fetch(client, version)
+    assert gone.error is ErrorCode.fetch_session_id_not_found

@@ -6,9 +6,8 @@ partition's, the request's and the broker's limits. With fewer than `min_bytes` 
 waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
 at once. Later requests of the connection go on meanwhile (D13).
 
-Fetch sessions (KIP-227): none are made; every answer carries session id 0, which tells the client
-to send full requests, and an incremental request gets FETCH_SESSION_ID_NOT_FOUND. Known gaps:
-fetches of followers; preferred replicas.
+Fetch sessions (KIP-227) are kept in `oncelog.broker.fetch_sessions`; what is read for one is read
+as for a full request. Known gaps: fetches of followers; preferred replicas.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.delayed import DelayedFetch
+from oncelog.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
 from oncelog.broker.handlers import Buffers, PendingReply, Request
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import iter_headers
@@ -35,17 +35,21 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 _READ_COMMITTED = 1
-_FULL_FETCH_EPOCHS = (-1, 0)
 
 
 def handle(broker: Broker, request: Request) -> Any:
     """Answer from what is there, or wait for more."""
     header = request.header
     fetch = parse_fetch_request(request.body, header.api_version)
-    if fetch.session_epoch not in _FULL_FETCH_EPOCHS:
-        error = ErrorCode.fetch_session_id_not_found
-        return encode_fetch_response(header.api_version, header.correlation_id, [], error=error)
-    reading = Reading(broker, request, fetch)
+    context = None
+    if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
+        begun = broker.fetch_sessions.begin(fetch, header.api_version, broker.clock.now_ms())
+        if isinstance(begun, ErrorCode):
+            return encode_fetch_response(header.api_version, header.correlation_id, [], error=begun)
+        if begun is not None:
+            context = begun
+            fetch = fetch._replace(topics=begun.topics)
+    reading = Reading(broker, request, fetch, context)
     reading.read()
     if fetch.max_wait_ms <= 0 or reading.is_enough or not fetch.topics:
         return reading.encode()
@@ -58,6 +62,7 @@ class Reading:
     __slots__ = (
         "_broker",
         "_bytes",
+        "_context",
         "_failed",
         "_fetch",
         "_read_committed",
@@ -67,10 +72,17 @@ class Reading:
         "_topics",
     )
 
-    def __init__(self, broker: Broker, request: Request, fetch: FetchRequest) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request,
+        fetch: FetchRequest,
+        context: FetchContext | None = None,
+    ) -> None:
         self._broker = broker
         self._request = request
         self._fetch = fetch
+        self._context = context
         self._read_committed = fetch.isolation_level == _READ_COMMITTED
         self._topics: list[FetchTopicResponse] = []
         self._bytes = 0
@@ -177,7 +189,16 @@ class Reading:
     def encode(self) -> Buffers:
         """The reply's buffers; records are referred to, not copied."""
         header = self._request.header
-        return encode_fetch_response(header.api_version, header.correlation_id, self._topics)
+        if self._context is None:
+            return encode_fetch_response(header.api_version, header.correlation_id, self._topics)
+        answer = self._context.answer(self._topics, self._broker.clock.now_ms())
+        return encode_fetch_response(
+            header.api_version,
+            header.correlation_id,
+            answer.topics,
+            error=answer.error,
+            session_id=answer.session_id,
+        )
 
     def wait(self) -> PendingReply:
         """Park until there is enough or the time is over."""

@@ -1,0 +1,331 @@
+"""Fetch sessions (KIP-227): what a client fetches is remembered, so that it sends only changes.
+
+A full fetch (epoch 0) opens a session, if there is room for one; later requests with its id and the
+next epoch name only partitions that change, and are answered with only those that have something
+new: records, another high watermark, another log start, or an error. A partition that gave records
+goes to the end of its session's order, so that those behind it come to their turn when the limits
+of a reply are reached.
+
+Room: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in all.
+When the slots are taken a new session takes the place of one that nobody used for two minutes, or
+of an older one with fewer partitions; followers come before consumers. Whoever loses its session
+gets FETCH_SESSION_ID_NOT_FOUND and begins anew. The rules are those of Kafka's `FetchManager`,
+`FetchContext` and `FetchSessionCacheShard`, with one shard.
+
+This module must not read partitions: it turns requests into lists of partitions and filters
+answers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import (
+    FETCH_SESSION_EVICTION_MS,
+    FETCH_SESSIONS_PARTITIONS_COUNT_MAX,
+    INT32_MAX,
+)
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    FetchTopicResponse,
+    ForgottenTopic,
+)
+from oncelog.protocol.fetch_values import TOPIC_IDS_SINCE
+
+__all__ = [
+    "FINAL_EPOCH",
+    "NO_SESSION",
+    "FetchContext",
+    "FetchSession",
+    "FetchSessions",
+    "SessionAnswer",
+]
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+Key = tuple[str | UUID | None, int]
+"""A topic, by id in sessions of version 13 on and by name before, and a partition."""
+
+
+class SessionAnswer(NamedTuple):
+    """What goes into the response."""
+
+    error: ErrorCode
+    session_id: int
+    topics: Sequence[FetchTopicResponse]
+
+
+class SessionPartition:
+    """One partition of a session: how it is asked for, and what was last said of it."""
+
+    __slots__ = ("asked", "high_watermark", "log_start_offset")
+
+    def __init__(self, asked: FetchPartition) -> None:
+        self.asked = asked
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def note(self, answer: FetchPartitionResponse) -> bool:
+        """Take note of what was found. Whether the client has to be told."""
+        is_news = (
+            bool(answer.records)
+            or bool(answer.error)
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+            or answer.preferred_read_replica >= 0
+            or answer.diverging_epoch is not None
+        )
+        # After an error the partition is sent again as soon as the error is gone.
+        self.high_watermark = -1 if answer.error else answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+        return is_news
+
+
+class FetchSession:
+    """The partitions of one client, in the order in which they are read."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_follower",
+        "partitions",
+        "session_id",
+        "used_ms",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, is_follower: bool, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[Key, SessionPartition] = {}
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """What is compared when one session has to give way: followers first, then size."""
+        return self.is_follower, len(self.partitions)
+
+    def update(self, fetch: FetchRequest) -> None:
+        """Add, change and forget what an incremental request names."""
+        partitions = self.partitions
+        for key, asked in _asked(fetch.topics):
+            held = partitions.get(key)
+            if held is None:
+                partitions[key] = SessionPartition(asked)
+            else:
+                held.asked = asked
+        for topic in fetch.forgotten_topics:
+            for index in topic.partitions:
+                partitions.pop((_topic_key(topic), index), None)
+
+    def topics(self) -> list[FetchTopic]:
+        """All partitions as a full request would name them; a topic may come more than once."""
+        found: list[FetchTopic] = []
+        run: list[FetchPartition] = []
+        last: object = self
+        for (topic, _), held in self.partitions.items():
+            if topic != last:
+                last = topic
+                run = []
+                name = topic if isinstance(topic, str) else None
+                topic_id = topic if isinstance(topic, UUID) else None
+                found.append(FetchTopic(name, topic_id, run))
+            run.append(held.asked)
+        return found
+
+    def news(self, topics: Iterable[FetchTopicResponse]) -> list[FetchTopicResponse]:
+        """What the client does not know yet; partitions with records move to the end."""
+        found = []
+        for topic in topics:
+            key = _topic_key(topic)
+            kept = []
+            for answer in topic.partitions:
+                place = (key, answer.partition)
+                held = self.partitions.get(place)
+                if held is not None and held.note(answer):
+                    kept.append(answer)
+                    if answer.records:
+                        self.partitions[place] = self.partitions.pop(place)
+            if kept:
+                found.append(topic._replace(partitions=kept))
+        return found
+
+
+class FetchContext:
+    """One fetch request, from the look at its session to the answer.
+
+    `topics` is what has to be read.
+    """
+
+    __slots__ = ("_epoch", "_fetch", "_session", "_sessions", "_version", "topics")
+
+    def __init__(
+        self,
+        sessions: FetchSessions,
+        fetch: FetchRequest,
+        version: int,
+        session: FetchSession | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._fetch = fetch
+        self._version = version
+        self._session = session
+        self._epoch = session.epoch if session is not None else FINAL_EPOCH
+        self.topics: Sequence[FetchTopic] = fetch.topics if session is None else session.topics()
+
+    def answer(self, topics: Sequence[FetchTopicResponse], now_ms: int) -> SessionAnswer:
+        """Turn what was read into the response; called once, when it leaves."""
+        session = self._session
+        if session is None:
+            session_id = self._sessions.create(self._fetch, self._version, topics, now_ms)
+            return SessionAnswer(ErrorCode.none, session_id, topics)
+        if session.epoch != self._epoch:
+            # A later request of the session came meanwhile: this one was sent twice.
+            return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, session.session_id, ())
+        return SessionAnswer(ErrorCode.none, session.session_id, session.news(topics))
+
+
+class FetchSessions:
+    """All sessions of a broker; the one longest unused comes first."""
+
+    def __init__(
+        self, slots: int, partitions_count_max: int = FETCH_SESSIONS_PARTITIONS_COUNT_MAX
+    ) -> None:
+        self._slots = slots
+        self._partitions_count_max = partitions_count_max
+        self._sessions: dict[int, FetchSession] = {}
+        self.partitions_count = 0
+        """Partitions of all sessions together."""
+        self.evictions_count = 0
+        """Sessions that had to give way since the start."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self, fetch: FetchRequest, version: int, now_ms: int
+    ) -> FetchContext | ErrorCode | None:
+        """Find what a request means: its context, its error, or None for a fetch on its own."""
+        if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if fetch.session_id != NO_SESSION:
+                self._remove(fetch.session_id)
+            if fetch.session_epoch == FINAL_EPOCH:
+                return None
+            return FetchContext(self, fetch, version)
+        session = self._sessions.get(fetch.session_id)
+        if session is None:
+            return ErrorCode.fetch_session_id_not_found
+        if session.epoch != fetch.session_epoch:
+            return ErrorCode.invalid_fetch_session_epoch
+        if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
+            return ErrorCode.fetch_session_topic_id_error
+        self.partitions_count -= len(session.partitions)
+        session.update(fetch)
+        self.partitions_count += len(session.partitions)
+        if not session.partitions:
+            self._remove(session.session_id)
+            return None
+        if self.partitions_count > self._partitions_count_max:
+            self._remove(session.session_id)
+            return ErrorCode.fetch_session_id_not_found
+        session.used_ms = now_ms
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        session.epoch = next_epoch(session.epoch)
+        return FetchContext(self, fetch, version, session)
+
+    def create(
+        self,
+        fetch: FetchRequest,
+        version: int,
+        topics: Sequence[FetchTopicResponse],
+        now_ms: int,
+    ) -> int:
+        """Open a session for a full fetch with this answer; 0 when there is no room for it."""
+        is_follower = fetch.replica_id >= 0
+        size = sum(len(topic.partitions) for topic in topics)
+        if len(self._sessions) >= self._slots and not self._evict(is_follower, size, now_ms):
+            return NO_SESSION
+        if self.partitions_count + size > self._partitions_count_max:
+            return NO_SESSION
+        session = FetchSession(
+            self._fresh_id(),
+            is_follower=is_follower,
+            uses_topic_ids=version >= TOPIC_IDS_SINCE,
+            now_ms=now_ms,
+        )
+        session.update(fetch)
+        for topic in topics:
+            for answer in topic.partitions:
+                held = session.partitions.get((_topic_key(topic), answer.partition))
+                if held is not None:
+                    held.note(answer)
+        self._sessions[session.session_id] = session
+        self.partitions_count += len(session.partitions)
+        return session.session_id
+
+    def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
+        """Make room for a session of that size. False when all others are worth more."""
+        victim = self._victim(is_follower, size, now_ms)
+        if victim is None:
+            return False
+        self._remove(victim.session_id)
+        self.evictions_count += 1
+        return True
+
+    def _victim(self, is_follower: bool, size: int, now_ms: int) -> FetchSession | None:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms > FETCH_SESSION_EVICTION_MS:
+            return oldest
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if (is_follower and not session.is_follower)
+            # As of its last use, as in Kafka.
+            or session.used_ms - session.created_ms > FETCH_SESSION_EVICTION_MS
+        ]
+        if not candidates:
+            return None
+        least = min(candidates, key=lambda session: session.worth)
+        return least if least.worth < (is_follower, size) else None
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions_count -= len(session.partitions)
+
+    def _fresh_id(self) -> int:
+        # Random, so that a client that kept an id from before a restart does not find another's.
+        while True:
+            session_id = 1 + secrets.randbelow(INT32_MAX - 1)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one; it wraps to 1, as 0 opens a session."""
+    return 1 if epoch == INT32_MAX else epoch + 1
+
+
+def _topic_key(topic: FetchTopic | FetchTopicResponse | ForgottenTopic) -> str | UUID | None:
+    return topic.name if topic.name is not None else topic.topic_id
+
+
+def _asked(topics: Iterable[FetchTopic]) -> Iterable[tuple[Key, FetchPartition]]:
+    for topic in topics:
+        key = _topic_key(topic)
+        for asked in topic.partitions:
+            yield (key, asked.partition), asked
