@@ -15,10 +15,15 @@ from typing import Final, cast
 
 import click
 
+from oncelog.cli.tool import ToolGroup
+
 __all__ = ["main"]
 
 COMMANDS: Final = {
     "serve": ("oncelog.cli.serve", "Run a broker."),
+    "topics": ("oncelog.cli.topics", "List, create, describe, alter and delete topics."),
+    "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),
+    "consume": ("oncelog.cli.consume", "Print the records of a topic."),
     "demo": (
         "oncelog.cli.demo.entry",
         "Run the exactly-once pipeline under fire, and check the result.",
@@ -27,7 +32,7 @@ COMMANDS: Final = {
 """Command -> (module with a click command `command`, one line of help)."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(ToolGroup):
     """A group whose commands are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -39,9 +44,9 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        if cmd_name == "serve":
+        if cmd_name != "demo":
             # kio registers strategies with hypothesis where that is installed, as it is for our own
-            # development: a third of the time to start. A broker draws no examples. (None in this
+            # development: a third of the time to start. No command draws examples. (None in this
             # table makes the import fail.)
             sys.modules.setdefault("hypothesis", cast(ModuleType, None))
         command: click.Command = importlib.import_module(entry[0]).command

@@ -177,3 +177,6 @@ FETCH_SESSION_EVICTION_MS = 2 * 60 * 1000
 
 FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 1_000_000
 """Partitions remembered by all fetch sessions together; each takes about 300 bytes."""
+
+INPUT_LINE_BYTES_MAX = 64 * 1024 * 1024
+"""Longest line that `oncelog produce` takes; far beyond what a broker does by default."""

@@ -1,0 +1,123 @@
+"""How the commands print: tables in colour for a person, plain lines for a program, JSON on demand.
+
+A command hands over rows of plain values and says nothing about layout. On a terminal they become
+a table; otherwise one line per row with tabs between the columns and no heading, for `cut` and
+`awk`; with ``--json`` one JSON object per row. Rich is imported only for a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "Column",
+    "console",
+    "is_terminal",
+    "painted",
+    "print_json",
+    "print_rows",
+    "print_text",
+    "say",
+    "warn",
+]
+
+Cell = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its key in JSON, its heading in a table, and whether it holds numbers."""
+
+    key: str
+    heading: str
+    numeric: bool = False
+    style: str | None = None
+
+
+def is_terminal() -> bool:
+    """Whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that prints what it is given: no markup, no guesses about highlighting."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
+    """Print rows as the module's docstring says."""
+    if as_json:
+        for row in rows:
+            print_json({column.key: cell for column, cell in zip(columns, row, strict=True)})
+    elif is_terminal():
+        _print_table(columns, rows)
+    else:
+        for row in rows:
+            click.echo("\t".join(_text(cell) for cell in row))
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """One JSON object on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_text(text: str, style: str | None = None) -> None:
+    """One line on standard output, in colour on a terminal."""
+    if style is not None and is_terminal():
+        console().print(text, style=style, soft_wrap=True)
+    else:
+        click.echo(text)
+
+
+def say(text: str, style: str = "green") -> None:
+    """Tell a person at the terminal how it went; a program has the exit code."""
+    if sys.stderr.isatty():
+        console(stderr=True).print(text, style=style, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Tell on standard error what a program should log too."""
+    click.echo(painted(text, fg="yellow"), err=True)
+
+
+def painted(text: str, **style: Any) -> str:
+    """`text` in a colour of click's, unless NO_COLOR is set; `click.echo` strips it in a pipe."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def _print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(
+            column.heading,
+            justify="right" if column.numeric else "left",
+            style=column.style,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(_shown(cell)) for cell in row))
+    console().print(table)
+
+
+def _shown(cell: Cell) -> str:
+    return f"{cell:,}" if isinstance(cell, int) else _text(cell)
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell is None else str(cell)

@@ -1,0 +1,241 @@
+"""What every command that talks to a cluster shares: its options, its errors, its event loop.
+
+Whatever goes wrong for a reason that a person can act on ends in **one line** on standard error
+that says what to do, and a non-zero exit code: 2 for misuse of the command line, 1 for the rest.
+The client library is imported when a command runs, so that help is there at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from oncelog.cli.output import painted
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, TopicDescription
+    from oncelog.core.errors import OncelogError
+
+__all__ = [
+    "Failure",
+    "ToolCommand",
+    "ToolGroup",
+    "bootstrap_option",
+    "discard_stdout",
+    "json_option",
+    "parse_pairs",
+    "require_topic",
+    "run",
+    "stop_on_sigterm",
+    "unknown_topic",
+]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
+ADMIN_TIMEOUT_MS: Final = 20_000
+"""How long a command of a person's goes on asking a cluster that answers "not now"."""
+
+MISUSE: Final = 2
+
+
+class Failure(click.ClickException):
+    """What went wrong and what to do about it, in one sentence."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: Any = None) -> None:
+        """One red line on standard error; plain when that is not a terminal."""
+        click.echo(painted(f"Error: {self.message}", fg="red"), err=True)
+
+
+class ToolCommand(click.Command):
+    """A command whose misuse is one line too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but a `UsageError` becomes a `Failure`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _misuse(ctx, error) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does, but what a command finds wrong with its options is a `Failure`."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _misuse(ctx, error) from None
+
+
+class ToolGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = ToolCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but an unknown command becomes a `Failure` with the nearest names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise _misuse(ctx, error) from None
+            question = did_you_mean(nearest(args[0], self.list_commands(ctx)))
+            hint = question or f"see `{ctx.command_path} --help`"
+            raise Failure(f"no such command {args[0]}: {hint}", MISUSE) from None
+
+
+def _misuse(ctx: click.Context, error: click.UsageError) -> Exception:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error
+    text = error.format_message().rstrip(".").replace("\n", " ")
+    return Failure(f"{text} (see `{ctx.command_path} --help`)", MISUSE)
+
+
+def bootstrap_option(function: F) -> F:
+    """Add ``--bootstrap-server``; a text that is no address is refused here."""
+    return click.option(
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT[,...]",
+        envvar=BOOTSTRAP_VARIABLE,
+        default=BOOTSTRAP_DEFAULT,
+        show_default=True,
+        callback=_check_servers,
+        help=f"The brokers to ask first; also ${BOOTSTRAP_VARIABLE}.",
+    )(function)
+
+
+def _check_servers(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    from oncelog.client.cluster import parse_bootstrap_servers
+
+    try:
+        parse_bootstrap_servers(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    return text
+
+
+def json_option(help_text: str = "Print JSON, one object per line.") -> Callable[[F], F]:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """The ``KEY=VALUE`` texts of a repeatable option. Raises `click.BadParameter`."""
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]], servers: str) -> T:
+    """Run `work` on a loop of its own. Raises `Failure` for everything a person can act on.
+
+    A signal that ended it raises `click.exceptions.Exit` with the shell's exit code for it.
+    """
+    from oncelog.core.errors import OncelogError
+    from oncelog.runtime.loop import new_event_loop
+
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(work())
+    except OncelogError as error:
+        raise explain(error, servers) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(128 + signal.SIGINT) from None
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(128 + signal.SIGTERM) from None
+
+
+def stop_on_sigterm() -> None:
+    """Let SIGTERM cancel the running task, as SIGINT does: it can put things in order first."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def explain(error: OncelogError, servers: str) -> Failure:
+    """The sentence for an error of the client's."""
+    from oncelog.client import ClientError, ConnectionLostError, FencedError, RetriableError
+    from oncelog.core.errors import ErrorCode
+
+    if isinstance(error, ConnectionLostError):
+        hint = "is it running? Start one with `oncelog serve`, or name another: --bootstrap-server"
+        return Failure(f"no broker answers at {servers} ({_reason(error.message)}): {hint}")
+    if not isinstance(error, ClientError):
+        return Failure(str(error))
+    name = error.code.name.upper()
+    if isinstance(error, FencedError):
+        return Failure(
+            "another producer with this transactional id took over, or the transaction timed out:"
+            f" nothing of it was committed ({name})"
+        )
+    if error.code is ErrorCode.unknown_topic_or_partition:
+        return Failure(f"unknown topic {error.message}: see `oncelog topics list`")
+    if error.code is ErrorCode.unsupported_version:
+        return Failure(f"the broker at {servers} cannot do this: {error.message}")
+    if isinstance(error, RetriableError):
+        return Failure(
+            f"the cluster could not do this in time ({name}: {error.message}); try again"
+        )
+    return Failure(f"{error.message or 'refused'} ({name})")
+
+
+def _reason(text: str) -> str:
+    return text.removeprefix("no broker answers: ")
+
+
+async def require_topic(admin: Admin, name: str, *, hint: str = "") -> TopicDescription:
+    """The topic, or a `Failure` that suggests the nearest names."""
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+
+    try:
+        return await admin.describe_topic(name)
+    except FatalError as error:
+        if error.code is not ErrorCode.unknown_topic_or_partition:
+            raise
+        raise await unknown_topic(admin, name, hint) from None
+
+
+async def unknown_topic(admin: Admin, name: str, hint: str = "") -> Failure:
+    """The failure for a topic that does not exist."""
+    names = nearest(name, await admin.list_topics())
+    advice = [text for text in (did_you_mean(names), hint) if text]
+    return Failure(f"unknown topic {name}: {' '.join(advice) or 'see `oncelog topics list`'}")
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """At most three names that `name` may have been meant to be, nearest first."""
+    by_lower = {known.lower(): known for known in sorted(names)}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=3)
+    return [by_lower[lowered] for lowered in found]
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """The question for a person, "" when there is nothing to suggest."""
+    text = " or ".join(names)
+    return f"did you mean {text}?" if text else ""
+
+
+def discard_stdout() -> None:
+    """Standard output's reader is gone: what is still buffered must not raise again at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

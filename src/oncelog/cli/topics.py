@@ -1,0 +1,388 @@
+"""``oncelog topics``: list, create, describe, alter and delete topics.
+
+Options are named as those of Kafka's ``kafka-topics`` and ``kafka-configs``. Piped, `describe`
+prints the lines of ``kafka-topics --describe``, with each partition's first and next offset behind.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
+from oncelog.cli.tool import (
+    ADMIN_TIMEOUT_MS,
+    Failure,
+    ToolGroup,
+    bootstrap_option,
+    json_option,
+    parse_pairs,
+    require_topic,
+    run,
+    unknown_topic,
+)
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, ConfigEntry, TopicDescription
+    from oncelog.core.ids import TopicPartition
+
+__all__ = ["command"]
+
+_NAMES = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+_CONFIG = click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One setting (retention.ms=60000); repeatable.",
+)
+_IF_EXISTS = click.option("--if-exists", is_flag=True, help="Pass over topics that do not exist.")
+
+_LIST_COLUMNS = (
+    Column("topic", "Topic", style="cyan"),
+    Column("partitions", "Partitions", numeric=True),
+    Column("replication_factor", "Replicas", numeric=True),
+    Column("topic_id", "Id", style="dim"),
+)
+
+
+@click.group("topics", cls=ToolGroup)
+def command() -> None:
+    """List, create, describe, alter and delete topics."""
+
+
+def _admin(servers: str) -> Admin:
+    from oncelog.client import Admin
+
+    return Admin(servers, client_id="oncelog-topics", timeout_ms=ADMIN_TIMEOUT_MS)
+
+
+# --- list -----------------------------------------------------------------------------
+
+
+@command.command("list")
+@bootstrap_option
+@click.option("--internal", is_flag=True, help="Show the internal topics too.")
+@json_option()
+def list_command(servers: str, internal: bool, as_json: bool) -> None:
+    """List topics: name, partitions, replicas, id."""
+
+    async def work() -> dict[str, TopicDescription]:
+        async with _admin(servers) as admin:
+            return await admin.list_topics()
+
+    topics = run(work, servers)
+    shown = [t for _, t in sorted(topics.items()) if internal or not t.is_internal]
+    rows = [
+        (t.name, len(t.partitions), _replication_factor(t), str(t.topic_id or "-")) for t in shown
+    ]
+    if not rows and not as_json and is_terminal():
+        say("no topics yet: `oncelog topics create NAME` makes one", style="yellow")
+        return
+    print_rows(_LIST_COLUMNS, rows, as_json=as_json)
+
+
+def _replication_factor(topic: TopicDescription) -> int:
+    return max((len(p.replicas) for p in topic.partitions), default=0)
+
+
+# --- create ---------------------------------------------------------------------------
+
+
+@command.command("create")
+@_NAMES
+@bootstrap_option
+@click.option("--partitions", type=click.IntRange(1), help="Default: the broker's num.partitions.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1),
+    help="Default: the broker's default.replication.factor.",
+)
+@_CONFIG
+@click.option("--if-not-exists", is_flag=True, help="Pass over topics that exist already.")
+def create_command(
+    names: tuple[str, ...],
+    servers: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+) -> None:
+    """Create topics."""
+    from oncelog.client import FatalError, NewTopic
+    from oncelog.core.errors import ErrorCode
+
+    settings = parse_pairs("--config", configs)
+
+    async def work() -> None:
+        async with _admin(servers) as admin:
+            # One by one: when the third is refused, the first two are there and were reported.
+            for name in names:
+                topic = NewTopic(name, partitions or -1, replication_factor or -1, settings)
+                try:
+                    await admin.create_topics([topic])
+                except FatalError as error:
+                    if error.code is not ErrorCode.topic_already_exists:
+                        raise
+                    if not if_not_exists:
+                        raise Failure(
+                            f"topic {name} exists already: add partitions or change settings with"
+                            f" `oncelog topics alter {name}`, or pass it over with --if-not-exists"
+                        ) from None
+                    say(f"{name} exists already", style="yellow")
+                else:
+                    say(f"created {name}")
+
+    run(work, servers)
+
+
+# --- describe -------------------------------------------------------------------------
+
+
+@command.command("describe")
+@_NAMES
+@bootstrap_option
+@click.option("--all-configs", is_flag=True, help="Show settings at their defaults too.")
+@_IF_EXISTS
+@json_option("Print JSON, one object per topic.")
+def describe_command(
+    names: tuple[str, ...], servers: str, all_configs: bool, if_exists: bool, as_json: bool
+) -> None:
+    """Describe topics: partitions, replicas, offsets, settings."""
+
+    async def work() -> None:
+        async with _admin(servers) as admin:
+            for name in await _existing(admin, names, if_exists=if_exists):
+                topic = await require_topic(admin, name)
+                entries = (await admin.describe_configs([name]))[name]
+                configs = {
+                    key: entry
+                    for key, entry in sorted(entries.items())
+                    if all_configs or entry.source == "topic"
+                }
+                offsets = await _offsets(admin, topic)
+                if as_json:
+                    print_json(_as_json(topic, configs, offsets))
+                elif is_terminal():
+                    _show_topic(topic, configs, offsets)
+                else:
+                    _print_topic(topic, configs, offsets)
+
+    run(work, servers)
+
+
+Offsets = Mapping[int, tuple[int, int]]
+
+
+async def _offsets(admin: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
+    """First and next offset of every partition that has a leader to ask."""
+    from oncelog.core.ids import TopicPartition
+
+    wanted: list[TopicPartition] = [
+        TopicPartition(topic.name, p.index) for p in topic.partitions if p.leader >= 0
+    ]
+    first = await admin.list_offsets(dict.fromkeys(wanted, "earliest"))
+    after = await admin.list_offsets(dict.fromkeys(wanted, "latest"))
+    return {tp.partition: (first[tp], after[tp]) for tp in wanted}
+
+
+def _as_json(
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id) if topic.topic_id else None,
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": p.index,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "start_offset": offsets[p.index][0] if p.index in offsets else None,
+                "end_offset": offsets[p.index][1] if p.index in offsets else None,
+            }
+            for p in topic.partitions
+        ],
+        "configs": {key: {"value": e.value, "source": e.source} for key, e in configs.items()},
+    }
+
+
+_PARTITION_COLUMNS = (
+    Column("partition", "Partition", numeric=True, style="cyan"),
+    Column("leader", "Leader", numeric=True),
+    Column("replicas", "Replicas"),
+    Column("isr", "In sync"),
+    Column("start_offset", "Start", numeric=True),
+    Column("end_offset", "End", numeric=True),
+)
+_CONFIG_COLUMNS = (
+    Column("config", "Setting", style="cyan"),
+    Column("value", "Value"),
+    Column("source", "From", style="dim"),
+)
+
+
+def _show_topic(
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+) -> None:
+    count = sum(end - start for start, end in offsets.values())
+    internal = ", internal" if topic.is_internal else ""
+    print_text(f"{topic.name}", style="bold cyan")
+    print_text(
+        f"id {topic.topic_id or '-'}, {_counted(len(topic.partitions), 'partition')},"
+        f" {_counted(_replication_factor(topic), 'replica')},"
+        f" {_counted(count, 'offset')}{internal}",
+        style="dim",
+    )
+    click.echo()
+    none = (None, None)
+    rows = [
+        (
+            p.index,
+            p.leader if p.leader >= 0 else "none",
+            _joined(p.replicas),
+            _joined(p.isr),
+            *offsets.get(p.index, none),
+        )
+        for p in topic.partitions
+    ]
+    print_rows(_PARTITION_COLUMNS, rows, as_json=False)
+    click.echo()
+    if configs:
+        values = [(key, e.value, e.source) for key, e in configs.items()]
+        print_rows(_CONFIG_COLUMNS, values, as_json=False)
+        click.echo()
+
+
+def _print_topic(
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+) -> None:
+    settings = ",".join(f"{key}={e.value or ''}" for key, e in configs.items())
+    click.echo(
+        f"Topic: {topic.name}\tTopicId: {topic.topic_id or '-'}"
+        f"\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {_replication_factor(topic)}\tConfigs: {settings}"
+    )
+    for p in topic.partitions:
+        leader = p.leader if p.leader >= 0 else "none"
+        start, end = offsets.get(p.index, ("-", "-"))
+        click.echo(
+            f"\tTopic: {topic.name}\tPartition: {p.index}\tLeader: {leader}"
+            f"\tReplicas: {_joined(p.replicas)}\tIsr: {_joined(p.isr)}"
+            f"\tStartOffset: {start}\tEndOffset: {end}"
+        )
+
+
+def _joined(numbers: tuple[int, ...]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# --- alter ----------------------------------------------------------------------------
+
+
+@command.command("alter")
+@click.argument("name", metavar="TOPIC")
+@bootstrap_option
+@click.option(
+    "--partitions", type=click.IntRange(1), help="Add partitions until there are so many in all."
+)
+@_CONFIG
+@click.option(
+    "--delete-config",
+    "deleted",
+    metavar="KEY",
+    multiple=True,
+    help="Give a setting back to the broker's default; repeatable.",
+)
+@_IF_EXISTS
+def alter_command(
+    name: str,
+    servers: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+    if_exists: bool,
+) -> None:
+    """Add partitions to a topic, set or delete its settings."""
+    settings = parse_pairs("--config", configs)
+    if partitions is None and not settings and not deleted:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    twice = sorted(set(settings) & set(deleted))
+    if twice:
+        raise click.UsageError(f"{twice[0]} is both set and deleted")
+
+    async def work() -> None:
+        async with _admin(servers) as admin:
+            for topic in await _existing(admin, (name,), if_exists=if_exists):
+                await _alter(admin, topic, partitions, settings, deleted)
+
+    run(work, servers)
+
+
+async def _alter(
+    admin: Admin,
+    name: str,
+    partitions: int | None,
+    settings: Mapping[str, str],
+    deleted: tuple[str, ...],
+) -> None:
+    if settings or deleted:
+        await admin.incremental_alter_configs(name, settings, deleted)
+        changes = [f"{key}={value}" for key, value in settings.items()]
+        changes += [f"{key} back to the default" for key in deleted]
+        say(f"{name}: {', '.join(changes)}")
+    if partitions is None:
+        return
+    before = len((await require_topic(admin, name)).partitions)
+    if partitions <= before:
+        reason = "that is what it has" if partitions == before else "partitions cannot be removed"
+        raise Failure(
+            f"{name} has {_counted(before, 'partition')}: {reason};"
+            f" give --partitions a number above {before}"
+        )
+    await admin.create_partitions({name: partitions})
+    say(f"{name}: {before} -> {partitions} partitions; keys move, old records stay where they are")
+
+
+# --- delete ---------------------------------------------------------------------------
+
+
+@command.command("delete")
+@_NAMES
+@bootstrap_option
+@_IF_EXISTS
+@click.option("--yes", is_flag=True, help="Do not ask at the terminal.")
+def delete_command(names: tuple[str, ...], servers: str, if_exists: bool, yes: bool) -> None:
+    """Delete topics with all their records."""
+
+    async def work() -> None:
+        async with _admin(servers) as admin:
+            for name in await _existing(admin, names, if_exists=if_exists):
+                if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+                    question = f"Delete {name} with all its records?"
+                    if not click.confirm(question, err=True):
+                        raise Failure("nothing was deleted")
+                await admin.delete_topics([name])
+                say(f"deleted {name}")
+
+    run(work, servers)
+
+
+async def _existing(admin: Admin, names: tuple[str, ...], *, if_exists: bool) -> list[str]:
+    """Those of `names` that exist; one that does not is a `Failure`, or passed over."""
+    known = await admin.list_topics()
+    for name in names:
+        if name not in known:
+            if not if_exists:
+                raise await unknown_topic(admin, name)
+            say(f"{name} does not exist", style="yellow")
+    return [name for name in names if name in known]
