@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.broker.handlers import PendingReply
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from oncelog.broker.connection import Connection
     from oncelog.broker.coordinator_shell import CoordinatorShell
 
-__all__ = ["NO_THROTTLE", "all_in_order", "ask", "fenced_for_old", "in_order", "meanwhile"]
+__all__ = [
+    "NO_THROTTLE",
+    "all_in_order",
+    "ask",
+    "each_once",
+    "fenced_for_old",
+    "in_order",
+    "meanwhile",
+]
 
 NO_THROTTLE: Final = datetime.timedelta(0)
+
+T = TypeVar("T")
 
 Convert = Callable[[Any], Any]
 Refuse = Callable[[ErrorCode], Any]
@@ -77,6 +87,18 @@ def meanwhile(
 
     answer.add_done_callback(settled)
     return reply
+
+
+def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
+    """The items in their order, each only where its key is met first.
+
+    For requests whose elements ask for much: a frame of a megabyte that names one topic a hundred
+    thousand times would otherwise be answered with gigabytes.
+    """
+    first: dict[object, T] = {}
+    for item in items:
+        first.setdefault(key(item), item)
+    return tuple(first.values())
 
 
 def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:

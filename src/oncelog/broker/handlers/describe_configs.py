@@ -20,6 +20,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 
 from oncelog.broker.handlers import Request
+from oncelog.broker.replies import each_once
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, ConfigType, Definition, SynonymValue, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
@@ -35,9 +36,12 @@ BROKER_RESOURCE: Final = 4
 
 def handle(broker: Broker, request: Request) -> Any:
     """Describe each resource by itself."""
+    resources = each_once(
+        request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
+    )
     return message(
         DescribeConfigsResponse,
-        results=tuple(_describe(broker, request, resource) for resource in request.body.resources),
+        results=tuple(_describe(broker, request, resource) for resource in resources),
     )
 
 
@@ -112,7 +116,8 @@ def _configs(broker: Broker, request: Request, resource: Any) -> list[Any]:
 
 def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
     # No list, or (from clients that cannot say null) an empty one, asks for all.
-    return sorted(table) if not keys else [key for key in sorted(table) if key in keys]
+    wanted = frozenset(keys) if keys else table.keys()
+    return [key for key in sorted(table) if key in wanted]
 
 
 def _entry(

@@ -41,7 +41,7 @@ def handle(broker: Broker, request: Request) -> Any:
             request.connection,
             lambda error, group_id=group_id: DescribeResult(error, group_id, ""),  # type: ignore[misc]
         )
-        for group_id in request.body.groups
+        for group_id in dict.fromkeys(request.body.groups)
     ]
 
     def convert(results: list[DescribeResult]) -> Any:

@@ -17,6 +17,7 @@ from kio.schema.describe_producers.v0.response import (
 )
 
 from oncelog.broker.handlers import Request
+from oncelog.broker.replies import each_once
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
@@ -36,10 +37,11 @@ def handle(broker: Broker, request: Request) -> Any:
                 TopicResponse,
                 name=topic.name,
                 partitions=tuple(
-                    _partition(broker, topic.name, index) for index in topic.partition_indexes
+                    _partition(broker, topic.name, index)
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ),
             )
-            for topic in request.body.topics
+            for topic in each_once(request.body.topics, lambda topic: topic.name)
         ),
     )
 

@@ -39,7 +39,7 @@ def handle(broker: Broker, request: Request) -> Any:
             request.connection,
             lambda error, id_=id_: DescribeTransactionResult(error, id_),  # type: ignore[misc]
         )
-        for id_ in request.body.transactional_ids
+        for id_ in dict.fromkeys(request.body.transactional_ids)
     ]
     return all_in_order(answers, _response)
 

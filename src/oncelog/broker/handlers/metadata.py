@@ -19,6 +19,7 @@ from kio.schema.metadata.v13.response import (
 )
 
 from oncelog.broker.handlers import Request
+from oncelog.broker.replies import each_once
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
@@ -64,7 +65,7 @@ async def _create(broker: Broker, request: Request, missing: list[str]) -> Any:
 def _wanted(broker: Broker, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
     image = broker.image
     found = []
-    for asked in request.body.topics:
+    for asked in each_once(request.body.topics, lambda topic: (topic.name, topic.topic_id)):
         if asked.topic_id is not None:
             topic = image.topic_by_id(asked.topic_id)
             missing = ErrorCode.unknown_topic_id

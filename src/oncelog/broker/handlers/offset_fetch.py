@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.handlers import Request
-from oncelog.broker.replies import NO_THROTTLE
+from oncelog.broker.replies import NO_THROTTLE, each_once
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.group.events import OffsetFetch, OffsetToFetch
 from oncelog.group.results import FetchedOffset, OffsetFetchResult
@@ -30,15 +30,36 @@ _TOP_LEVEL_ERROR_SINCE = 2
 
 def handle(broker: Broker, request: Request) -> Any:
     """Ask the coordinator of each group."""
-    answers = [_start(broker, request, group) for group in request.body.groups]
+    groups = [_distinct(group) for group in each_once(request.body.groups, lambda g: g.group_id)]
+    answers = [_start(broker, request, group) for group in groups]
     if all(isinstance(answer, OffsetFetchResult) or answer.done() for answer in answers):
-        return _response(broker, request, answers)
-    return _later(broker, request, answers)
+        return _response(broker, request, groups, answers)
+    return _later(broker, request, groups, answers)
 
 
-async def _later(broker: Broker, request: Request, answers: list[Any]) -> Any:
+async def _later(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
     await asyncio.gather(*(a for a in answers if not isinstance(a, OffsetFetchResult)))
-    return _response(broker, request, answers)
+    return _response(broker, request, groups, answers)
+
+
+def _distinct(group: Any) -> Any:
+    """The group with each of its topics and partitions named once."""
+    if group.topics is None:
+        return group
+    topics = each_once(group.topics, lambda topic: (topic.name, topic.topic_id))
+    return canonical.OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=tuple(
+            canonical.OffsetFetchRequestTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_indexes=tuple(dict.fromkeys(topic.partition_indexes)),
+            )
+            for topic in topics
+        ),
+    )
 
 
 def _start(broker: Broker, request: Request, group: Any) -> Any:
@@ -64,12 +85,12 @@ def _name_of(broker: Broker, topic: Any) -> str | None:
     return None if image is None else image.name
 
 
-def _response(broker: Broker, request: Request, answers: list[Any]) -> Any:
-    groups = []
-    for group, answer in zip(request.body.groups, answers, strict=True):
+def _response(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
+    answered = []
+    for group, answer in zip(groups, answers, strict=True):
         result = answer if isinstance(answer, OffsetFetchResult) else answer.result()
-        groups.append(_group(broker, request, group, result))
-    return canonical.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+        answered.append(_group(broker, request, group, result))
+    return canonical.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(answered))
 
 
 def _group(broker: Broker, request: Request, group: Any, result: OffsetFetchResult) -> Any:
