@@ -208,25 +208,27 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         if job.transactional_id is not None:
             await producer.init_transactions()
             await producer.begin_transaction()
-        with Meter(sent.describe, is_input_terminal=stream.isatty()):
-            try:
+        try:
+            with Meter(sent.describe, is_input_terminal=stream.isatty()):
                 await _send_all(job, producer, stream, sent)
                 if job.transactional_id is not None:
                     await producer.commit_transaction()
-            except (Failure, ClientError) as error:
-                raise Failure(
-                    f"{_sentence(job, sent, error)}; {await _stop(producer, sent)}"
-                ) from None
-            except asyncio.CancelledError:
-                warn(f"interrupted; {await _stop(producer, sent)}")
-                raise
+        except (Failure, ClientError) as error:
+            # First: aborting fails the deliveries that are left, and they are not the reason.
+            reason = _sentence(job, sent, error)
+            raise Failure(f"{reason}; {await _stop(producer, sent)}") from None
+        except asyncio.CancelledError:
+            warn(f"interrupted; {await _stop(producer, sent)}")
+            raise
     say(f"{sent.describe()} to {job.topic}{', committed' if job.transactional_id else ''}")
 
 
 def _sentence(job: Job, sent: Sent, error: Failure | ClientError) -> str:
+    if isinstance(error, Failure):
+        return error.message
     if sent.error is not None:
         return f"line {sent.failed_line}: {explain(sent.error, job.servers).message}"
-    return error.message if isinstance(error, Failure) else explain(error, job.servers).message
+    return explain(error, job.servers).message
 
 
 async def _stop(producer: Producer, sent: Sent) -> str:

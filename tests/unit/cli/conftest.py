@@ -1,0 +1,43 @@
+"""A broker for the commands, and a way to call them as a shell would."""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from oncelog import EmbeddedBroker
+from oncelog.cli.main import main
+
+Oncelog = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def bootstrap_server() -> Iterator[str]:
+    with EmbeddedBroker(config={"auto.create.topics.enable": False}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def oncelog(bootstrap_server: str) -> Oncelog:
+    """Calls `oncelog ARGUMENTS`, with the broker's address in the environment."""
+
+    def call(*arguments: str, stdin: str | bytes = b"") -> Result:
+        environment = {"ONCELOG_BOOTSTRAP_SERVER": bootstrap_server}
+        result = CliRunner().invoke(main, list(arguments), input=stdin, env=environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return call
+
+
+@pytest.fixture
+def topic(oncelog: Oncelog, request: pytest.FixtureRequest) -> str:
+    """A topic of this test's own, with two partitions."""
+    name = request.node.name.split("[")[0][:200]
+    number = zlib.crc32(request.node.nodeid.encode())
+    name = f"{name}-{number}"
+    result = oncelog("topics", "create", name, "--partitions", "2")
+    assert result.exit_code == 0, result.stderr
+    return name

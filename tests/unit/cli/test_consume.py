@@ -1,0 +1,139 @@
+"""`oncelog consume` against a broker in this process."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from oncelog import Producer
+
+Oncelog = Callable[..., Result]
+
+ALL = ("--from-beginning", "--until-end")
+
+
+def error_line(result: Result) -> str:
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert result.exit_code != 0
+    return line.removeprefix("Error: ")
+
+
+@pytest.fixture
+def filled(oncelog: Oncelog, topic: str) -> str:
+    """Three records in partition 0, one in partition 1."""
+    options = ("--key-separator", ":", "--header", "h=1")
+    oncelog("produce", topic, *options, "--partition", "0", stdin="a:1\nb:2\nc:3\n")
+    oncelog("produce", topic, *options, "--partition", "1", stdin="d:4\n")
+    return topic
+
+
+def lines(oncelog: Oncelog, topic: str, *options: str) -> list[str]:
+    result = oncelog("consume", topic, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return sorted(result.stdout.splitlines())
+
+
+def test_values_are_printed_one_per_line(oncelog: Oncelog, filled: str) -> None:
+    assert lines(oncelog, filled, *ALL) == ["1", "2", "3", "4"]
+
+
+def test_columns_come_before_the_value(oncelog: Oncelog, filled: str) -> None:
+    printed = lines(
+        *(oncelog, filled, *ALL, "--print-partition", "--print-offset", "--print-headers"),
+        *("--print-key", "--partition", "1"),
+    )
+    assert printed == ["Partition:1\tOffset:0\th:1\td\t4"]
+    (line,) = lines(oncelog, filled, *ALL, "--print-timestamp", "--partition", "1")
+    assert line.startswith("CreateTime:1")
+
+
+def test_formats(oncelog: Oncelog, filled: str) -> None:
+    only = (*ALL, "--partition", "1")
+    assert lines(oncelog, filled, *only, "--format", "key-value") == ["d\t4"]
+    assert lines(*(oncelog, filled, *only, "--format", "key-value", "--key-separator", " = ")) == [
+        "d = 4"
+    ]
+    assert lines(oncelog, filled, *only, "--format", "{offset}:{value}") == ["0:4"]
+    (line,) = lines(oncelog, filled, *only, "--json")
+    row = json.loads(line)
+    assert row.pop("timestamp") > 1_600_000_000_000
+    assert row == {
+        "topic": filled,
+        "partition": 1,
+        "offset": 0,
+        "key": "d",
+        "value": "4",
+        "headers": [["h", "1"]],
+    }
+
+
+def test_it_starts_and_stops_where_it_is_told(oncelog: Oncelog, filled: str) -> None:
+    at = ("--partition", "0", "--until-end")
+    assert lines(oncelog, filled, *at, "--offset", "1") == ["2", "3"]
+    assert lines(oncelog, filled, *at, "--offset", "earliest") == ["1", "2", "3"]
+    assert lines(oncelog, filled, *at, "--offset", "latest") == []
+    assert lines(oncelog, filled, "--from-beginning", "--max-messages", "4") == list("1234")
+    assert lines(oncelog, filled, *at, "--from-beginning", "--max-messages", "2") == ["1", "2"]
+    assert lines(oncelog, filled, "--from-beginning", "--timeout-ms", "200") == list("1234")
+
+
+def test_a_group_goes_on_where_it_was(oncelog: Oncelog, filled: str) -> None:
+    here = ("--group", filled, "--until-end")
+    assert lines(oncelog, filled, *here) == []  # new groups begin with what is new
+    earliest = (*here, "--from-beginning")
+    assert lines(oncelog, filled, *earliest, "--partition", "0", "--max-messages", "2") == [
+        "1",
+        "2",
+    ]
+    assert lines(oncelog, filled, *earliest) == ["3", "4"]
+    assert lines(oncelog, filled, *earliest) == []
+    again = (*here, "--offset", "0", "--partition", "0")
+    assert lines(oncelog, filled, *again) == ["1", "2", "3"]
+
+
+def test_isolation_decides_what_is_seen_of_an_aborted_transaction(
+    oncelog: Oncelog, topic: str, bootstrap_server: str
+) -> None:
+    async def abort() -> None:
+        async with Producer(bootstrap_server, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(topic, b"never")
+            await producer.abort_transaction()
+
+    asyncio.run(abort())
+    oncelog("produce", topic, stdin="after\n")
+    assert lines(oncelog, topic, *ALL) == ["after"]
+    everything = lines(oncelog, topic, *ALL, "--isolation-level", "read_uncommitted")
+    assert everything == ["after", "never"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "code"),
+    [
+        (("--format", "foo"), "'foo' is neither value, key-value, json nor a template", 2),
+        (("--format", "{foo}"), "no field {foo}; there are topic, partition", 2),
+        (("--offset", "7"), "--offset with a number needs --partition", 2),
+        (("--offset", "soon"), "'soon' is neither earliest, latest nor a number", 2),
+        (("--offset", "1", "--from-beginning"), "exclude each other", 2),
+        (("--max-messages", "0"), "Invalid value for '--max-messages'", 2),
+        (("--isolation-level", "serial"), "Invalid value for '--isolation-level'", 2),
+        (("--partition", "5"), "has no partition 5: it has 0 to 1", 1),
+        (("--partition", "0", "--offset", "7"), "it has 0 to 3 (the next one)", 1),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    oncelog: Oncelog, filled: str, options: tuple[str, ...], text: str, code: int
+) -> None:
+    result = oncelog("consume", filled, *options)
+    assert text in error_line(result)
+    assert result.exit_code == code
+
+
+def test_an_unknown_topic_is_answered_with_the_nearest_name(oncelog: Oncelog) -> None:
+    oncelog("topics", "create", "payments")
+    line = error_line(oncelog("consume", "payment"))
+    assert line == "unknown topic payment: did you mean payments?"
