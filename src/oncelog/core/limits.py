@@ -180,3 +180,6 @@ FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 1_000_000
 
 INPUT_LINE_BYTES_MAX = 64 * 1024 * 1024
 """Longest line that `oncelog produce` takes; far beyond what a broker does by default."""
+
+SPARE_FRAME_BYTES_MAX = 2 * 1024 * 1024
+"""The largest frame whose memory is kept for the next one, once for all connections of a loop."""

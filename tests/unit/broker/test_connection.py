@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.connection import Connection, ReadBuffer, Slot
+from oncelog.broker.connection import Connection, ReadBuffer, Slot, grow
 from oncelog.broker.handlers import PendingReply
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
     FRAME_BYTES_MIN,
     READ_BUFFER_BYTES,
+    SPARE_FRAME_BYTES_MAX,
 )
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -296,3 +298,34 @@ async def test_a_connection_that_is_not_admitted_is_cut() -> None:
     connection.connection_made(cast(Any, transport))
     assert transport.closed
     assert connection.closed
+
+
+async def test_large_frames_take_turns_in_the_same_memory_and_arrive_as_sent() -> None:
+    peer = Peer()
+    shared = peer.connection._shared
+    for size in (300_000, 290_000, 400_000, FRAME_BYTES_MIN + 1, 300_001):
+        body = random.Random(size).randbytes(size)
+        peer.send(framed(body), piece_bytes=50_000)
+        assert peer.dispatcher.frames[-1] == body
+        assert shared._spare is not None
+    frame = shared.new_frame(200_000, 10)
+    assert shared._spare is None
+    grow(frame, 200_000)
+    assert len(frame) <= 200_000
+
+
+async def test_the_memory_of_a_frame_that_somebody_looks_into_is_left_alone() -> None:
+    shared = ReadBuffer()
+    frame = bytearray(b"x" * FRAME_BYTES_MIN)
+    view = memoryview(frame)
+    shared.keep(frame)
+    other = shared.new_frame(FRAME_BYTES_MIN, 10)
+    assert other is not frame
+    assert bytes(view) == b"x" * FRAME_BYTES_MIN
+
+
+async def test_a_small_or_huge_frame_is_not_kept() -> None:
+    shared = ReadBuffer()
+    for size in (FRAME_BYTES_MIN - 1, SPARE_FRAME_BYTES_MAX + 1):
+        shared.keep(bytearray(size))
+        assert shared._spare is None
