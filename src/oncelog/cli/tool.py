@@ -181,10 +181,9 @@ def explain(error: OncelogError, servers: str) -> Failure:
     if not isinstance(error, ClientError):
         return Failure(str(error))
     name = error.code.name.upper()
-    if isinstance(error, FencedError):
+    if isinstance(error, FencedError) or error.code is ErrorCode.invalid_producer_epoch:
         return Failure(
-            "another producer with this transactional id took over, or the transaction timed out:"
-            f" nothing of it was committed ({name})"
+            f"another producer with this transactional id took over, or it timed out ({name})"
         )
     if error.code is ErrorCode.unknown_topic_or_partition:
         return Failure(f"unknown topic {error.message}: see `oncelog topics list`")

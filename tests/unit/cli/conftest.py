@@ -1,5 +1,6 @@
 """A broker for the commands, and a way to call them as a shell would."""
 
+import os
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -14,6 +15,10 @@ Oncelog = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def bootstrap_server() -> Iterator[str]:
+    """A broker of this process, or the running cluster that the interop suite is told of too."""
+    if running := os.environ.get("ONCELOG_TEST_BOOTSTRAP_SERVERS"):
+        yield running
+        return
     with EmbeddedBroker(config={"auto.create.topics.enable": False}) as broker:
         yield broker.bootstrap_servers
 
