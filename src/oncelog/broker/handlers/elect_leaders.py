@@ -63,11 +63,11 @@ def _elect(broker: Broker, topic: str, index: int, kind: int) -> tuple[ErrorCode
         return ErrorCode.unknown_topic_or_partition, f"No such partition as {topic}-{index}"
     if kind == PREFERRED:
         if partition.leader == partition.replicas[0]:
-            return ErrorCode.election_not_needed, None
-        return ErrorCode.preferred_leader_not_available, None
+            return ErrorCode.election_not_needed, "The partition has the leader it should have."
+        return ErrorCode.preferred_leader_not_available, "The preferred leader is not available."
     if partition.leader >= 0:
-        return ErrorCode.election_not_needed, None
-    return ErrorCode.eligible_leaders_not_available, None
+        return ErrorCode.election_not_needed, "The partition has the leader it should have."
+    return ErrorCode.eligible_leaders_not_available, "No replica may lead."
 
 
 def _response(error: ErrorCode, results: list[tuple[str, list[Result]]]) -> Any:
