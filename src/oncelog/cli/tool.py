@@ -189,6 +189,8 @@ def explain(error: OncelogError, servers: str) -> Failure:
         return Failure(f"unknown topic {error.message}: see `oncelog topics list`")
     if error.code is ErrorCode.unsupported_version:
         return Failure(f"the broker at {servers} cannot do this: {error.message}")
+    if error.code is ErrorCode.message_too_large:
+        return Failure(f"the record is larger than the topic's max.message.bytes ({name})")
     if isinstance(error, RetriableError):
         return Failure(
             f"the cluster could not do this in time ({name}: {error.message}); try again"

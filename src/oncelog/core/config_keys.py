@@ -108,7 +108,7 @@ _BROKER: Final = (
     Definition("log.retention.hours", _INT, 168, "Age at which a closed segment is deleted, in hours."),
     Definition("log.retention.bytes", _LONG, -1, "Size that a partition's log may have before old segments go; -1: any."),
     Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, "Pause between two looks for segments to delete.", _at_least(1)),
-    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both.", _POLICY),
+    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both. compact is accepted, but keeps every record: compaction is not built yet.", _POLICY),
     Definition("log.cleaner.delete.retention.ms", _LONG, _DAY_MS, "How long compaction keeps tombstones.", _at_least(0)),
     Definition("log.cleaner.min.compaction.lag.ms", _LONG, 0, "Age that a record has before compaction may take it.", _at_least(0)),
     Definition("log.cleaner.max.compaction.lag.ms", _LONG, INT64_MAX, "Age at which a record has to be compacted.", _at_least(1)),
@@ -280,6 +280,7 @@ def _topic(
     name: str,
     *broker_keys: str | Synonym,
     check: Callable[[Any], str | None] | None = None,
+    doc: str | None = None,
 ) -> tuple[Definition, tuple[Synonym, ...]]:
     synonyms = tuple(Synonym(key) if isinstance(key, str) else key for key in broker_keys)
     last = BROKER_KEYS[synonyms[-1].broker_key]
@@ -288,7 +289,7 @@ def _topic(
     if synonyms[-1].factor != 1:
         default *= synonyms[-1].factor
     return (
-        Definition(name, first.type, default, last.doc, check or first.check, last.support),
+        Definition(name, first.type, default, doc or last.doc, check or first.check, last.support),
         synonyms,
     )
 
@@ -303,7 +304,11 @@ _TOPIC: Final = (
     _topic("file.delete.delay.ms", "log.segment.delete.delay.ms"),
     _topic("flush.messages", "log.flush.interval.messages"),
     _topic(
-        "flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", check=_at_least(0)
+        "flush.ms",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        check=_at_least(0),
+        doc="Age of an unsynced record at which the log is synced, in ms.",
     ),
     _topic("index.interval.bytes", "log.index.interval.bytes"),
     _topic("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
@@ -322,6 +327,7 @@ _TOPIC: Final = (
         Synonym("log.retention.minutes", _MINUTE_MS),
         Synonym("log.retention.hours", _HOUR_MS),
         check=_at_least(-1),
+        doc="Age at which a closed segment is deleted, in ms; -1: never.",
     ),
     _topic("segment.bytes", "log.segment.bytes"),
     _topic("segment.index.bytes", "log.index.size.max.bytes"),
@@ -330,8 +336,15 @@ _TOPIC: Final = (
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", _HOUR_MS),
         check=_at_least(0),
+        doc="Largest random part taken off segment.ms, in ms.",
     ),
-    _topic("segment.ms", "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS), check=_at_least(1)),
+    _topic(
+        "segment.ms",
+        "log.roll.ms",
+        Synonym("log.roll.hours", _HOUR_MS),
+        check=_at_least(1),
+        doc="Age at which a segment is closed, in ms.",
+    ),
     _topic("unclean.leader.election.enable", "unclean.leader.election.enable"),
 )
 
