@@ -1,8 +1,8 @@
 """`make bench`: Oncelog beside Apache Kafka on this machine, interleaved, as ratios of medians.
 
 In each round both systems are started afresh, one after the other, in an order that alternates;
-first
-the start and the idle memory are taken, then the loads run. Never both at once: two cores are few.
+first the start and the idle memory are taken, then the loads run. Never both at once: two cores are
+few.
 """
 
 import argparse
@@ -11,11 +11,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from bench import report
+from bench import batch_format, report
 from bench.peer.kafka import PeerUnavailable, jars
 from bench.rows import IDLE_TARGET, ROWS, START_TARGET, Row
 from bench.systems import Kafka, Oncelog, System, install_base, resident_mb
@@ -68,6 +69,7 @@ def main() -> int:
     samples: Samples = defaultdict(lambda: defaultdict(list))
     for number in range(arguments.rounds):
         console.print(f"[bold]round {number + 1} of {arguments.rounds}[/bold]")
+        order: list[Callable[[Path], System]]
         order = [Oncelog, Kafka] if number % 2 == 0 else [Kafka, Oncelog]
         for kind in order:
             folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
@@ -81,8 +83,10 @@ def main() -> int:
     targets |= {("start", "seconds"): START_TARGET, ("idle", "memory MB"): IDLE_TARGET}
     results = report.results(samples, titles, targets)
     console.print(report.table(results))
+    console.print(batch_format.sentence())
     if arguments.write:
-        for path in report.write(results, arguments.rounds):
+        cost_lines = report.costs(samples, titles)
+        for path in report.write(results, arguments.rounds, cost_lines):
             console.print(f"written: {path}")
     return 0
 

@@ -1,10 +1,11 @@
 """The loads: each takes a running system and returns named figures. The client is librdkafka.
 
-Figures of rate are better when higher, all others when lower; `rows.py` says which is which. A
-load makes
-its own topic, so that loads do not meet each other's data.
+Figures of rate are better when higher, all others when lower; `rows.py` says which is which. A load
+makes its own topic, so that loads do not meet each other's data.
 """
 
+import resource
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.peer.kafka import METADATA_REQUEST
 from bench.systems import System, cpu_seconds, resident_mb
 
 PARTITIONS = 4
@@ -117,7 +119,11 @@ def consume(system: System) -> Figures:
     seconds = time.perf_counter() - begun
     cpu = cpu_seconds(system.pid) - cpu
     client.close()
-    return {"MB/s": total_mb / seconds, "CPU s/GB": cpu / total_mb * 1000}
+    return {
+        "MB/s": total_mb / seconds,
+        "CPU s/GB": cpu / total_mb * 1000,
+        "memory MB": resident_mb(system.pid),
+    }
 
 
 def timed(call: Callable[[], object], count: int, warm: int) -> list[float]:
@@ -226,3 +232,29 @@ def many_partitions(system: System) -> Figures:
         "seconds": time.perf_counter() - begun,
         "memory grown by MB": max(0.1, resident_mb(system.pid) - before),
     }
+
+
+def many_connections(system: System, count: int = 1000) -> Figures:
+    """1,000 connections that stay: seconds until each had an answer, and the memory afterwards."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 200
+    if soft < wanted and (hard == resource.RLIM_INFINITY or hard >= wanted):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    host, _, port = system.bootstrap_servers.rpartition(":")
+    before = resident_mb(system.pid)
+    begun = time.perf_counter()
+    connections: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            connections.append(socket.create_connection((host, int(port)), TIMEOUT_S))
+        for connection in connections:
+            connection.sendall(METADATA_REQUEST)
+        for connection in connections:
+            if not connection.recv(4096):
+                raise RuntimeError("a connection was closed instead of answered")
+        seconds = time.perf_counter() - begun
+        grown = resident_mb(system.pid) - before
+    finally:
+        for connection in connections:
+            connection.close()
+    return {"seconds": seconds, "memory grown by MB": max(0.1, grown)}

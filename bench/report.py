@@ -10,13 +10,17 @@ from statistics import median
 
 from rich.table import Table
 
+from bench import batch_format
 from bench.peer.kafka import ROOT
-from bench.rows import Target
+from bench.rows import COSTS, Target
 from bench.stats import Ratio, ratio
 from tests.support.evidence import commit
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"
+
+Samples = Mapping[tuple[str, str], Mapping[str, list[float]]]
+"""(row, figure) -> system -> one figure per round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Result:
 
 
 def results(
-    samples: Mapping[tuple[str, str], Mapping[str, list[float]]],
+    samples: Samples,
     titles: Mapping[str, str],
     targets: Mapping[tuple[str, str], Target],
 ) -> list[Result]:
@@ -73,7 +77,41 @@ def table(found: list[Result]) -> Table:
     return made
 
 
-def write(found: list[Result], rounds: int) -> list[Path]:
+def costs(samples: Samples, titles: Mapping[str, str]) -> list[str]:
+    """What each guarantee costs within either system, as lines of the document.
+
+    The ratio of a round's two rows, then the median over the rounds.
+    """
+    lines = []
+    for key, baseline in COSTS:
+        ours, theirs = (
+            _ratio_within(samples, key, baseline, system) for system in ("oncelog", "kafka")
+        )
+        if ours is not None and theirs is not None:
+            pair = f"{titles[key]} | {titles[baseline]}"
+            lines.append(f"| {pair} | {ours - 1:+.0%} | {theirs - 1:+.0%} |")
+    if not lines:
+        return []
+    heading = [
+        "## What a guarantee costs",
+        "",
+        "MB/s of a row against a baseline in the same round of the same system, medians.",
+        "",
+        "| row | baseline | Oncelog | Kafka |",
+        "|---|---|---:|---:|",
+    ]
+    return [*heading, *lines, ""]
+
+
+def _ratio_within(samples: Samples, key: str, baseline: str, system: str) -> float | None:
+    figures = samples.get((key, "MB/s"), {}).get(system)
+    against = samples.get((baseline, "MB/s"), {}).get(system)
+    if not figures or not against:
+        return None
+    return median(one / other for one, other in zip(figures, against, strict=True))
+
+
+def write(found: list[Result], rounds: int, cost_lines: list[str]) -> list[Path]:
     """docs/benchmarks.md and docs/benchmarks.svg."""
     lines = [
         "# Oncelog beside Apache Kafka",
@@ -96,7 +134,7 @@ def write(found: list[Result], rounds: int) -> list[Path]:
             f" | {result.ratio.value:.2f} | {result.ratio.low:.2f} to {result.ratio.high:.2f}"
             f" | {result.target or ''} | {result.verdict} |"
         )
-    lines += ["", "![ratios](benchmarks.svg)", ""]
+    lines += ["", "![ratios](benchmarks.svg)", "", *cost_lines, batch_format.sentence(), ""]
     DOCUMENT.parent.mkdir(exist_ok=True)
     DOCUMENT.write_text("\n".join(lines))
     PLOT.write_text(plot(found))

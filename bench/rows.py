@@ -82,7 +82,20 @@ ROWS = (
     Row("txn-100ms", "1000 B, transactions of 100 ms", Paced(0.1)),
     Row("txn-10ms", "1000 B, transactions of 10 ms", Paced(0.01)),
     Row("partitions", "1,000 partitions, one record each", loads.many_partitions),
+    Row("connections", "1,000 connections, one request each", loads.many_connections),
 )
+
+COSTS = (
+    ("idempotent", "plain"),
+    *(
+        (transactions, baseline)
+        for transactions in ("txn-1s", "txn-100ms", "txn-10ms")
+        for baseline in ("idempotent", "acks-all-1", "acks-1-5")
+    ),
+)
+"""What a guarantee costs within one system: MB/s of the first row against that of the second. The
+last two baselines are those of Confluent's article of 2017.
+"""
 
 START_TARGET = Target("seconds", at_most=1 / 6)
 IDLE_TARGET = Target("memory MB", at_most=1 / 4)

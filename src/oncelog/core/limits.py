@@ -183,3 +183,8 @@ INPUT_LINE_BYTES_MAX = 64 * 1024 * 1024
 
 SPARE_FRAME_BYTES_MAX = 2 * 1024 * 1024
 """The largest frame whose memory is kept for the next one, once for all connections of a loop."""
+
+LISTEN_BACKLOG_COUNT = 1024
+"""Connections that the system completes ahead of us. Of more at once, each waits a second for its
+next attempt; Kafka's own default is 50.
+"""

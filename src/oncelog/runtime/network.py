@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from oncelog.core.limits import LISTEN_BACKLOG_COUNT
+
 __all__ = ["Listener", "Network", "ProtocolFactory", "SystemNetwork"]
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -70,7 +72,10 @@ class SystemNetwork:
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
         """See `Network.listen`."""
         loop = asyncio.get_running_loop()
-        return _SystemListener(await loop.create_server(protocol_factory, host, port))
+        server = await loop.create_server(
+            protocol_factory, host, port, backlog=LISTEN_BACKLOG_COUNT
+        )
+        return _SystemListener(server)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         """See `Network.connect`."""
