@@ -45,6 +45,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
+_LENGTH_POSITION: Final = 8
 _LEADER_EPOCH_POSITION: Final = 12
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
@@ -197,6 +198,13 @@ def set_log_append_time(
     _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     renew_crc(buffer, position, header.length)
+
+
+def set_codec(header: bytearray, codec_id: int, length: int) -> None:
+    """Write the codec and the whole batch's `length` into a header; the CRC is not right then."""
+    attributes = _INT16.unpack_from(header, _ATTRIBUTES_POSITION)[0]
+    _INT16.pack_into(header, _ATTRIBUTES_POSITION, attributes & ~CODEC_MASK | codec_id)
+    _INT32.pack_into(header, _LENGTH_POSITION, length - LENGTH_PREFIX_SIZE)
 
 
 def set_producer(

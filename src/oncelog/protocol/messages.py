@@ -19,6 +19,7 @@ from typing import Any, Final
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
+from oncelog.core.limits import MESSAGE_BYTES_MAX
 from oncelog.protocol.api import ADVERTISED, ApiKey, is_flexible
 from oncelog.protocol.conversion import Converter, converter, defaults
 from oncelog.protocol.headers import (
@@ -31,7 +32,7 @@ from oncelog.protocol.headers import (
 )
 from oncelog.protocol.schema import read_message
 from oncelog.protocol.versions import REQUEST_DOWN, REQUEST_UP, RESPONSE_DOWN, RESPONSE_UP, Hook
-from oncelog.protocol.wire import Buffer
+from oncelog.protocol.wire import Buffer, malformed
 
 __all__ = [
     "RequestHeader",
@@ -132,8 +133,10 @@ def parse_request(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
     """Parse the body at `offset` into an instance of `request_class(api)`.
 
     Call it for versions that `accepts` only. Raises `ProtocolError` (invalid_request) for bytes
-    that are no such request.
+    that are no such request, or more than `MESSAGE_BYTES_MAX` of them.
     """
+    if len(frame) > MESSAGE_BYTES_MAX:
+        raise malformed(f"{api.name} request of {len(frame)} bytes")
     return _parse(api, version, "request", frame, offset)
 
 

@@ -27,6 +27,7 @@ from oncelog.protocol.batch import (
     BatchHeader,
     Buffer,
     renew_crc,
+    set_codec,
 )
 from oncelog.protocol.wire import read_varint, read_varlong, varint
 
@@ -175,10 +176,38 @@ def iter_records(
     Raises `ProtocolError`: corrupt_message for records that are none, message_too_large,
     unsupported_compression_type. The CRC is not checked here.
     """
+    yield from _iter_unpacked(_unpack(buffer, position, header, limit_bytes), header)
+
+
+def recompress_batch(
+    buffer: Buffer, position: int, header: BatchHeader, codec: str, *, limit_bytes: int
+) -> bytearray:
+    """The batch at `position` under another codec, with all else as it is.
+
+    The records are walked to see that they are some, and never held: their number is the sender's.
+    Raises as `iter_records`, with the `limit_bytes` given.
+    """
+    data = _unpack(buffer, position, header, limit_bytes)
+    for _ in _iter_unpacked(data, header):
+        pass
+    codec_id = compression.codec_id(codec)
+    packed: Buffer = compression.compress(codec, data) if codec_id else data
+    out = bytearray(buffer[position : position + HEADER_SIZE])
+    set_codec(out, codec_id, HEADER_SIZE + len(packed))
+    out += packed
+    renew_crc(out, 0, len(out))
+    return out
+
+
+def _unpack(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> bytes:
     with memoryview(buffer) as view:
         body = view[position + HEADER_SIZE : position + header.length]
         data = compression.decompress(header.codec, body, limit_bytes)
         body.release()
+    return data
+
+
+def _iter_unpacked(data: bytes, header: BatchHeader) -> Iterator[Record]:
     if header.record_count * _RECORD_SIZE_MIN > len(data):
         raise _corrupt(f"{header.record_count} records in {len(data)} bytes")
     end = 0

@@ -187,7 +187,8 @@ def _read_bytes(flexible: bool, nullable: bool) -> FieldReader:
         end = position + size
         if size < 0 or end > len(buffer):
             raise malformed(f"{size} bytes, {len(buffer) - position} left")
-        return bytes(buffer[position:end]), end
+        with memoryview(buffer) as view:
+            return bytes(view[position:end]), end
 
     return read
 

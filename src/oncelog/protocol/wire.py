@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import STRING_BYTES_MAX, TAGGED_FIELDS_COUNT_MAX
 
 INT8: Final = Struct(">b")
 INT16: Final = Struct(">h")
@@ -86,7 +87,7 @@ def varint(value: int) -> bytes:
 def text(buffer: Buffer, position: int, size: int) -> tuple[str, int]:
     """`size` bytes of UTF-8."""
     end = position + size
-    if size < 0 or end > len(buffer):
+    if not 0 <= size <= STRING_BYTES_MAX or end > len(buffer):
         raise malformed(f"string of {size} bytes")
     return str(buffer[position:end], "utf-8"), end
 
@@ -144,6 +145,8 @@ def iter_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
     The last item is (-1, end, end) with the end of them all.
     """
     count, position = read_uvarint(buffer, position)
+    if count > TAGGED_FIELDS_COUNT_MAX:
+        raise malformed(f"{count} tagged fields")
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

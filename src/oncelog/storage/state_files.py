@@ -4,7 +4,7 @@ Each saves work at the next start and can be rebuilt, so they are written withou
 where a start trusts them (below the recovery point). It decides nothing.
 """
 
-from oncelog.runtime.disk import Disk
+from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import format_aborted
 from oncelog.storage.checkpoints import format_epochs
 from oncelog.storage.files import ABORTED_SUFFIX, LEADER_EPOCHS_NAME
@@ -47,7 +47,15 @@ class StateFiles:
         self._disk.sync_dir(self._directory)
 
     def _sync(self, path: str) -> None:
-        if self._disk.exists(path):
+        try:
             file = self._disk.open(path)
+        except StorageFailure:
+            if self._disk.exists(path):
+                raise
+            # Not every segment has each of these files, and retention, in another thread, may
+            # delete one at any moment: what is gone needs no sync.
+            return
+        try:
             file.fsync()
+        finally:
             file.close()

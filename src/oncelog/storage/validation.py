@@ -8,6 +8,7 @@ trust the CRC and the header (D4).
 from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import LOOKED_INTO_BYTES_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
 from oncelog.protocol.batch import (
     BatchHeader,
     check_crc,
@@ -15,7 +16,7 @@ from oncelog.protocol.batch import (
     read_header,
     set_log_append_time,
 )
-from oncelog.protocol.record import build_batch, iter_records
+from oncelog.protocol.record import recompress_batch
 from oncelog.storage.config import LogConfig
 from oncelog.storage.producer_state import Origin
 
@@ -134,22 +135,20 @@ def recompress(
 ) -> tuple[MutableBuffer, list[tuple[int, BatchHeader]]]:
     """Rewrite client batches whose codec is not the topic's.
 
-    Raises ProtocolError for damaged records.
+    Raises ProtocolError for damaged records, and for more of them than one request may cost.
     """
     codec = _KAFKA_CODEC_NAMES.get(compression_type, compression_type)
     if all(header.codec == codec for _, header in headers):
         return batches, headers
     rewritten = bytearray()
     for position, header in headers:
-        rewritten += build_batch(
-            list(iter_records(batches, position, header)),
-            base_offset=header.base_offset,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            transactional=header.is_transactional,
-            codec=codec,
-            timestamp_type=header.timestamp_type,
+        if header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX:
+            raise ProtocolError(
+                ErrorCode.message_too_large,
+                f"{header.record_count} records to rewrite",
+            )
+        rewritten += recompress_batch(
+            batches, position, header, codec, limit_bytes=LOOKED_INTO_BYTES_MAX
         )
     return rewritten, list(iter_headers(rewritten))
 
