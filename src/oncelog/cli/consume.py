@@ -80,13 +80,22 @@ class Wanted:
     "--partition",
     "partitions",
     type=click.IntRange(0),
+    metavar="N",
     multiple=True,
     help="Only this partition; repeatable.",
 )
 @click.option("--offset", metavar="earliest|latest|N", help="Where to start; N needs --partition.")
-@click.option("--until-end", is_flag=True, help="Stop at what is the end now, instead of waiting.")
-@click.option("--max-messages", type=click.IntRange(1), help="Stop after so many records.")
-@click.option("--timeout-ms", type=click.IntRange(1), help="Stop after so long without a record.")
+@click.option(
+    "--until-end",
+    is_flag=True,
+    help="Stop at what is the end now; start with the oldest unless told otherwise.",
+)
+@click.option(
+    "--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many records."
+)
+@click.option(
+    "--timeout-ms", type=click.IntRange(1), metavar="N", help="Stop after so long without a record."
+)
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
@@ -94,7 +103,9 @@ class Wanted:
     show_default=True,
     help="read_committed prints nothing of open or aborted transactions.",
 )
-@click.option("--group", help="Start where this group is, and commit what was printed.")
+@click.option(
+    "--group", metavar="ID", help="Start where this group is, and commit what was printed."
+)
 @click.option(
     "--format",
     "form",
@@ -139,13 +150,13 @@ def command(
 
     Starts with what is new unless told otherwise. In a template: {topic}, {partition}, {offset},
     {timestamp} (ms), {time} (ISO 8601, UTC), {key}, {value}, {headers}.
-    """  # fmt: skip
+    """
     columns = Columns(
         print_timestamp, print_partition, print_offset, print_headers,
         print_key or form == "key-value", _separator(key_separator),
     )  # fmt: skip
     write = _writer("json" if as_json else form, columns)
-    start, reset = _start(from_beginning, offset, partitions, group)
+    start, reset = _start(from_beginning, offset, until_end, partitions, group)
     wanted = Wanted(
         servers, topic, tuple(sorted(set(partitions))), start, reset, until_end, max_messages,
         timeout_ms, isolation_level, group,
@@ -165,13 +176,17 @@ def _separator(text: str) -> bytes:
 
 
 def _start(
-    from_beginning: bool, offset: str | None, partitions: tuple[int, ...], group: str | None
+    from_beginning: bool,
+    offset: str | None,
+    until_end: bool,
+    partitions: tuple[int, ...],
+    group: str | None,
 ) -> tuple[str, Reset]:
     """(Where to start, where to when that is gone). Raises `click.UsageError`."""
     if offset is not None and from_beginning:
         raise click.UsageError("--from-beginning and --offset exclude each other")
     if offset is None:
-        reset: Reset = "earliest" if from_beginning else "latest"
+        reset: Reset = "earliest" if from_beginning or until_end else "latest"
         return ("group" if group is not None else reset), reset
     if offset == "earliest":
         return offset, "earliest"

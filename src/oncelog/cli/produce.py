@@ -93,7 +93,9 @@ class Job:
     multiple=True,
     help="A header for every record; repeatable.",
 )
-@click.option("--partition", type=click.IntRange(0), help="Send everything to this partition.")
+@click.option(
+    "--partition", type=click.IntRange(0), metavar="N", help="Send everything to this partition."
+)
 @click.option(
     "--compression-codec",
     "compression",
@@ -113,6 +115,7 @@ class Job:
 @click.option(
     "--transaction-timeout-ms",
     type=click.IntRange(1),
+    metavar="N",
     default=60_000,
     show_default=True,
     help="The broker aborts a transaction that takes longer.",
@@ -138,7 +141,7 @@ def command(
 
     JSON lines hold "value", and if wanted "key", "headers", "partition" and "timestamp" (ms). Text
     is a string, other bytes are {"base64": "..."}, and null is none.
-    """  # fmt: skip
+    """
     if form == "json" and (key_separator is not None or null_marker is not None):
         raise click.UsageError("--key-separator and --null-marker are for --format raw")
     if transactional_id is not None and acks != "all":

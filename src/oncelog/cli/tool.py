@@ -177,7 +177,9 @@ def explain(error: OncelogError, servers: str) -> Failure:
 
     if isinstance(error, ConnectionLostError):
         hint = "is it running? Start one with `oncelog serve`, or name another: --bootstrap-server"
-        return Failure(f"no broker answers at {servers} ({_reason(error.message)}): {hint}")
+        return Failure(
+            f"no broker answers at {servers} ({_reason(error.message, servers)}): {hint}"
+        )
     if not isinstance(error, ClientError):
         return Failure(str(error))
     name = error.code.name.upper()
@@ -198,8 +200,8 @@ def explain(error: OncelogError, servers: str) -> Failure:
     return Failure(f"{error.message or 'refused'} ({name})")
 
 
-def _reason(text: str) -> str:
-    return text.removeprefix("no broker answers: ")
+def _reason(text: str, servers: str) -> str:
+    return text.removeprefix("no broker answers: ").removeprefix(f"{servers}: ")
 
 
 async def require_topic(admin: Admin, name: str, *, hint: str = "") -> TopicDescription:

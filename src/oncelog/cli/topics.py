@@ -95,10 +95,16 @@ def _replication_factor(topic: TopicDescription) -> int:
 @command.command("create")
 @_NAMES
 @bootstrap_option
-@click.option("--partitions", type=click.IntRange(1), help="Default: the broker's num.partitions.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Default: the broker's num.partitions.",
+)
 @click.option(
     "--replication-factor",
     type=click.IntRange(1),
+    metavar="N",
     help="Default: the broker's default.replication.factor.",
 )
 @_CONFIG
@@ -293,7 +299,10 @@ def _counted(count: int, noun: str) -> str:
 @click.argument("name", metavar="TOPIC")
 @bootstrap_option
 @click.option(
-    "--partitions", type=click.IntRange(1), help="Add partitions until there are so many in all."
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Add partitions until there are so many in all.",
 )
 @_CONFIG
 @click.option(

@@ -75,21 +75,20 @@ def test_it_starts_and_stops_where_it_is_told(oncelog: Oncelog, filled: str) -> 
     assert lines(oncelog, filled, *at, "--offset", "1") == ["2", "3"]
     assert lines(oncelog, filled, *at, "--offset", "earliest") == ["1", "2", "3"]
     assert lines(oncelog, filled, *at, "--offset", "latest") == []
+    assert lines(oncelog, filled, *at) == ["1", "2", "3"]
     assert lines(oncelog, filled, "--from-beginning", "--max-messages", "4") == list("1234")
     assert lines(oncelog, filled, *at, "--from-beginning", "--max-messages", "2") == ["1", "2"]
     assert lines(oncelog, filled, "--from-beginning", "--timeout-ms", "200") == list("1234")
 
 
 def test_a_group_goes_on_where_it_was(oncelog: Oncelog, filled: str) -> None:
+    # A new group begins with what is new, and has committed nothing then.
+    assert lines(oncelog, filled, "--group", filled, "--timeout-ms", "100") == []
     here = ("--group", filled, "--until-end")
-    assert lines(oncelog, filled, *here) == []  # new groups begin with what is new
-    earliest = (*here, "--from-beginning")
-    assert lines(oncelog, filled, *earliest, "--partition", "0", "--max-messages", "2") == [
-        "1",
-        "2",
-    ]
-    assert lines(oncelog, filled, *earliest) == ["3", "4"]
-    assert lines(oncelog, filled, *earliest) == []
+    two = ("--partition", "0", "--max-messages", "2")
+    assert lines(oncelog, filled, *here, *two) == ["1", "2"]
+    assert lines(oncelog, filled, *here) == ["3", "4"]
+    assert lines(oncelog, filled, *here) == []
     again = (*here, "--offset", "0", "--partition", "0")
     assert lines(oncelog, filled, *again) == ["1", "2", "3"]
 
