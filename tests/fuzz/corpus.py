@@ -125,6 +125,7 @@ class Corpus:
         self._api = ApiKey.API_VERSIONS
         self._group_id = self._transactional_id = ""
         self._session = (0, -1)
+        self._producer = (-1, -1)
 
     def frame(self, api: ApiKey | None = None, version: int | None = None) -> Frame:
         """A valid request, of any API unless told."""
@@ -313,7 +314,8 @@ def _primitive(name: str, kafka_type: str) -> Maker:
         return lambda corpus: corpus.number(name, bits)
     if kafka_type == "string":
         if name == "name":
-    XX lambda corpus: corpus.text(name)
+            return lambda corpus: corpus.name()
+        return lambda corpus: corpus.text(name)
     if kafka_type in ("bytes", "records"):
         return lambda corpus: corpus.data(name)
     if kafka_type == "bool":
