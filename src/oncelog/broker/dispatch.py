@@ -38,6 +38,8 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._served: dict[tuple[int, int], ApiKey] = {}
+        """(key, version) pairs that were looked up once and can be served."""
 
     def dispatch(
         self, connection: Connection, frame: bytearray, slot: Slot
@@ -67,6 +69,26 @@ class Dispatcher:
 
     def _parse(self, connection: Connection, frame: bytearray) -> Request | None:
         header = messages.parse_request_header(frame)
+        api = self._served.get((header.api_key, header.api_version))
+        if api is None:
+            api = self._look_up(connection, header)
+            if api is None:
+                return None
+            if not accepts(api, header.api_version):
+                return Request(api, header, None, connection)
+            self._served[header.api_key, header.api_version] = api
+        body: Any
+        if api in RAW_APIS:
+            body = memoryview(frame)[header.body_offset :]
+        else:
+            body = messages.parse_request(api, header.api_version, frame, header.body_offset)
+        return Request(api, header, body, connection)
+
+    def _look_up(self, connection: Connection, header: RequestHeader) -> ApiKey | None:
+        """The API of a request, or None once the connection was closed because of it.
+
+        ApiVersions is found in any version (KIP-511).
+        """
         try:
             api = ApiKey(header.api_key)
         except ValueError:
@@ -75,17 +97,10 @@ class Dispatcher:
         if handler_of(api) is None:
             connection.fail(f"API {api.name} is not served")
             return None
-        if not accepts(api, header.api_version):
-            if api is ApiKey.API_VERSIONS:
-                return Request(api, header, None, connection)
+        if not accepts(api, header.api_version) and api is not ApiKey.API_VERSIONS:
             connection.fail(f"version {header.api_version} of API {api.name} is not served")
             return None
-        body: Any
-        if api in RAW_APIS:
-            body = memoryview(frame)[header.body_offset :]
-        else:
-            body = messages.parse_request(api, header.api_version, frame, header.body_offset)
-        return Request(api, header, body, connection)
+        return api
 
     async def _finish(
         self, connection: Connection, request: Request, slot: Slot, waiting: Awaitable[Any]

@@ -86,8 +86,6 @@ def gather(
 
 def run(config: BrokerConfig) -> int:
     """Run the broker on a loop of its own; returns the exit code."""
-    # Objects made so far live as long as the process: the collector need not look at them again.
-    gc.freeze()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(config))
 
@@ -106,6 +104,8 @@ async def _serve(config: BrokerConfig) -> int:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"cannot listen on {_shown(config.listener)}: {_reason(error)}")
+    # Objects made so far live as long as the process: the collector need not look at them again.
+    gc.freeze()
     _announce(broker)
     await broker.wait_until_stop_is_requested()
     failed = broker.stopped_because is not None
