@@ -1,0 +1,178 @@
+"""DeleteRecords, OffsetForLeaderEpoch, DescribeLogDirs, DescribeProducers, WriteTxnMarkers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic
+from kio.schema.describe_producers.v0.request import TopicRequest
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic
+
+from oncelog.controller.topics import NewTopic
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message
+from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import fetch, produce, values
+from tests.unit.broker.support import batch
+
+NONE = ErrorCode.none
+OFFSETS = "__consumer_offsets"
+PRODUCER_ID, EPOCH = 77, 3
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path / "data") as started:
+        compacted = NewTopic("compacted", config={"cleanup.policy": "compact"})
+        await started.broker.controller.create_topics([NewTopic("t"), compacted, NewTopic(OFFSETS)])
+        yield started
+
+
+async def delete(client: Client, offset: int, topic: str = "t") -> tuple[ErrorCode, int]:
+    partition = message(DeleteRecordsPartition, partition_index=0, offset=offset)
+    asked = message(DeleteRecordsTopic, name=topic, partitions=(partition,))
+    response = await client.ask(ApiKey.DELETE_RECORDS, topics=(asked,))
+    ((result,),) = [answer.partitions for answer in response.topics]
+    return result.error_code, result.low_watermark
+
+
+async def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        await context.broker.controller.create_topics([NewTopic("t")])
+        client = await context.connect()
+        for _ in range(4):
+            await produce(client, 9, batch(1))
+        assert await delete(client, 2) == (NONE, 2)
+        assert await delete(client, 1) == (NONE, 2)
+        assert (await fetch(client, offset=1)).error == ErrorCode.offset_out_of_range
+        # As after a crash: nothing is written at the end.
+        context.broker.logs.close = lambda **_: context.broker.logs.abandon()  # type: ignore[method-assign]
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        assert len(values((await fetch(client, offset=2)).records)) == 2
+        assert await delete(client, -1) == (NONE, 4)
+        assert (await fetch(client, offset=4)).log_start_offset == 4
+
+
+async def test_records_that_may_not_be_deleted_are_kept(context: Running) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    assert await delete(client, 2) == (ErrorCode.offset_out_of_range, -1)
+    assert await delete(client, -2) == (ErrorCode.offset_out_of_range, -1)
+    assert await delete(client, 0, "compacted") == (ErrorCode.policy_violation, -1)
+    assert await delete(client, 0, OFFSETS) == (ErrorCode.invalid_topic_exception, -1)
+    assert await delete(client, 0, "gone") == (ErrorCode.unknown_topic_or_partition, -1)
+
+
+async def test_records_of_an_open_transaction_can_be_deleted(context: Running) -> None:
+    client = await context.connect()
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    open_batch = batch(3, producer_id=PRODUCER_ID, epoch=EPOCH, sequence=0, transactional=True)
+    partition.append(open_batch, now_ms=context.broker.clock.now_ms())
+    assert partition.last_stable_offset == 0
+    assert await delete(client, 2) == (NONE, 2)
+    assert partition.last_stable_offset == 2
+
+
+async def test_the_end_of_an_epoch_is_found(context: Running) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(3))
+
+    async def end_of(epoch: int, current: int = -1, topic: str = "t") -> tuple[Any, ...]:
+        asked = message(
+            OffsetForLeaderTopic,
+            topic=topic,
+            partitions=(
+                message(
+                    OffsetForLeaderPartition,
+                    partition=0,
+                    current_leader_epoch=current,
+                    leader_epoch=epoch,
+                ),
+            ),
+        )
+        response = await client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, replica_id=-1, topics=(asked,))
+        ((found,),) = [answer.partitions for answer in response.topics]
+        return found.error_code, found.leader_epoch, found.end_offset
+
+    assert await end_of(0) == (NONE, 0, 3)
+    assert await end_of(5) == (NONE, -1, -1)
+    assert await end_of(0, current=5) == (ErrorCode.unknown_leader_epoch, -1, -1)
+    assert await end_of(0, topic="gone") == (ErrorCode.unknown_topic_or_partition, -1, -1)
+
+
+async def test_the_folder_is_described_for_all_topics_or_for_some(context: Running) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=None)).results
+    assert {topic.name for topic in folder.topics} == {"t", "compacted", OFFSETS}
+    assert folder.log_dir == context.broker.logs.directory
+    assert folder.total_bytes >= folder.usable_bytes > 0
+    asked = message(DescribableLogDirTopic, topic="t", partitions=(0, 9))
+    (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=(asked,))).results
+    ((partition,),) = [topic.partitions for topic in folder.topics]
+    held = context.broker.partitions.get("t", 0)
+    assert held is not None
+    assert partition.partition_size == held.log.size_bytes > 0
+
+
+async def producers(client: Client, topic: str = "t") -> Any:
+    asked = message(TopicRequest, name=topic, partition_indexes=(0,))
+    response = await client.ask(ApiKey.DESCRIBE_PRODUCERS, topics=(asked,))
+    ((partition,),) = [answer.partitions for answer in response.topics]
+    return partition
+
+
+async def mark(client: Client, *, epoch: int, coordinator_epoch: int = 5, **fields: Any) -> Any:
+    topics = tuple(
+        message(WritableTxnMarkerTopic, name=name, partition_indexes=(0,)) for name in ("t", "gone")
+    )
+    marker = message(
+        WritableTxnMarker,
+        producer_id=PRODUCER_ID,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        topics=topics,
+        **fields,
+    )
+    response = await client.ask(ApiKey.WRITE_TXN_MARKERS, markers=(marker,))
+    (answer,) = response.markers
+    assert answer.producer_id == PRODUCER_ID
+    return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+
+
+async def test_a_hanging_transaction_is_seen_and_ended(context: Running) -> None:
+    client = await context.connect()
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    hanging = batch(2, producer_id=PRODUCER_ID, epoch=EPOCH, sequence=0, transactional=True)
+    partition.append(hanging, now_ms=context.broker.clock.now_ms())
+    (state,) = (await producers(client)).active_producers
+    assert (state.producer_id, state.producer_epoch, state.last_sequence) == (PRODUCER_ID, EPOCH, 1)
+    assert (state.current_txn_start_offset, state.coordinator_epoch) == (0, -1)
+    gone = {"gone": ErrorCode.unknown_topic_or_partition}
+    stale = await mark(client, epoch=EPOCH - 1)
+    assert stale == gone | {"t": ErrorCode.invalid_producer_epoch}
+    assert await mark(client, epoch=EPOCH) == gone | {"t": NONE}
+    (state,) = (await producers(client)).active_producers
+    assert (state.current_txn_start_offset, state.coordinator_epoch) == (-1, 5)
+    fenced = await mark(client, epoch=EPOCH, coordinator_epoch=4)
+    assert fenced == gone | {"t": ErrorCode.transaction_coordinator_fenced}
+    assert partition.last_stable_offset == 3
+
+
+async def test_producers_of_what_is_not_here_are_refused(context: Running) -> None:
+    client = await context.connect()
+    unknown = await producers(client, "gone")
+    assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+    assert (await producers(client, "a b")).error_code is ErrorCode.invalid_topic_exception
