@@ -48,6 +48,10 @@ POLL_MS: Final = 500
 """Longest wait for records before the ends of the work are looked at again."""
 COMMIT_INTERVAL_S: Final = 1.0
 RECORDS_PER_POLL_COUNT: Final = 500
+SILENCE_S: Final = 10.0
+"""After so long without a record it is asked whether the topic and its brokers are still there."""
+GIVE_UP_S: Final = 60.0
+"""How long brokers may be gone: a restart is waited for."""
 
 Line = Callable[["ConsumerRecord"], bytes]
 Write = Callable[["ConsumerRecord"], None]
@@ -347,6 +351,7 @@ async def _read(
 ) -> None:
     loop = asyncio.get_running_loop()
     last_record_s = last_commit_s = loop.time()
+    watch = Watch(wanted, loop.time())
     while not progress.reader_is_gone and not await _is_finished(consumer, wanted, ends, progress):
         wait_ms: float = POLL_MS
         if wanted.timeout_ms is not None:
@@ -361,9 +366,38 @@ async def _read(
         _print(records, ends, write, progress)
         if records:
             last_record_s = loop.time()
+        await watch.look(last_record_s, loop.time())
         if wanted.group is not None and loop.time() - last_commit_s >= COMMIT_INTERVAL_S:
             await _commit(consumer, progress)
             last_commit_s = loop.time()
+
+
+class Watch:
+    """Notices that the topic or the brokers are gone; the consumer itself tries again for ever."""
+
+    def __init__(self, wanted: Wanted, now_s: float) -> None:
+        self._wanted = wanted
+        self._looked_s = now_s
+        self._gone_since_s: float | None = None
+
+    async def look(self, last_record_s: float, now_s: float) -> None:
+        """Ask, if there was no record for long. Raises `Failure`, or what the client raised."""
+        from oncelog.client import Admin, RetriableError
+
+        if now_s - max(last_record_s, self._looked_s) < SILENCE_S:
+            return
+        self._looked_s = now_s
+        try:
+            async with Admin(self._wanted.servers, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+                await require_topic(admin, self._wanted.topic)
+        except RetriableError:
+            if self._gone_since_s is None:
+                self._gone_since_s = now_s
+                say("no broker answers, trying again", style="yellow")
+            elif now_s - self._gone_since_s >= GIVE_UP_S:
+                raise
+        else:
+            self._gone_since_s = None
 
 
 async def _is_finished(

@@ -8,6 +8,9 @@ import pytest
 from click.testing import Result
 
 from oncelog import Producer
+from oncelog.cli.consume import GIVE_UP_S, SILENCE_S, Wanted, Watch
+from oncelog.cli.tool import Failure
+from oncelog.client import ConnectionLostError
 
 Oncelog = Callable[..., Result]
 
@@ -130,6 +133,37 @@ def test_what_cannot_be_done_is_one_line(
     result = oncelog("consume", filled, *options)
     assert text in error_line(result)
     assert result.exit_code == code
+
+
+def wanted(servers: str, topic: str) -> Wanted:
+    return Wanted(
+        servers=servers,
+        topic=topic,
+        partitions=(),
+        offset="latest",
+        reset="latest",
+        until_end=False,
+        max_messages=None,
+        timeout_ms=None,
+        isolation_level="read_committed",
+        group=None,
+    )
+
+
+async def test_a_topic_that_is_deleted_meanwhile_ends_it(bootstrap_server: str) -> None:
+    watch = Watch(wanted(bootstrap_server, "never-there"), now_s=0)
+    await watch.look(0, SILENCE_S - 1)
+    await watch.look(SILENCE_S, SILENCE_S + 1)  # there was a record a second ago
+    with pytest.raises(Failure, match="unknown topic never-there"):
+        await watch.look(0, SILENCE_S)
+
+
+async def test_brokers_that_are_gone_are_waited_for_but_not_for_ever() -> None:
+    watch = Watch(wanted("127.0.0.1:1", "any"), now_s=0)
+    await watch.look(0, SILENCE_S)
+    await watch.look(0, GIVE_UP_S)
+    with pytest.raises(ConnectionLostError):
+        await watch.look(0, SILENCE_S + GIVE_UP_S)
 
 
 def test_an_unknown_topic_is_answered_with_the_nearest_name(oncelog: Oncelog) -> None:
