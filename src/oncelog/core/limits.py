@@ -210,3 +210,12 @@ LISTEN_BACKLOG_COUNT = 1024
 """Connections that the system completes ahead of us. Of more at once, each waits a second for its
 next attempt; Kafka's own default is 50.
 """
+
+PATTERN_LENGTH_MAX = 256
+"""Characters of a client's pattern over transactional ids."""
+
+PATTERN_STEPS_COUNT_MAX = 1000
+"""Steps that such a pattern may compile to; matching costs at most so many per character."""
+
+PATTERN_NESTING_MAX = 20
+"""Groups within groups of such a pattern."""

@@ -3,8 +3,6 @@
 Nothing here changes anything (KIP-664).
 """
 
-import re
-
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction.events import (
     DescribeTransaction,
@@ -13,6 +11,7 @@ from oncelog.transaction.events import (
     ListTransactions,
     ListTransactionsResult,
 )
+from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import Store
 
@@ -49,8 +48,8 @@ def describe(store: Store, event: DescribeTransaction) -> DescribeTransactionRes
 def list_transactions(store: Store, event: ListTransactions, now_ms: int) -> ListTransactionsResult:
     """List the ids that pass all filters. INVALID_REGULAR_EXPRESSION if the pattern is none."""
     try:
-        pattern = re.compile(event.pattern) if event.pattern else None
-    except re.error:
+        pattern = Pattern(event.pattern) if event.pattern else None
+    except BadPattern:
         return ListTransactionsResult(ErrorCode.invalid_regular_expression)
     unknown = tuple(sorted(event.states - STATE_BY_LABEL.keys()))
     states = {STATE_BY_LABEL[label] for label in event.states - set(unknown)}
@@ -62,7 +61,7 @@ def list_transactions(store: Store, event: ListTransactions, now_ms: int) -> Lis
             return False
         if event.duration_ms >= 0 and now_ms - metadata.start_timestamp_ms <= event.duration_ms:
             return False
-        return pattern is None or pattern.fullmatch(metadata.transactional_id) is not None
+        return pattern is None or pattern.matches(metadata.transactional_id)
 
     listed = tuple(
         ListedTransaction(id_, metadata.producer_id, metadata.state)
