@@ -27,6 +27,7 @@ from oncelog.cli.tool import (
     Failure,
     ToolCommand,
     bootstrap_option,
+    discard_stdout,
     explain,
     json_option,
     parse_pairs,
@@ -214,8 +215,6 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         try:
             with Meter(sent.describe, is_input_terminal=stream.isatty()):
                 await _send_all(job, producer, stream, sent)
-                if job.transactional_id is not None:
-                    await producer.commit_transaction()
         except (Failure, ClientError) as error:
             # First: aborting fails the deliveries that are left, and they are not the reason.
             reason = _sentence(job, sent, error)
@@ -223,7 +222,34 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         except asyncio.CancelledError:
             warn(f"interrupted; {await _stop(producer, sent)}")
             raise
+        if job.transactional_id is not None:
+            await _commit(job, producer, sent)
     say(f"{sent.describe()} to {job.topic}{', committed' if job.transactional_id else ''}")
+
+
+async def _commit(job: Job, producer: Producer, sent: Sent) -> None:
+    """Commit; nothing is called committed or aborted that may be the other (INV-4)."""
+    from oncelog.client import ClientError, RetriableError
+
+    try:
+        await _commit_whole(producer)
+    except RetriableError as error:
+        reason = explain(error, job.servers).message
+        raise Failure(f"whether the transaction committed is unknown: {reason}") from None
+    except ClientError as error:
+        reason = _sentence(job, sent, error)
+        raise Failure(f"{reason}; {await _stop(producer, sent)}") from None
+
+
+async def _commit_whole(producer: Producer) -> None:
+    """Commit. A signal ends the command after it: half way there is nothing to abort any more."""
+    commit = asyncio.ensure_future(producer.commit_transaction())
+    try:
+        await asyncio.shield(commit)
+    except asyncio.CancelledError:
+        await commit
+        warn("interrupted while committing; the transaction is committed")
+        raise
 
 
 def _sentence(job: Job, sent: Sent, error: Failure | ClientError) -> str:
@@ -284,14 +310,19 @@ class Sent:
             self.error, self.failed_line = error, line
 
     def _print(self, where: RecordMetadata) -> None:
-        print_json(
-            {
-                "topic": where.topic,
-                "partition": where.partition,
-                "offset": where.offset,
-                "timestamp": where.timestamp_ms,
-            }
-        )
+        try:
+            print_json(
+                {
+                    "topic": where.topic,
+                    "partition": where.partition,
+                    "offset": where.offset,
+                    "timestamp": where.timestamp_ms,
+                }
+            )
+        except BrokenPipeError:
+            # Whoever read this has enough of it; the records are to arrive all the same.
+            self._as_json = False
+            discard_stdout()
 
     def check(self) -> None:
         """Raise the first failure of a delivery."""

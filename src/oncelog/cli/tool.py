@@ -172,7 +172,13 @@ def stop_on_sigterm() -> None:
 
 def explain(error: OncelogError, servers: str) -> Failure:
     """The sentence for an error of the client's."""
-    from oncelog.client import ClientError, ConnectionLostError, FencedError, RetriableError
+    from oncelog.client import (
+        ClientError,
+        ConnectionLostError,
+        DeliveryTimeoutError,
+        FencedError,
+        RetriableError,
+    )
     from oncelog.core.errors import ErrorCode
 
     if isinstance(error, ConnectionLostError):
@@ -191,6 +197,8 @@ def explain(error: OncelogError, servers: str) -> Failure:
         return Failure(f"unknown topic {error.message}: see `oncelog topics list`")
     if error.code is ErrorCode.unsupported_version:
         return Failure(f"the broker at {servers} cannot do this: {error.message}")
+    if isinstance(error, DeliveryTimeoutError):
+        return Failure(f"no acknowledgement in time, it may or may not be in the topic ({name})")
     if error.code is ErrorCode.message_too_large:
         return Failure(f"the record is larger than the topic's max.message.bytes ({name})")
     if isinstance(error, RetriableError):

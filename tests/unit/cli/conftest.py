@@ -1,7 +1,7 @@
 """A broker for the commands, and a way to call them as a shell would."""
 
 import os
-import zlib
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -41,8 +41,7 @@ def oncelog(bootstrap_server: str) -> Oncelog:
 def topic(oncelog: Oncelog, request: pytest.FixtureRequest) -> str:
     """A topic of this test's own, with two partitions."""
     name = request.node.name.split("[")[0][:200]
-    number = zlib.crc32(request.node.nodeid.encode())
-    name = f"{name}-{number}"
+    name = f"{name}-{uuid.uuid4().hex[:8]}"
     result = oncelog("topics", "create", name, "--partitions", "2")
     assert result.exit_code == 0, result.stderr
     return name

@@ -167,6 +167,6 @@ async def test_brokers_that_are_gone_are_waited_for_but_not_for_ever() -> None:
 
 
 def test_an_unknown_topic_is_answered_with_the_nearest_name(oncelog: Oncelog) -> None:
-    oncelog("topics", "create", "payments")
+    oncelog("topics", "create", "payments", "--if-not-exists")
     line = error_line(oncelog("consume", "payment"))
     assert line == "unknown topic payment: did you mean payments?"

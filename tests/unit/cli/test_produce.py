@@ -1,11 +1,18 @@
 """`oncelog produce` against a broker in this process."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+
+from oncelog.cli.produce import Job, Sent, _commit
+from oncelog.cli.records import parse_json
+from oncelog.cli.tool import Failure
+from oncelog.client import AbortableError, RetriableError
+from oncelog.core.errors import ErrorCode
 
 Oncelog = Callable[..., Result]
 
@@ -123,6 +130,60 @@ def test_a_bad_line_keeps_what_was_sent_without_a_transaction(oncelog: Oncelog, 
     assert sorted(map(str, values(oncelog, topic))) == ["1", "2"]
 
 
+class CommittingProducer:
+    """A producer whose commit takes until it is told how it ends."""
+
+    def __init__(self) -> None:
+        self.outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.aborted_count = 0
+
+    async def commit_transaction(self) -> None:
+        await self.outcome
+
+    async def abort_transaction(self) -> None:
+        self.aborted_count += 1
+
+
+def a_job() -> Job:
+    return Job("broker:1", "t", parse_json, None, None, (), "none", "id", 1000, "all", False)
+
+
+async def test_a_commit_that_began_is_finished_before_a_signal_ends_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    producer = CommittingProducer()
+    job = a_job()
+    commit = asyncio.create_task(_commit(job, producer, Sent(job, 1)))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    commit.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not commit.done()
+    producer.outcome.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await commit
+    assert producer.aborted_count == 0
+    assert "the transaction is committed" in capsys.readouterr().err
+
+
+async def test_an_outcome_that_is_unknown_is_called_so_and_not_aborted() -> None:
+    producer = CommittingProducer()
+    job = a_job()
+    producer.outcome.set_exception(RetriableError(ErrorCode.request_timed_out, "EndTxn"))
+    with pytest.raises(Failure, match="whether the transaction committed is unknown"):
+        await _commit(job, producer, Sent(job, 1))  # type: ignore[arg-type]
+    assert producer.aborted_count == 0
+
+
+async def test_a_commit_that_is_refused_is_aborted() -> None:
+    producer = CommittingProducer()
+    job = a_job()
+    producer.outcome.set_exception(AbortableError(ErrorCode.transaction_abortable, "no"))
+    with pytest.raises(Failure, match="the transaction was aborted"):
+        await _commit(job, producer, Sent(job, 1))  # type: ignore[arg-type]
+    assert producer.aborted_count == 1
+
+
 def test_a_record_that_is_too_large_names_its_line(oncelog: Oncelog, topic: str) -> None:
     stdin = "small\n" + "x" * 2_000_000 + "\n"
     line = error_line(oncelog("produce", topic, "--partition", "0", stdin=stdin))
@@ -137,7 +198,7 @@ def test_a_partition_that_is_not_there_names_its_line(oncelog: Oncelog, topic: s
 
 
 def test_an_unknown_topic_is_not_made_by_a_typing_error(oncelog: Oncelog) -> None:
-    oncelog("topics", "create", "arrivals")
+    oncelog("topics", "create", "arrivals", "--if-not-exists")
     line = error_line(oncelog("produce", "arivals", stdin="a\n"))
     assert line == (
         "unknown topic arivals: did you mean arrivals? `oncelog topics create arivals` makes a"

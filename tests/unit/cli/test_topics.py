@@ -1,6 +1,7 @@
 """`oncelog topics` against a broker in this process."""
 
 import json
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -26,15 +27,15 @@ def described(oncelog: Oncelog, name: str) -> dict[str, object]:
 
 
 def test_a_created_topic_is_listed_and_described(oncelog: Oncelog) -> None:
-    result = oncelog(
-        "topics", "create", "made", "--partitions", "3", "--config", "retention.ms=60000"
-    )
+    name = f"made-{uuid.uuid4().hex[:8]}"
+    options = ("--partitions", "3", "--config", "retention.ms=60000")
+    result = oncelog("topics", "create", name, *options)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     rows = [line.split("\t") for line in oncelog("topics", "list").stdout.splitlines()]
-    (row,) = [row for row in rows if row[0] == "made"]
+    (row,) = [row for row in rows if row[0] == name]
     assert row[1:3] == ["3", "1"]
 
-    topic = described(oncelog, "made")
+    topic = described(oncelog, name)
     assert topic["configs"] == {"retention.ms": {"value": "60000", "source": "topic"}}
     assert topic["partitions"] == [
         {
@@ -80,7 +81,7 @@ def test_a_topic_that_exists_is_refused_or_passed_over(oncelog: Oncelog, topic: 
 
 
 def test_an_unknown_topic_is_answered_with_the_nearest_name(oncelog: Oncelog) -> None:
-    oncelog("topics", "create", "departures")
+    oncelog("topics", "create", "departures", "--if-not-exists")
     for arguments in (("describe",), ("delete",), ("alter", "--partitions", "9")):
         command, *options = arguments
         result = oncelog("topics", command, "depatures", *options)
