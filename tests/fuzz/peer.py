@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import messages
@@ -25,12 +27,6 @@ _CORRELATION_ID = 4242
 
 class Unhealthy(Exception):  # noqa: N818 - names what the client found the broker to be
     """The broker did not serve a client that did nothing wrong."""
-
-
-class Wire(Protocol):
-    """Bytes to the broker, and what came back."""
-
-    def give(self, data: bytes, piece_bytes: int = ...) -> None: ...
 
 
 class Peer:
@@ -69,6 +65,25 @@ class Peer:
         )
         error = found.groups[0].error_code
         _expect(error is ErrorCode.none, f"OffsetFetch: {error}")
+
+    async def create_topics(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Make the topics that are not there, of two partitions each."""
+        topics = tuple(
+            messages.message(
+                CreatableTopic,
+                name=name,
+                num_partitions=2,
+                replication_factor=1,
+                configs=tuple(
+                    messages.message(CreatableTopicConfig, name=key, value=value)
+                    for key, value in settings.items()
+                ),
+            )
+            for name, settings in configs.items()
+        )
+        await self.ask(
+            ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=messages.milliseconds(10_000)
+        )
 
     async def ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
         request = messages.message(messages.request_class(api), **fields)

@@ -42,7 +42,7 @@ _SETTINGS = {
     "log.segment.bytes": str(1024 * 1024),
     "log.index.size.max.bytes": "4096",
 }
-_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
+TOPIC_CONFIGS: dict[str, dict[str, str]] = {
     "plain": {},
     "compact": {"cleanup.policy": "compact"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
@@ -174,9 +174,9 @@ class Target:
 
     async def restore_topics(self) -> None:
         """Make the topics that a DeleteTopics took."""
-        missing = [name for name in _TOPIC_CONFIGS if self.broker.image.topic(name) is None]
+        missing = [name for name in TOPIC_CONFIGS if self.broker.image.topic(name) is None]
         if missing:
-            topics = [NewTopic(name, 2, 1, {}, dict(_TOPIC_CONFIGS[name])) for name in missing]
+            topics = [NewTopic(name, 2, 1, {}, dict(TOPIC_CONFIGS[name])) for name in missing]
             await self.broker.controller.create_topics(topics, validate_only=False)
 
     def connect(self) -> Link:

@@ -1,4 +1,6 @@
-"""`make test-full`: every test, the demo for five seeds, and what they found in docs/evidence/.
+"""`make test-full`: every test, a million bad frames, the demo for five seeds, with evidence.
+
+What they found is written to docs/evidence/.
 
 It fails if an interop test was skipped although Apache Kafka's jars can be had here.
 """
@@ -14,8 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.peer.kafka import ROOT, PeerUnavailable, jars
+from tests.fuzz.__main__ import fuzz
 from tests.support import evidence
 
+FUZZ_FRAMES = 1_000_000
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
 REPORT = ROOT / ".cache" / "test-full.xml"
@@ -114,13 +118,15 @@ def main() -> int:
     """Exit code 0 when everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--only", choices=["tests", "demo"])
+    parser.add_argument("--only", choices=["tests", "fuzz", "demo"])
     arguments = parser.parse_args()
     console = Console()
     passed = True
-    if arguments.only != "demo":
+    if arguments.only in (None, "tests"):
         passed = run_tests(arguments.seed, console)
-    if arguments.only != "tests":
+    if arguments.only in (None, "fuzz"):
+        passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
+    if arguments.only in (None, "demo"):
         passed = run_demos(console) and passed
     console.print(f"evidence: {Path(evidence.FOLDER).relative_to(ROOT)}")
     return 0 if passed else 1
