@@ -124,5 +124,5 @@ def _refuse_broker(broker: Broker, name: str, changes: list[ConfigChange]) -> No
         raise ProtocolError(ErrorCode.invalid_request, text)
     fixed = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
     if fixed:
-        text = f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+        text = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
         raise ProtocolError(ErrorCode.invalid_request, text)

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.alter_configs.v2.request import AlterableConfig as PlainConfig
 from kio.schema.alter_configs.v2.request import AlterConfigsResource as PlainResource
 from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
+from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
 from oncelog.broker.config_changes import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -161,3 +162,17 @@ async def test_a_topic_named_twice_gets_no_partitions(context: Running) -> None:
     )
     assert validated.results[0].error_code is ErrorCode.none
     assert len(context.broker.image.topics["t"].partitions) == 1
+
+
+async def test_groups_and_client_metrics_have_no_settings(context: Running) -> None:
+    client = await context.connect()
+
+    async def described(kind: int, name: str) -> tuple[ErrorCode, int]:
+        asked = message(DescribeConfigsResource, resource_type=kind, resource_name=name)
+        (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, resources=(asked,))).results
+        return result.error_code, len(result.configs)
+
+    for kind in (16, 32):
+        assert await described(kind, "name") == (ErrorCode.none, 0)
+        assert await described(kind, "") == (ErrorCode.invalid_request, 0)
+    assert await described(8, "1") == (ErrorCode.invalid_request, 0)

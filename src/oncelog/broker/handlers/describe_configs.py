@@ -4,8 +4,8 @@ The settings of topics and of this broker, with their sources.
 
 Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or
 be empty for the defaults of all brokers, of which there are none. All broker settings are
-read-only: they come from the start. Gap: broker loggers and groups (resource types 8 and 32) are
-refused with INVALID_REQUEST.
+read-only: they come from the start. Groups (32) and client metrics (16) have none: the answer is
+empty. Gap: broker loggers (8) are refused with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
+"""Types of resource that have no settings here; the tools ask for them all the same."""
 
 
 def handle(broker: Broker, request: Request) -> Any:
@@ -109,9 +111,13 @@ def _configs(broker: Broker, request: Request, resource: Any) -> list[Any]:
             )
             for key in _chosen(BROKER_KEYS, keys)
         ]
-    raise ProtocolError(
-        ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}"
-    )
+    kind = WITHOUT_CONFIGS.get(resource.resource_type)
+    if kind is None:
+        text = f"Unsupported resource type: {resource.resource_type}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    if not name:
+        raise ProtocolError(ErrorCode.invalid_request, f"{kind} name must not be empty")
+    return []
 
 
 def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
