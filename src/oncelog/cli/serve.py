@@ -23,6 +23,7 @@ import click
 from oncelog.cli.properties import parse_properties, parse_setting
 from oncelog.core.config import BrokerConfig, ConfigError, Endpoint, parse_listener
 from oncelog.runtime.loop import new_event_loop
+from oncelog.runtime.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -107,6 +108,7 @@ async def _serve(config: BrokerConfig) -> int:
     # Objects made so far live as long as the process: the collector need not look at them again.
     gc.freeze()
     _announce(broker)
+    keep_freed_memory()
     await broker.wait_until_stop_is_requested()
     failed = broker.stopped_because is not None
     await broker.stop()

@@ -219,3 +219,11 @@ PATTERN_STEPS_COUNT_MAX = 1000
 
 PATTERN_NESTING_MAX = 20
 """Groups within groups of such a pattern."""
+
+KEPT_FREE_MEMORY_BYTES_MAX = 64 * 1024 * 1024
+"""Freed memory that the process keeps for its next buffers before it goes back to the system."""
+
+MAPPED_BUFFER_BYTES_MIN = 32 * 1024 * 1024
+"""From here on a buffer is a mapping of its own, which goes back to the system when it is freed;
+the most that glibc allows.
+"""
