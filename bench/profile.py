@@ -192,7 +192,7 @@ def consume(broker: Broker) -> Prepared:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "log_level": 0}
 
     def one() -> None:
-        client = Consumer({**settings, "enable.auto.commit": False})
+        client = Consumer({**settings, **loads.NEVER_POSTPONED, "enable.auto.commit": False})
         client.assign([TopicPartition(topic, n, 0) for n in range(loads.PARTITIONS)])
         seen = 0
         while seen < 100_000:
