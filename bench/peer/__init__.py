@@ -4,6 +4,6 @@ Used by benchmarks and by interop tests. Nothing of the product depends on it: w
 cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip with it.
 """
 
-from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, run_tool
+from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, java, old_client_jars, run_tool
 
-__all__ = ["KafkaPeer", "PeerUnavailable", "jars", "run_tool"]
+__all__ = ["KafkaPeer", "PeerUnavailable", "jars", "java", "old_client_jars", "run_tool"]

@@ -12,6 +12,8 @@ from types import TracebackType
 ROOT = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("pom.xml")
 CACHE = ROOT / ".cache" / "kafka-peer"
+OLD_CLIENT_POM = Path(__file__).with_name("old-client.xml")
+OLD_CLIENT_CACHE = ROOT / ".cache" / "kafka-client-3.9"
 FETCH_TIMEOUT_S = 240
 READY_TIMEOUT_S = 60
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -32,18 +34,31 @@ def java() -> str:
 
 def jars() -> str:
     """Class path of Kafka's broker, clients and tools, fetched once. Raises `PeerUnavailable`."""
+    return fetch(POM, CACHE)
+
+
+def old_client_jars() -> str:
+    """Class path of the Java client of the 3.9 line alone, which ends transactions the older way.
+
+    Raises `PeerUnavailable`.
+    """
+    return fetch(OLD_CLIENT_POM, OLD_CLIENT_CACHE)
+
+
+def fetch(pom: Path, folder: Path) -> str:
+    """Copy what a pom names into a folder, once, with Maven. Raises `PeerUnavailable`."""
     java()
-    stamp = CACHE / ".complete"
-    if stamp.exists() and stamp.stat().st_mtime >= POM.stat().st_mtime:
-        return f"{CACHE}/*"
+    stamp = folder / ".complete"
+    if stamp.exists() and stamp.stat().st_mtime >= pom.stat().st_mtime:
+        return f"{folder}/*"
     maven = shutil.which("mvn")
     if maven is None:
         raise PeerUnavailable("mvn is not installed, so Apache Kafka's jars cannot be fetched")
-    shutil.rmtree(CACHE, ignore_errors=True)
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={CACHE}"]
+    shutil.rmtree(folder, ignore_errors=True)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     try:
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(POM), *goal],
+            [maven, "-q", "-B", "-f", str(pom), *goal],
             capture_output=True,
             text=True,
             timeout=FETCH_TIMEOUT_S,
@@ -55,13 +70,27 @@ def jars() -> str:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         raise PeerUnavailable(f"Maven failed: {errors[0][:300] if errors else done.stderr[:300]}")
     stamp.touch()
-    return f"{CACHE}/*"
+    return f"{folder}/*"
 
 
-def run_tool(main_class: str, *args: str, timeout_s: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run one of Apache's tools (``kafka.tools.DumpLogSegments``) to its end."""
-    command = [java(), "-cp", jars(), main_class, *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+def run_tool(
+    main_class: str, *args: str, timeout_s: int = 60, text: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Apache's tools (``kafka.tools.DumpLogSegments``) to its end.
+
+    `text` is what it reads from its standard input.
+    """
+    # Tools are short, so the second compiler only costs.
+    command = [java(), "-XX:TieredStopAtLevel=1", "-cp", jars(), main_class, *args]
+    return subprocess.run(
+        command,
+        input=text,
+        stdin=subprocess.DEVNULL if text is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
 
 
 def free_port() -> int:

@@ -105,6 +105,9 @@ class KafkaPythonReader(Reader):
 
     def subscribe(self, topic: str) -> None:
         self.consumer.subscribe([topic])
+        # Knows the topic before it joins. Otherwise its first assignment, as the leader, is empty,
+        # it joins again, and 3.0 forgets that second assignment if a poll ends in between.
+        self.consumer.topics()
 
     def assign(self, topic: str, partitions: Sequence[int]) -> None:
         self.consumer.assign([TopicPartition(topic, part) for part in partitions])
