@@ -2,8 +2,8 @@
 
 Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
 pattern of the id (KIP-1152). States that do not exist are named in the answer. While a shard is
-being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS. Gap: the pattern is Python's, where Kafka
-takes RE2/J's.
+being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS. Gap: see `oncelog.transaction.pattern` for
+what a pattern may hold.
 """
 
 from __future__ import annotations
