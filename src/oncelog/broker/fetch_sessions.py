@@ -6,7 +6,8 @@ new: records, another high watermark, another log start, or an error. A partitio
 goes to the end of its session's order, so that those behind it come to their turn when the limits
 of a reply are reached.
 
-Room: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in all.
+Room: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in all,
+whose names have to be as short as those of topics.
 When the slots are taken a new session takes the place of one that nobody used for two minutes, or
 of an older one with fewer partitions; followers come before consumers. Whoever loses its session
 gets FETCH_SESSION_ID_NOT_FOUND and begins anew. The rules are those of Kafka's `FetchManager`,
@@ -28,6 +29,7 @@ from oncelog.core.limits import (
     FETCH_SESSION_EVICTION_MS,
     FETCH_SESSIONS_PARTITIONS_COUNT_MAX,
     INT32_MAX,
+    TOPIC_NAME_LENGTH_MAX,
 )
 from oncelog.protocol.fetch import (
     FetchPartition,
@@ -233,6 +235,9 @@ class FetchSessions:
             return ErrorCode.invalid_fetch_session_epoch
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
             return ErrorCode.fetch_session_topic_id_error
+        if not _names_are_legal(fetch):
+            self._remove(session.session_id)
+            return ErrorCode.fetch_session_id_not_found
         self.partitions_count -= len(session.partitions)
         session.update(fetch)
         self.partitions_count += len(session.partitions)
@@ -257,6 +262,8 @@ class FetchSessions:
         """Open a session for a full fetch with this answer; 0 when there is no room for it."""
         is_follower = fetch.replica_id >= 0
         size = sum(len(topic.partitions) for topic in topics)
+        if not _names_are_legal(fetch):
+            return NO_SESSION
         if len(self._sessions) >= self._slots and not self._evict(is_follower, size, now_ms):
             return NO_SESSION
         if self.partitions_count + size > self._partitions_count_max:
@@ -322,6 +329,13 @@ def next_epoch(epoch: int) -> int:
 
 def _topic_key(topic: FetchTopic | FetchTopicResponse | ForgottenTopic) -> str | UUID | None:
     return topic.name if topic.name is not None else topic.topic_id
+
+
+def _names_are_legal(fetch: FetchRequest) -> bool:
+    """Whether no name is longer than a topic's can be: only then is the memory bounded."""
+    return all(
+        topic.name is None or len(topic.name) <= TOPIC_NAME_LENGTH_MAX for topic in fetch.topics
+    )
 
 
 def _asked(topics: Iterable[FetchTopic]) -> Iterable[tuple[Key, FetchPartition]]:

@@ -41,8 +41,14 @@ CONNECTION_PENDING_REPLIES_COUNT_MAX = 256
 is started.
 """
 
-CONNECTION_WRITE_BUFFER_BYTES_HIGH = 4 * 1024 * 1024
+CONNECTION_WRITE_BUFFER_BYTES_HIGH = 1024 * 1024
 """Bytes a peer may leave unread before we take nothing more from it."""
+
+UNREAD_REPLIES_BYTES_HIGH = 256 * 1024 * 1024
+"""Bytes that all peers together may leave unread before fetches get less at a time."""
+
+CROWDED_FETCH_BYTES_MAX = 64 * 1024
+"""What a fetch gets then, apart from a first batch that is larger."""
 
 DISK_EXECUTOR_THREAD_COUNT = 4
 """Threads for blocking file work: fsync, recovery, retention (D12)."""
@@ -197,8 +203,8 @@ FETCH_SESSION_EVICTION_MS = 2 * 60 * 1000
 `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`).
 """
 
-FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 1_000_000
-"""Partitions remembered by all fetch sessions together; each takes about 300 bytes."""
+FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 100_000
+"""Partitions remembered by all fetch sessions together; each takes up to 1 kB, so 100 MB in all."""
 
 INPUT_LINE_BYTES_MAX = 64 * 1024 * 1024
 """Longest line that `oncelog produce` takes; far beyond what a broker does by default."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oncelog.broker.fetch_sessions import FetchContext, FetchSessions
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import FETCH_SESSION_EVICTION_MS, INT32_MAX
+from oncelog.core.limits import FETCH_SESSION_EVICTION_MS, INT32_MAX, TOPIC_NAME_LENGTH_MAX
 from oncelog.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -204,5 +204,19 @@ def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None
     assert client.full([0, 1]) > 0
     assert Fetching(sessions).full([0, 1]) == 0
     grown = request(client.session_id, 1, [2, 3])
+    assert sessions.begin(grown, VERSION, 0) is ErrorCode.fetch_session_id_not_found
+    assert (len(sessions), sessions.partitions_count) == (0, 0)
+
+
+def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
+    sessions = FetchSessions(10)
+    name = "x" * (TOPIC_NAME_LENGTH_MAX + 1)
+    strange = [FetchTopic(name, None, [FetchPartition(0, 0, 100)])]
+    context = sessions.begin(request()._replace(topics=strange), VERSION, 0)
+    assert isinstance(context, FetchContext)
+    answered = [FetchTopicResponse(name, None, [at(0, error=3)])]
+    assert context.answer(answered, 0).session_id == 0
+    client = Fetching(sessions)
+    grown = request(client.full([0]), 1)._replace(topics=strange)
     assert sessions.begin(grown, VERSION, 0) is ErrorCode.fetch_session_id_not_found
     assert (len(sessions), sessions.partitions_count) == (0, 0)
