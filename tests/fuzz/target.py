@@ -85,6 +85,9 @@ class Transport:
         for buffer in buffers:
             self.written += buffer
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         pass
 

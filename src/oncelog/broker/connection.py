@@ -134,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._in_turn = False
         self._writing_paused = False
+        self._unread_bytes = 0
         self._reading_paused = False
         self._close_callbacks: list[Callable[[], None]] = []
 
@@ -156,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone: parked requests are dropped (D7), no reply will ever leave."""
         self._transport = None
+        self._no_longer_unread()
         self._finish()
         self._server.forget(self)
 
@@ -166,12 +168,20 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The peer does not read its replies: take nothing more from it."""
         self._writing_paused = True
+        if self._transport is not None:
+            self._unread_bytes = self._transport.get_write_buffer_size()
+            self._server.unread_bytes += self._unread_bytes
         self._regulate()
 
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._writing_paused = False
+        self._no_longer_unread()
         self._run_queue()
+
+    def _no_longer_unread(self) -> None:
+        self._server.unread_bytes -= self._unread_bytes
+        self._unread_bytes = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go.

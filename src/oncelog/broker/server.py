@@ -46,6 +46,8 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         self.connections: set[Connection] = set()
+        self.unread_bytes = 0
+        """Replies that stalled peers have not read, as of the moment each stalled."""
         self.host = ""
         self.port = 0
         self._broker = broker

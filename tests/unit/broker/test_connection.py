@@ -45,6 +45,9 @@ class FakeTransport:
         for buffer in buffers:
             self.written += buffer
 
+    def get_write_buffer_size(self) -> int:
+        return 1000
+
     def pause_reading(self) -> None:
         assert self.reading
         self.reading = False
@@ -64,6 +67,7 @@ class FakeServer:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = FRAME_BYTES_MAX
         self.admits = True
+        self.unread_bytes = 0
 
     def admit(self, _connection: Connection) -> bool:
         return self.admits

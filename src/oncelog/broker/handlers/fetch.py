@@ -18,6 +18,7 @@ from oncelog.broker.delayed import DelayedFetch
 from oncelog.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
 from oncelog.broker.handlers import Buffers, PendingReply, Request
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.fetch import (
     FetchPartition,
@@ -105,6 +106,8 @@ class Reading:
         self._bytes = 0
         self._topics = []
         limit = min(fetch.max_bytes, self._broker.partitions.fetch_bytes_max)
+        if self._broker.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
+            limit = min(limit, CROWDED_FETCH_BYTES_MAX)
         for topic, name in zip(fetch.topics, self._resolved, strict=True):
             answers = []
             for wanted in topic.partitions:
