@@ -49,6 +49,7 @@ def tools(bootstrap_servers: str) -> Tools:
     return Tools(bootstrap_servers)
 
 
+@pytest.mark.soak
 def test_a_topic_from_its_creation_to_its_end(tools: Tools) -> None:
     """kafka-topics and kafka-configs."""
     name = fresh("tools")
