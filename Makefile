@@ -8,10 +8,10 @@ SEED ?= 1
 MINUTES ?= 10
 ARGS ?=
 
-.PHONY: help install demo test test-full soak check bench clean
+.PHONY: help install demo test interop-kafka test-full soak check bench clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 1; }
@@ -28,6 +28,9 @@ demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kill
 
 test: $(STAMP) ## unit, interop, crash and Spark tests (under 8 minutes)
 	@$(BIN)/python -m pytest -q -m "not soak" $(ARGS)
+
+interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetched from Maven Central)
+	@$(BIN)/python -m pytest -q tests/interop --peer kafka $(ARGS)
 
 test-full: $(STAMP) ## everything, with evidence in docs/evidence/
 	@$(BIN)/python -m tests.support.full $(ARGS)
