@@ -1,8 +1,8 @@
 """What a batch must satisfy before a leader takes it, and the rewrites that some settings ask for.
 
 Pure: bytes, settings and a time go in. Checked as Kafka's `LogValidator` does, short of the records
-themselves: Kafka also walks the records to check their offsets, timestamps and keys one by one; we
-trust the CRC and the header (D4).
+themselves: Kafka also walks the records to check their offsets and timestamps one by one; we trust
+the CRC and the header (D4), and walk only for compacted topics, whose records need keys.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from oncelog.protocol.batch import (
     read_header,
     set_log_append_time,
 )
-from oncelog.protocol.record import recompress_batch
+from oncelog.protocol.record import iter_records, recompress_batch
 from oncelog.storage.config import LogConfig
 from oncelog.storage.producer_state import Origin
 
@@ -24,6 +24,7 @@ __all__ = ["Checked", "apply_log_append_time", "check_batches", "recompress"]
 
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER_CODEC = "producer"
+COMPACT = "compact"
 _KAFKA_CODEC_NAMES = {"uncompressed": "none"}
 
 MutableBuffer = bytearray | memoryview
@@ -91,7 +92,12 @@ def _check_one(
             return _refuse(f"attributes {header.attributes:#x} are not a producer's")
     if not check_crc(batches, position, header):
         return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
-    return _check_client(header, config, now_ms) if origin is Origin.CLIENT else None
+    if origin is not Origin.CLIENT:
+        return None
+    refusal = _check_client(header, config, now_ms)
+    if refusal is None and COMPACT in config.cleanup_policy:
+        return _check_keys(batches, position, header)
+    return refusal
 
 
 def _check_client(header: BatchHeader, config: LogConfig, now_ms: int) -> Checked | None:
@@ -118,6 +124,21 @@ def _check_client(header: BatchHeader, config: LogConfig, now_ms: int) -> Checke
     if now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
         message = f"timestamp {header.base_timestamp} is too far behind {now_ms}"
         return Checked([], ErrorCode.invalid_timestamp, message)
+    return None
+
+
+def _check_keys(batches: MutableBuffer, position: int, header: BatchHeader) -> Checked | None:
+    """Walk the records, which only compacted topics ask for: each must have a key."""
+    if header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX:
+        message = f"{header.record_count} records to look into"
+        return Checked([], ErrorCode.message_too_large, message)
+    records = iter_records(batches, position, header, limit_bytes=LOOKED_INTO_BYTES_MAX)
+    try:
+        for number, record in enumerate(records):
+            if record.key is None:
+                return _refuse(f"record {number} of a batch for a compacted topic has no key")
+    except ProtocolError as error:
+        return Checked([], error.code, error.message)
     return None
 
 
