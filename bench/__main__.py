@@ -24,6 +24,11 @@ from bench.systems import Kafka, Oncelog, System, install_base, resident_mb
 IDLE_SETTLE_S = 3.0
 ROUNDS = 7
 
+TITLES = {row.key: row.title for row in ROWS} | {
+    "start": "start, until Metadata is answered",
+    "idle": "idle memory",
+}
+
 Samples = dict[tuple[str, str], dict[str, list[float]]]
 """(row, figure) -> system -> one figure per round."""
 
@@ -69,26 +74,38 @@ def main() -> int:
     samples: Samples = defaultdict(lambda: defaultdict(list))
     for number in range(arguments.rounds):
         console.print(f"[bold]round {number + 1} of {arguments.rounds}[/bold]")
-        order: list[Callable[[Path], System]]
-        order = [Oncelog, Kafka] if number % 2 == 0 else [Kafka, Oncelog]
-        for kind in order:
-            folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
-            try:
-                measure(kind(folder), rows, samples, console)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-    titles = {row.key: row.title for row in ROWS}
-    titles |= {"start": "start, until Metadata is answered", "idle": "idle memory"}
+        run_round(number, rows, samples, console)
+        if arguments.write:
+            # After every round, so that a run which is cut short leaves what it has measured.
+            write(samples, number + 1, console)
+    console.print(report.table(summarise(samples)))
+    console.print(batch_format.sentence())
+    return 0
+
+
+def run_round(number: int, rows: list[Row], samples: Samples, console: Console) -> None:
+    """Both systems once, each started afresh; the order alternates from round to round."""
+    order: list[Callable[[Path], System]]
+    order = [Oncelog, Kafka] if number % 2 == 0 else [Kafka, Oncelog]
+    for kind in order:
+        folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
+        try:
+            measure(kind(folder), rows, samples, console)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def summarise(samples: Samples) -> list[report.Result]:
+    """Medians and ratios of all rounds so far, with the target of each figure that has one."""
     targets = {(row.key, target.figure): target for row in ROWS for target in row.targets}
     targets |= {("start", "seconds"): START_TARGET, ("idle", "memory MB"): IDLE_TARGET}
-    results = report.results(samples, titles, targets)
-    console.print(report.table(results))
-    console.print(batch_format.sentence())
-    if arguments.write:
-        cost_lines = report.costs(samples, titles)
-        for path in report.write(results, arguments.rounds, cost_lines):
-            console.print(f"written: {path}")
-    return 0
+    return report.results(samples, TITLES, targets)
+
+
+def write(samples: Samples, rounds: int, console: Console) -> None:
+    """docs/benchmarks.md and its plot."""
+    for path in report.write(summarise(samples), rounds, report.costs(samples, TITLES)):
+        console.print(f"written: {path}")
 
 
 if __name__ == "__main__":
