@@ -257,20 +257,10 @@ def txn_offset_commit_request(
         group_id=group_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        topics=tuple(
-            message(
-                txn_offset_commit.TxnOffsetCommitRequestTopic,
-                name=name,
-                partitions=tuple(
-                    _committed(
-                        txn_offset_commit.TxnOffsetCommitRequestPartition,
-                        index,
-                        offsets[TopicPartition(name, index)],
-                    )
-                    for index in indexes
-                ),
-            )
-            for name, indexes in by_topic(offsets).items()
+        topics=_committed_topics(
+            txn_offset_commit.TxnOffsetCommitRequestTopic,
+            txn_offset_commit.TxnOffsetCommitRequestPartition,
+            offsets,
         ),
     )
 
@@ -287,20 +277,8 @@ def offset_commit_request(
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id="",
-        topics=tuple(
-            message(
-                canonical.OffsetCommitRequestTopic,
-                name=name,
-                partitions=tuple(
-                    _committed(
-                        canonical.OffsetCommitRequestPartition,
-                        index,
-                        offsets[TopicPartition(name, index)],
-                    )
-                    for index in indexes
-                ),
-            )
-            for name, indexes in by_topic(offsets).items()
+        topics=_committed_topics(
+            canonical.OffsetCommitRequestTopic, canonical.OffsetCommitRequestPartition, offsets
         ),
     )
 
@@ -367,6 +345,23 @@ def add_partitions_errors(response: Any) -> list[tuple[TopicPartition, ErrorCode
         for p in topic.results_by_partition
         if p.partition_error_code is not ErrorCode.none
     ]
+
+
+def _committed_topics(
+    topic_class: type, partition_class: type, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> tuple[object, ...]:
+    """Offsets to commit, as OffsetCommit and TxnOffsetCommit both carry them."""
+    return tuple(
+        message(
+            topic_class,
+            name=name,
+            partitions=tuple(
+                _committed(partition_class, index, offsets[TopicPartition(name, index)])
+                for index in indexes
+            ),
+        )
+        for name, indexes in by_topic(offsets).items()
+    )
 
 
 def _committed(cls: type, index: int, offset: OffsetAndMetadata) -> object:
