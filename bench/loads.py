@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.peer.kafka import METADATA_REQUEST
+from bench.peer.child import METADATA_REQUEST
 from bench.systems import System, cpu_seconds, resident_mb
 
 PARTITIONS = 4

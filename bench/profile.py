@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import loads
-from bench.peer.kafka import ROOT, free_port, wait_ready
+from bench.peer.child import free_port, wait_ready
+from bench.peer.kafka import ROOT
 
 SETTLE_S = 1.5
 

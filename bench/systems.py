@@ -8,11 +8,11 @@ without the development tools (some of which libraries import when they find the
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Protocol
 
-from bench.peer.kafka import ROOT, KafkaPeer, free_port, wait_ready
+from bench.peer.child import BrokerChild
+from bench.peer.kafka import ROOT, KafkaPeer
 
 BASE_ENVIRONMENT = ROOT / ".cache" / "base-install"
 READY_TIMEOUT_S = 60
@@ -32,43 +32,18 @@ class System(Protocol):
     def start(self) -> float:
         """Start it; returns the seconds from exec to its first answer to Metadata."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> object: ...
 
 
-class Oncelog:
+class Oncelog(BrokerChild):
     """`oncelog serve` from the base install."""
 
     name = "oncelog"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        if self.process is None:
-            raise RuntimeError("the broker is not started")
-        return self.process.pid
-
     def start(self) -> float:
         command = [str(BASE_ENVIRONMENT / "bin" / "oncelog"), "serve"]
         command += ["--data-dir", str(self.folder / "data"), "--listen", self.bootstrap_servers]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "broker.log").open("ab") as log:
-            begun = time.monotonic()
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_ready(self.port, self.process, READY_TIMEOUT_S)
-        return time.monotonic() - begun
-
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(20)
+        return self.launch(command, self.folder / "broker.log", READY_TIMEOUT_S)
 
 
 class Kafka(KafkaPeer):

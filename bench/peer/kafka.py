@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+
+from bench.peer.child import BrokerChild, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("pom.xml")
@@ -93,36 +92,15 @@ def run_tool(
     )
 
 
-def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class KafkaPeer:
+class KafkaPeer(BrokerChild):
     """One Apache Kafka broker (KRaft, combined mode, 1 GB heap) on loopback; a context manager.
 
     `settings` are broker properties on top of Kafka's defaults.
     """
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
-        self.folder = folder
-        self.port = free_port()
+        super().__init__(folder)
         self.settings = settings or {}
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """``host:port`` of the broker."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the JVM."""
-        if self.process is None:
-            raise RuntimeError("the peer is not started")
-        return self.process.pid
 
     def prepare(self) -> None:
         """Write the configuration and format the data folder, as before a first start."""
@@ -154,66 +132,17 @@ class KafkaPeer:
     def start(self) -> float:
         """Start the broker; returns the seconds from exec until it answers Metadata."""
         command = [java(), "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-cp", jars(), "kafka.Kafka"]
-        with (self.folder / "broker.log").open("ab") as log:
-            begun = time.monotonic()
-            self.process = subprocess.Popen(
-                [*command, str(self.folder / "server.properties")], stdout=log, stderr=log
-            )
-        wait_ready(self.port, self.process, READY_TIMEOUT_S)
-        return time.monotonic() - begun
+        command.append(str(self.folder / "server.properties"))
+        return self.launch(command, self.folder / "broker.log", READY_TIMEOUT_S)
 
-    def stop(self) -> None:
-        """SIGTERM, and SIGKILL if it does not go."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+    def stop(self) -> int:
+        """SIGTERM; a JVM that takes its time is killed, and that is no failure of a test."""
+        with suppress(subprocess.TimeoutExpired):
+            super().stop()
+        return self.child.wait()
 
     def __enter__(self) -> "KafkaPeer":
         jars()
         self.prepare()
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-# Metadata v1 for all topics: api key 3, correlation id 7, null client id, null topic array.
-METADATA_REQUEST = bytes.fromhex("0000000e 0003 0001 00000007 ffff ffffffff".replace(" ", ""))
-
-
-def wait_ready(port: int, process: "subprocess.Popen[bytes]", timeout_s: float) -> None:
-    """Return once the broker answers Metadata with a broker in it; raises on its death."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"the broker ended with code {process.returncode} while starting")
-        if answers_metadata(port):
-            return
-        time.sleep(0.005)
-    raise RuntimeError(f"no answer on port {port} within {timeout_s} s")
-
-
-def answers_metadata(port: int) -> bool:
-    """Whether a Metadata request is answered with a non-empty broker list."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-            connection.sendall(METADATA_REQUEST)
-            answer = b""
-            while len(answer) < 12:
-                chunk = connection.recv(4096)
-                if not chunk:
-                    return False
-                answer += chunk
-            return int.from_bytes(answer[8:12], "big") > 0
-    except OSError:
-        return False
