@@ -1,0 +1,117 @@
+"""A connection with its dispatcher, without sockets, over coordinators that answer when told to.
+
+The handlers of EndTxn, JoinGroup and FindCoordinator are the real ones. Requests are numbered in
+the order in which they are sent, over all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from oncelog.broker.connection import Connection, ReadBuffer
+from oncelog.broker.dispatch import Dispatcher
+from oncelog.core.errors import ErrorCode
+from oncelog.group.events import Join
+from oncelog.group.results import JoinResult
+from oncelog.protocol import messages
+from oncelog.protocol.api import ApiKey
+from oncelog.transaction.events import EndTxn, EndTxnResult
+from tests.unit.broker.test_connection import FakeServer, FakeTransport
+
+VERSIONS = {ApiKey.END_TXN: 4, ApiKey.JOIN_GROUP: 5, ApiKey.FIND_COORDINATOR: 3}
+
+
+class Coordinator:
+    """Takes requests and answers them when the story says so."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def request(self, id_: str, event: object, connection: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        number = int(id_)
+        self._stage.asked[number] = (event, future)
+        self._stage.told.append(f"#{number} reaches its coordinator")
+
+        def drop() -> None:
+            self._stage.told.append(f"#{number} is dropped")
+            future.cancel()
+
+        forget = connection.on_close(drop)
+        future.add_done_callback(lambda _: forget())
+        return future
+
+
+class Stage:
+    """What the commands of a story act on; `told` collects what came of the present one."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.asked: dict[int, tuple[object, asyncio.Future[Any]]] = {}
+        self.transactions = self.groups = Coordinator(self)
+        self.image = _NoTopics()
+        self.controller = _NoTopics()
+        self._server = FakeServer()
+        self._peers: dict[str, tuple[Connection, FakeTransport]] = {}
+        self._count = 0
+
+    def open(self, name: str) -> None:
+        """A connection of that name, on first use."""
+        if name in self._peers:
+            return
+        transport = FakeTransport()
+        dispatcher = Dispatcher(cast(Any, self))
+        connection = Connection(cast(Any, self._server), dispatcher, ReadBuffer())
+        connection.connection_made(cast(Any, transport))
+        self._peers[name] = (connection, transport)
+
+    def send(self, name: str, api: ApiKey) -> None:
+        self.open(name)
+        self._count += 1
+        number = str(self._count)
+        fields = {
+            ApiKey.END_TXN: {"transactional_id": number},
+            ApiKey.JOIN_GROUP: {"group_id": number},
+            ApiKey.FIND_COORDINATOR: {"key_type": 9, "coordinator_keys": (number,)},
+        }[api]
+        request = messages.message(messages.request_class(api), **fields)
+        frame = messages.encode_request(api, VERSIONS[api], self._count, "test", request)
+        data = len(frame).to_bytes(4, "big") + frame
+        connection = self._peers[name][0]
+        buffer = connection.get_buffer(-1)
+        buffer[: len(data)] = data
+        del buffer
+        connection.buffer_updated(len(data))
+
+    def settle(self, number: int) -> None:
+        """The coordinator has committed what request `number` asked for."""
+        event, future = self.asked[number]
+        if future.cancelled():
+            return
+        if isinstance(event, EndTxn):
+            future.set_result(EndTxnResult(ErrorCode.none, event.producer_id, event.producer_epoch))
+        else:
+            assert isinstance(event, Join)
+            future.set_result(JoinResult(ErrorCode.none, event.member_id))
+
+    def close(self, name: str) -> None:
+        self._peers[name][0].connection_lost(None)
+
+    def replies(self) -> list[str]:
+        """What has been written since the last look, by connection."""
+        found = []
+        for name, (_, transport) in self._peers.items():
+            data, transport.written = bytes(transport.written), bytearray()
+            while data:
+                size = int.from_bytes(data[:4], "big")
+                found.append(f"{name} is answered #{int.from_bytes(data[4:8], 'big')}")
+                data = data[4 + size :]
+        return found
+
+
+class _NoTopics:
+    """An image without topics: FindCoordinator of an unknown type is answered at once."""
+
+    def topic(self, _name: str) -> None:
+        return None

@@ -1,0 +1,63 @@
+"""Scenarios of one broker's connections: what a request that waits holds back (D13, D7).
+
+The files have the form of the transaction coordinator's (tests/scenarios/transaction).
+`ONCELOG_REWRITE_SCENARIOS=1 pytest tests/scenarios/connection` writes what comes out into them, to
+be read before it is committed.
+
+Commands: end-txn NAME, join-group NAME, find-coordinator NAME (a request on the connection of that
+name); settle N; close NAME.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from oncelog.protocol.api import ApiKey
+from tests.scenarios.connection.stage import Stage
+from tests.scenarios.transaction.test_transaction_scenarios import Step, read_steps, write_steps
+
+FILES = sorted(Path(__file__).parent.glob("*.txt"))
+APIS = {
+    "end-txn": ApiKey.END_TXN,
+    "join-group": ApiKey.JOIN_GROUP,
+    "find-coordinator": ApiKey.FIND_COORDINATOR,
+}
+TURNS_COUNT = 6
+"""Enough turns of the loop for everything that one command sets off."""
+
+
+async def perform(stage: Stage, command: str) -> list[str]:
+    verb, word = command.split()
+    stage.told = []
+    match verb:
+        case "settle":
+            stage.settle(int(word))
+        case "close":
+            stage.close(word)
+        case _:
+            stage.send(word, APIS[verb])
+    for _ in range(TURNS_COUNT):
+        await asyncio.sleep(0)
+    return stage.told + stage.replies() or ["nothing"]
+
+
+async def play(steps: list[Step]) -> list[list[str]]:
+    stage = Stage()
+    return [await perform(stage, step.command) if step.command else [] for step in steps]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    steps = read_steps(path.read_text())
+    outputs = asyncio.run(play(steps))
+    if os.environ.get("ONCELOG_REWRITE_SCENARIOS"):
+        path.write_text(write_steps(steps, outputs))
+        return
+    for step, output in zip(steps, outputs, strict=True):
+        assert output == step.expected, f"{path.name}: {step.command}"
+
+
+def test_there_are_scenarios() -> None:
+    assert len(FILES) >= 5
