@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from oncelog.broker.handlers import HANDLERS
+from oncelog.broker.apis import HANDLERS
 from oncelog.protocol.api import ADVERTISED, ApiKey, accepts, is_flexible
 from oncelog.protocol.conversion import shape_of
 from oncelog.protocol.headers import request_header_bytes

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, NamedTuple, cast
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.connection import Connection
-from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore

@@ -18,16 +18,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell, fresh_kafka_uuid
-from oncelog.broker.coordinators import (
+from oncelog.broker.coordination.coordinators import (
     CoordinatorShell,
     ProducerIds,
     group_shell,
     import_machines,
     transaction_shell,
 )
-from oncelog.broker.dispatch import Dispatcher
-from oncelog.broker.partitions import PartitionManager
-from oncelog.broker.server import Server
+from oncelog.broker.net.dispatch import Dispatcher
+from oncelog.broker.net.server import Server
+from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.disk import Disk, SystemDisk
@@ -36,7 +36,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from oncelog.broker.fetch_sessions import FetchSessions
+    from oncelog.broker.partitions.fetch_sessions import FetchSessions
     from oncelog.controller.image import ImageDelta, MetadataImage
     from oncelog.metadata.store import MetadataStore
 
@@ -81,7 +81,7 @@ class Broker:
     @cached_property
     def fetch_sessions(self) -> FetchSessions:
         """What clients that fetch are remembered by. Imported with the first fetch."""
-        from oncelog.broker.fetch_sessions import FetchSessions
+        from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
         return FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"))
 

@@ -5,7 +5,7 @@ The one place that knows the encoding.
 - ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
 - ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
   atomic write and two brokers cannot both make it. A topic's name never holds a slash.
-- ``/producer-ids/next``: see `oncelog.broker.producer_ids` (INV-11).
+- ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
 
 from __future__ import annotations

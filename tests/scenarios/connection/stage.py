@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from oncelog.broker.connection import Connection, ReadBuffer
-from oncelog.broker.dispatch import Dispatcher
+from oncelog.broker.net.connection import Connection, ReadBuffer
+from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.core.errors import ErrorCode
 from oncelog.group.events import Join
 from oncelog.group.results import JoinResult

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from oncelog.broker.delayed import FetchPurgatory
-from oncelog.broker.partition import Partition
+from oncelog.broker.partitions.delayed import FetchPurgatory
+from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import Record, build_batch
 from oncelog.replication import PartitionState

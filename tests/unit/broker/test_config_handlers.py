@@ -13,7 +13,7 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
-from oncelog.broker.config_changes import BROKER_RESOURCE, TOPIC_RESOURCE
+from oncelog.broker.apis.config_changes import BROKER_RESOURCE, TOPIC_RESOURCE
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey

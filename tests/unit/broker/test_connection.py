@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.connection import Connection, ReadBuffer, Slot, grow
-from oncelog.broker.handlers import PendingReply
+from oncelog.broker.apis import PendingReply
+from oncelog.broker.net.connection import Connection, ReadBuffer, Slot, grow
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.coordinator_shell import CoordinatorShell, LedShard
-from oncelog.broker.partition import Partition
+from oncelog.broker.coordination.runtime import CoordinatorShell, LedShard
+from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.coordinator.machine import (
     ApplyContext,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.delayed import CommitWaiters, DelayedFetch, DelayedProduce
-from oncelog.broker.partition import Partition
+from oncelog.broker.partitions.delayed import CommitWaiters, DelayedFetch, DelayedProduce
+from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker import handlers
+from oncelog.broker import apis
+from oncelog.broker.apis import PendingReply
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
-from oncelog.broker.handlers import PendingReply
 from oncelog.core.config import BrokerConfig, ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.metadata import MemoryStore
@@ -112,7 +112,7 @@ async def test_a_handler_that_breaks_an_invariant_stops_the_broker(
         async def broken(_broker: object, _request: object) -> None:
             raise InvariantViolation("INV-7: for the test")
 
-        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
         with pytest.raises(AssertionError, match="closed"):
             await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
         await context.broker.wait_until_stop_is_requested()
@@ -130,7 +130,7 @@ async def test_a_pending_reply_that_cannot_be_encoded_costs_its_connection_only(
             parked.append(PendingReply())
             return parked[0]
 
-        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, park)
+        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, park)
         asking = asyncio.create_task(client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1))
         while not parked:  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_a_failing_handler_costs_its_connection_and_one_traceback(
         def broken(_broker: object, _request: object) -> None:
             raise KeyError("our bug")
 
-        monkeypatch.setitem(handlers._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
         with caplog.at_level(logging.ERROR), pytest.raises(AssertionError, match="closed"):
             await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
         (record,) = caplog.records

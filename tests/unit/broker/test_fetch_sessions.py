@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog.broker.fetch_sessions import FetchContext, FetchSessions
+from oncelog.broker.partitions.fetch_sessions import FetchContext, FetchSessions
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import FETCH_SESSION_EVICTION_MS, INT32_MAX, TOPIC_NAME_LENGTH_MAX
 from oncelog.protocol.fetch import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.handlers import HANDLERS
+from oncelog.broker.apis import HANDLERS
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import messages
 from oncelog.protocol.api import ApiKey

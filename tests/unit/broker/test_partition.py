@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.partition import Partition
+from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
 

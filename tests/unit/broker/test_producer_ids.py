@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog.broker.producer_ids import ProducerIds
+from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
 from oncelog.metadata.memory import MemoryStore
 

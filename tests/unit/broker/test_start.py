@@ -3,14 +3,14 @@
 import subprocess
 import sys
 
-from oncelog.broker.coordinators import import_machines
+from oncelog.broker.coordination.coordinators import import_machines
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
 
 LATER = (
     "oncelog.group.machine",
     "oncelog.transaction.machine",
     "oncelog.protocol.canonical",
-    "oncelog.broker.handlers.join_group",
+    "oncelog.broker.apis.join_group",
     "kio.schema.leave_group.v5.request",
     "ctypes",
 )

@@ -1,0 +1,50 @@
+"""AddOffsetsToTxn, versions 0 to 4.
+
+Behaviour: adds the partition of `__consumer_offsets` that keeps the group's offsets to the
+transaction, so that its marker goes there too (INV-6). Before version 2 a fenced producer is told
+INVALID_PRODUCER_EPOCH (KIP-588).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old, in_order
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class
+from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.ADD_OFFSETS_TO_TXN)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Add the group's partition."""
+    body = request.body
+    if not body.group_id:
+        return _response(ErrorCode.invalid_group_id)
+    partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, broker.groups.partition_of(body.group_id))
+    event = AddPartitions(
+        body.transactional_id,
+        ProducerId(body.producer_id),
+        ProducerEpoch(body.producer_epoch),
+        (partition,),
+    )
+
+    def convert(result: AddPartitionsResult) -> Any:
+        return _response(fenced_for_old(result.error, request.version, since=2))
+
+    return in_order(
+        broker.transactions, body.transactional_id, event, request.connection, convert, _response
+    )
+
+
+def _response(error: ErrorCode) -> Any:
+    return message(_Response, throttle_time=NO_THROTTLE, error_code=error)

@@ -1,0 +1,105 @@
+"""AddPartitionsToTxn, versions 0 to 5.
+
+Clients use up to 3; from 4 on it is broker to broker, in batches.
+
+Behaviour: all partitions of a transaction are added, or none: with an unknown one among them it
+gets UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
+producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.add_partitions_to_txn.v5 import response as schema
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class
+from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.ADD_PARTITIONS_TO_TXN)
+
+Outcome = dict[TopicPartition, ErrorCode]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the transaction coordinator for each transaction of the request (one, from clients)."""
+    answers = [_start(broker, request, wanted) for wanted in request.body.transactions]
+    if all(isinstance(answer, dict) or answer.done() for answer in answers):
+        return _response(request, answers)
+    return _later(request, answers)
+
+
+async def _later(request: Request, answers: list[Any]) -> Any:
+    await asyncio.gather(*(answer for answer in answers if not isinstance(answer, dict)))
+    return _response(request, answers)
+
+
+def _start(
+    broker: Broker, request: Request, wanted: Any
+) -> Outcome | asyncio.Future[AddPartitionsResult]:
+    partitions = tuple(
+        TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
+    )
+    unknown = {p for p in partitions if broker.image.partition(*p) is None}
+    if unknown and not wanted.verify_only:
+        return {
+            p: ErrorCode.unknown_topic_or_partition
+            if p in unknown
+            else ErrorCode.operation_not_attempted
+            for p in partitions
+        }
+    event = AddPartitions(
+        wanted.transactional_id,
+        ProducerId(wanted.producer_id),
+        ProducerEpoch(wanted.producer_epoch),
+        partitions,
+        verify_only=wanted.verify_only,
+        transaction_version=2 if request.version >= 4 else 1,
+    )
+    try:
+        return broker.transactions.request(wanted.transactional_id, event, request.connection)
+    except ProtocolError as error:
+        return dict.fromkeys(partitions, error.code)
+
+
+def _response(request: Request, answers: list[Any]) -> Any:
+    results = []
+    for wanted, answer in zip(request.body.transactions, answers, strict=True):
+        outcome: Outcome = answer if isinstance(answer, dict) else dict(answer.result().partitions)
+        topics = tuple(
+            schema.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=tuple(
+                    schema.AddPartitionsToTxnPartitionResult(
+                        partition_index=index,
+                        partition_error_code=fenced_for_old(
+                            outcome[TopicPartition(topic.name, index)], request.version, since=2
+                        ),
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in wanted.topics
+        )
+        results.append(
+            schema.AddPartitionsToTxnResult(
+                transactional_id=wanted.transactional_id, topic_results=topics
+            )
+        )
+    return message(
+        _Response,
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        results_by_transaction=tuple(results),
+    )

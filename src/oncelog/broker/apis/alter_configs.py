@@ -1,0 +1,49 @@
+"""AlterConfigs (33), versions 0-2: replace all settings that a topic has of its own.
+
+What the request does not name returns to the broker's value; IncrementalAlterConfigs is the better
+way (KIP-339). Topics (resource type 2) change at once; see `oncelog.broker.apis.config_changes` for
+brokers. Gap: settings of groups and client metrics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.config_changes import ResourceChanges, alter
+from oncelog.controller.changes import ConfigOperation
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Replace the settings of each resource."""
+    resources = [
+        ResourceChanges(
+            resource.resource_type,
+            resource.resource_name,
+            [(entry.name, ConfigOperation.SET, entry.value) for entry in resource.configs],
+            replaces=True,
+        )
+        for resource in request.body.resources
+    ]
+    outcomes = await alter(broker, resources, validate_only=request.body.validate_only)
+    return message(
+        AlterConfigsResponse,
+        responses=tuple(
+            message(
+                AlterConfigsResourceResponse,
+                error_code=outcome.error,
+                error_message=outcome.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, outcome in zip(resources, outcomes, strict=True)
+        ),
+    )

@@ -1,0 +1,75 @@
+"""ApiVersions (18), versions 0-4: what this broker speaks, and the features that are switched on.
+
+Announces the APIs that have handlers. A version we do not know is answered in version 0 with
+UNSUPPORTED_VERSION and the ranges (KIP-511). `transaction.version` is finalized at 2, which makes
+Java and franz-go clients use KIP-890's protocol; the epoch of the features is the metadata image's
+revision, which never falls. Gap: none known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.api_versions.v4.response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+from oncelog.broker.apis import HANDLERS, Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+SUPPORTED_FEATURES: Final = {"transaction.version": VersionRange(0, 2)}
+FINALIZED_FEATURES: Final = {"transaction.version": 2}
+
+_SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer with our ranges, or with the error that goes with them."""
+    body = request.body
+    if body is None:
+        return _response(broker, ErrorCode.unsupported_version)
+    if request.version >= 3:
+        names = (body.client_software_name, body.client_software_version)
+        if any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
+            return _response(broker, ErrorCode.invalid_request)
+        request.connection.client_software = " ".join(names)
+    return _response(broker, ErrorCode.none)
+
+
+def _response(broker: Broker, error: ErrorCode) -> Any:
+    served: list[ApiKey] = sorted(HANDLERS)
+    if error is ErrorCode.invalid_request:
+        served = []
+    return message(
+        ApiVersionsResponse,
+        error_code=error,
+        api_keys=tuple(
+            message(
+                ApiVersion,
+                api_key=api.value,
+                min_version=ADVERTISED[api].min,
+                max_version=ADVERTISED[api].max,
+            )
+            for api in served
+        ),
+        supported_features=tuple(
+            message(SupportedFeatureKey, name=name, min_version=levels.min, max_version=levels.max)
+            for name, levels in SUPPORTED_FEATURES.items()
+        ),
+        finalized_features_epoch=broker.image.revision,
+        finalized_features=tuple(
+            message(
+                FinalizedFeatureKey, name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in FINALIZED_FEATURES.items()
+        ),
+    )

@@ -1,0 +1,29 @@
+"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each rule, as Kafka without an authorizer.
+
+Gap: there are no access rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Refuse every rule."""
+    refused = message(
+        AclCreationResult,
+        error_code=ErrorCode.security_disabled,
+        error_message="No Authorizer is configured.",
+    )
+    return message(CreateAclsResponse, results=(refused,) * len(request.body.creations))

@@ -1,0 +1,64 @@
+"""CreatePartitions (37), versions 0-3: give topics more partitions.
+
+A count that is no increase is INVALID_PARTITIONS, and so is any change of an internal topic, whose
+ids are found by the count (D9; Kafka lets that happen). A topic named twice is INVALID_REQUEST.
+What was added can be used when the answer leaves. Gap: the request's timeout is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.create_partitions.v3.response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.controller.changes import decide_partitions
+from oncelog.controller.image import TopicImage
+from oncelog.controller.topics import TopicOutcome
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Grow each topic by itself."""
+    counts = Counter(topic.name for topic in request.body.topics)
+    outcomes = [
+        TopicOutcome(name, ErrorCode.invalid_request, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    for topic in request.body.topics:
+        if counts[topic.name] == 1:
+            outcomes.append(await _grow(broker, topic, request.body.validate_only))
+    return message(
+        CreatePartitionsResponse,
+        results=tuple(
+            message(
+                CreatePartitionsTopicResult,
+                name=outcome.name,
+                error_code=outcome.error,
+                error_message=outcome.message,
+            )
+            for outcome in outcomes
+        ),
+    )
+
+
+async def _grow(broker: Broker, asked: Any, validate_only: bool) -> TopicOutcome:
+    assignments = None
+    if asked.assignments is not None:
+        assignments = [assignment.broker_ids for assignment in asked.assignments]
+
+    def decide(topic: TopicImage | None) -> TopicOutcome:
+        return decide_partitions(broker.image, asked.name, topic, asked.count, assignments)
+
+    return await broker.controller.change_topic(asked.name, decide, validate_only=validate_only)

@@ -1,0 +1,87 @@
+"""CreateTopics (19), versions 2-7: make topics, each by itself, in the order of the request.
+
+A name that stands twice in one request is refused for all its places. What was created can be used
+when the answer leaves. The answer carries the topic's configuration from version 5 on. Gap: the
+request's timeout is not looked at, creation takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.controller.topics import NewTopic, TopicOutcome
+from oncelog.core.config import ConfigSource, format_value
+from oncelog.core.config_keys import TOPIC_KEYS
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Create what can be created, and say why the rest cannot."""
+    topics = request.body.topics
+    counts = Counter(topic.name for topic in topics)
+    fresh = [_new(topic) for topic in topics if counts[topic.name] == 1]
+    outcomes = await broker.controller.create_topics(
+        fresh, validate_only=request.body.validate_only
+    )
+    outcomes += [
+        TopicOutcome(name, ErrorCode.invalid_request, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    return message(
+        CreateTopicsResponse,
+        topics=tuple(_result(broker, outcome, request) for outcome in outcomes),
+    )
+
+
+def _new(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment={entry.partition_index: entry.broker_ids for entry in topic.assignments},
+        config={entry.name: entry.value for entry in topic.configs},
+    )
+
+
+def _result(broker: Broker, outcome: TopicOutcome, request: Request) -> Any:
+    topic = outcome.topic
+    if topic is None:
+        return message(
+            CreatableTopicResult,
+            name=outcome.name,
+            topic_id=None,
+            error_code=outcome.error,
+            error_message=outcome.message,
+            configs=(),
+        )
+    configs = []
+    for name in sorted(TOPIC_KEYS):
+        synonyms = broker.config.topic_synonyms(topic.config, name)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        value = format_value(broker.config.topic_value(topic.config, name))
+        configs.append(
+            message(CreatableTopicConfigs, name=name, value=value, config_source=source.value)
+        )
+    return message(
+        CreatableTopicResult,
+        name=topic.name,
+        topic_id=None if request.body.validate_only else topic.topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=tuple(configs),
+    )

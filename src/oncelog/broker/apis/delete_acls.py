@@ -1,0 +1,30 @@
+"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as Kafka without an authorizer.
+
+Gap: there are no access rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Refuse every filter."""
+    refused = message(
+        DeleteAclsFilterResult,
+        error_code=ErrorCode.security_disabled,
+        error_message="No Authorizer is configured.",
+        matching_acls=(),
+    )
+    return message(DeleteAclsResponse, filter_results=(refused,) * len(request.body.filters))

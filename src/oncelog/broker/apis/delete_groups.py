@@ -1,0 +1,47 @@
+"""DeleteGroups (42), versions 0-2: forget groups without members, and their offsets.
+
+Each group by itself: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND when there is none.
+A group named twice is answered once, as in Kafka. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.group.events import DeleteGroup
+from oncelog.group.results import DeleteResult
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group."""
+    answers = [
+        ask(
+            broker.groups,
+            group_id,
+            DeleteGroup(group_id),
+            request.connection,
+            lambda error, group_id=group_id: DeleteResult(error, group_id),  # type: ignore[misc]
+        )
+        for group_id in dict.fromkeys(request.body.groups_names)
+    ]
+    return all_in_order(answers, _response)
+
+
+def _response(results: list[DeleteResult]) -> Any:
+    return message(
+        DeleteGroupsResponse,
+        results=tuple(
+            message(DeletableGroupResult, group_id=result.group_id, error_code=result.error)
+            for result in results
+        ),
+    )

@@ -1,0 +1,69 @@
+"""DeleteTopics (20), versions 1-6: delete topics by name, from version 6 on also by id.
+
+A topic that stands twice in one request, by name or id, is refused at both places. Internal topics
+may be deleted, as in Kafka, but lose their transactions and offsets. Gap: the request's timeout is
+not looked at, deletion takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Delete what can be deleted, and say why the rest cannot."""
+    wanted = request.body.topics
+    if not broker.config.get_bool("delete.topic.enable"):
+        # Clients below version 3 do not know the error that says so.
+        disabled = (
+            ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
+        )
+        results = [_result(t.name, t.topic_id, disabled, None) for t in wanted]
+        return message(DeleteTopicsResponse, responses=tuple(results))
+    image = broker.image
+    resolved = [
+        image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
+        for asked in wanted
+    ]
+    counts = Counter(topic.topic_id for topic in resolved if topic is not None)
+    results = []
+    for asked, topic in zip(wanted, resolved, strict=True):
+        if asked.name is not None and asked.topic_id is not None:
+            error, text = (
+                ErrorCode.invalid_request,
+                "You may not specify both topic name and topic id.",
+            )
+        elif topic is None and asked.name is None:
+            error, text = ErrorCode.unknown_topic_id, "This server does not host this topic ID."
+        elif topic is None:
+            error, text = (
+                ErrorCode.unknown_topic_or_partition,
+                "This server does not host this topic.",
+            )
+        elif counts[topic.topic_id] > 1:
+            error, text = (
+                ErrorCode.invalid_request,
+                "The topic stands more than once in the request.",
+            )
+        else:
+            error, text = await broker.controller.delete_topic(topic.topic_id), None
+        name = topic.name if topic is not None else asked.name
+        topic_id = topic.topic_id if topic is not None else asked.topic_id
+        results.append(_result(name, topic_id, error, text))
+    return message(DeleteTopicsResponse, responses=tuple(results))
+
+
+def _result(name: str | None, topic_id: Any, error: ErrorCode, text: str | None) -> Any:
+    return message(
+        DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=text
+    )

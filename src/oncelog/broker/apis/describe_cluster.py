@@ -1,0 +1,62 @@
+"""DescribeCluster (60), versions 0-2: the cluster's id, its brokers and its controller.
+
+Only brokers can be asked for (endpoint type 1): there are no separate controllers. No broker is
+ever fenced without being gone. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+BROKER_ENDPOINTS: Final = 1
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""Bit set of the `AclOperation` codes that apply to the cluster."""
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer from the image."""
+    image = broker.image
+    endpoint_type = request.body.endpoint_type
+    if endpoint_type != BROKER_ENDPOINTS:
+        # Kafka's brokers say 114 to a known but wrong type, 115 to one they never heard of.
+        error = (
+            ErrorCode.mismatched_endpoint_type
+            if endpoint_type == 2
+            else ErrorCode.unsupported_endpoint_type
+        )
+        return message(
+            DescribeClusterResponse,
+            error_code=error,
+            error_message=f"This broker does not serve endpoint type {endpoint_type}.",
+            endpoint_type=BROKER_ENDPOINTS,
+        )
+    operations = {}
+    if request.body.include_cluster_authorized_operations:
+        operations = {"cluster_authorized_operations": CLUSTER_OPERATIONS}
+    return message(
+        DescribeClusterResponse,
+        error_code=ErrorCode.none,
+        endpoint_type=endpoint_type,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=tuple(
+            message(
+                DescribeClusterBroker,
+                broker_id=member.broker_id,
+                host=member.host,
+                port=member.port,
+                rack=member.rack,
+            )
+            for member in image.brokers.values()
+        ),
+        **operations,
+    )

@@ -1,0 +1,153 @@
+"""DescribeConfigs (32), versions 1-4.
+
+The settings of topics and of this broker, with their sources.
+
+Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or
+be empty for the defaults of all brokers, of which there are none. All broker settings are
+read-only: they come from the start. Groups (32) and client metrics (16) have none: the answer is
+empty. Gap: broker loggers (8) are refused with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import each_once
+from oncelog.controller.topics import name_problem
+from oncelog.core.config import ConfigSource, ConfigType, Definition, SynonymValue, format_value
+from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
+"""Types of resource that have no settings here; the tools ask for them all the same."""
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Describe each resource by itself."""
+    resources = each_once(
+        request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
+    )
+    return message(
+        DescribeConfigsResponse,
+        results=tuple(_describe(broker, request, resource) for resource in resources),
+    )
+
+
+def _describe(broker: Broker, request: Request, resource: Any) -> Any:
+    try:
+        configs = _configs(broker, request, resource)
+    except ProtocolError as error:
+        return message(
+            DescribeConfigsResult,
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=(),
+        )
+    return message(
+        DescribeConfigsResult,
+        error_code=ErrorCode.none,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(configs),
+    )
+
+
+def _configs(broker: Broker, request: Request, resource: Any) -> list[Any]:
+    config = broker.config
+    keys = resource.configuration_keys
+    name = resource.resource_name
+    if resource.resource_type == TOPIC_RESOURCE:
+        problem = name_problem(name)
+        if problem is not None:
+            raise ProtocolError(ErrorCode.invalid_topic_exception, problem)
+        topic = broker.image.topic(name)
+        if topic is None:
+            raise ProtocolError(
+                ErrorCode.unknown_topic_or_partition, "This server does not host this topic."
+            )
+        return [
+            _entry(
+                request,
+                TOPIC_KEYS[key][0],
+                config.topic_value(topic.config, key),
+                config.topic_synonyms(topic.config, key),
+                read_only=False,
+            )
+            for key in _chosen(TOPIC_KEYS, keys)
+        ]
+    if resource.resource_type == BROKER_RESOURCE:
+        if name == "":
+            return []
+        if name != str(broker.broker_id):
+            raise ProtocolError(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {broker.broker_id} or empty string, "
+                f"but received {name}",
+            )
+        return [
+            _entry(
+                request,
+                BROKER_KEYS[key],
+                config.get(key),
+                config.broker_synonyms(key),
+                read_only=True,
+            )
+            for key in _chosen(BROKER_KEYS, keys)
+        ]
+    kind = WITHOUT_CONFIGS.get(resource.resource_type)
+    if kind is None:
+        text = f"Unsupported resource type: {resource.resource_type}"
+        raise ProtocolError(ErrorCode.invalid_request, text)
+    if not name:
+        raise ProtocolError(ErrorCode.invalid_request, f"{kind} name must not be empty")
+    return []
+
+
+def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
+    # No list, or (from clients that cannot say null) an empty one, asks for all.
+    wanted = frozenset(keys) if keys else table.keys()
+    return [key for key in sorted(table) if key in wanted]
+
+
+def _entry(
+    request: Request,
+    definition: Definition,
+    value: Any,
+    synonyms: tuple[SynonymValue, ...],
+    *,
+    read_only: bool,
+) -> Any:
+    sensitive = definition.type is ConfigType.PASSWORD
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    listed = synonyms if request.body.include_synonyms and not sensitive else ()
+    return message(
+        DescribeConfigsResourceResult,
+        name=definition.name,
+        value=None if sensitive else format_value(value),
+        read_only=read_only,
+        config_source=source.value,
+        is_sensitive=sensitive,
+        synonyms=tuple(
+            message(DescribeConfigsSynonym, name=s.name, value=s.value, source=s.source.value)
+            for s in listed
+        ),
+        config_type=definition.type.value,
+        documentation=definition.doc if request.body.include_documentation else None,
+    )

@@ -1,0 +1,80 @@
+"""DescribeGroups (15), versions 0-6: state and members of groups.
+
+Members' subscriptions and assignments are the clients' own bytes. A group that does not exist is
+Dead, from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043). Authorized operations (version 3 on)
+are all of them, as in Kafka without an authorizer. Gap: groups of the KIP-848 protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.describe_groups.v6.response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.core.errors import ErrorCode
+from oncelog.group.events import DescribeGroup
+from oncelog.group.results import DescribeResult
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Bit set of the `AclOperation` codes that apply to groups."""
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group."""
+    answers = [
+        ask(
+            broker.groups,
+            group_id,
+            DescribeGroup(group_id, request.version),
+            request.connection,
+            lambda error, group_id=group_id: DescribeResult(error, group_id, ""),  # type: ignore[misc]
+        )
+        for group_id in dict.fromkeys(request.body.groups)
+    ]
+
+    def convert(results: list[DescribeResult]) -> Any:
+        groups = tuple(_group(request, result) for result in results)
+        return message(DescribeGroupsResponse, groups=groups)
+
+    return all_in_order(answers, convert)
+
+
+def _group(request: Request, result: DescribeResult) -> Any:
+    operations = {}
+    if request.body.include_authorized_operations and result.error is ErrorCode.none:
+        operations = {"authorized_operations": GROUP_OPERATIONS}
+    unknown = result.error is ErrorCode.group_id_not_found
+    return message(
+        DescribedGroup,
+        error_code=result.error,
+        error_message=f"Group {result.group_id} not found." if unknown else None,
+        group_id=result.group_id,
+        group_state=result.state,
+        protocol_type=result.protocol_type,
+        protocol_data=result.protocol_data,
+        members=tuple(
+            message(
+                DescribedGroupMember,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in result.members
+        ),
+        **operations,
+    )

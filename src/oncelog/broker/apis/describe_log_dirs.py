@@ -1,0 +1,80 @@
+"""DescribeLogDirs (35), versions 1-5: the data folder, its room, and the size of each log in it.
+
+A null topic list asks for every log. There is one folder and no log is ever on its way to another
+one (`is_future_key` is false). Total and usable bytes are those of the file system (KIP-827), -1
+when it does not say. Gap: none known.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.describe_log_dirs.v5.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import INT64_MAX
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_UNKNOWN_BYTES = -1
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Describe the one folder."""
+    path, total_bytes, usable_bytes = await broker.disk.run(lambda: _room(broker.logs.directory))
+    result = message(
+        DescribeLogDirsResult,
+        error_code=ErrorCode.none,
+        log_dir=path,
+        topics=_topics(broker, request),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+    return message(DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+
+
+def _room(folder: str) -> tuple[str, int, int]:
+    """The folder's absolute path, total and usable bytes of its file system. Blocking."""
+    path = os.path.abspath(folder)
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return path, _UNKNOWN_BYTES, _UNKNOWN_BYTES
+    return path, min(usage.total, INT64_MAX), min(usage.free, INT64_MAX)
+
+
+def _topics(broker: Broker, request: Request) -> tuple[Any, ...]:
+    wanted = None
+    if request.body.topics is not None:
+        wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
+    found: dict[str, list[Any]] = {}
+    for partition in broker.partitions:
+        name, index = partition.topic_partition
+        if wanted is not None and (name, index) not in wanted:
+            continue
+        behind = partition.state.high_watermark - partition.log.log_end_offset
+        found.setdefault(name, []).append(
+            message(
+                DescribeLogDirsPartition,
+                partition_index=index,
+                partition_size=partition.log.size_bytes,
+                offset_lag=max(0, behind),
+                is_future_key=False,
+            )
+        )
+    return tuple(
+        message(DescribeLogDirsTopic, name=name, partitions=tuple(partitions))
+        for name, partitions in sorted(found.items())
+    )

@@ -1,0 +1,86 @@
+"""DescribeProducers (61), version 0: what partitions remember of their producers (KIP-664).
+
+Asked of the partition's leader, otherwise NOT_LEADER_OR_FOLLOWER. `last_timestamp` is the time of
+the producer's last append as this broker saw it, where Kafka gives the records' own. Gap: none
+known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import each_once
+from oncelog.controller.topics import name_problem
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Describe each partition by itself."""
+    return message(
+        DescribeProducersResponse,
+        topics=tuple(
+            message(
+                TopicResponse,
+                name=topic.name,
+                partitions=tuple(
+                    _partition(broker, topic.name, index)
+                    for index in dict.fromkeys(topic.partition_indexes)
+                ),
+            )
+            for topic in each_once(request.body.topics, lambda topic: topic.name)
+        ),
+    )
+
+
+def _partition(broker: Broker, topic: str, index: int) -> Any:
+    problem = name_problem(topic)
+    if problem is not None:
+        text = f"Topic name is invalid: {problem}"
+        return _failed(index, ErrorCode.invalid_topic_exception, text)
+    if broker.image.partition(topic, index) is None:
+        return _failed(index, ErrorCode.unknown_topic_or_partition)
+    partition = broker.partitions.get(topic, index)
+    if partition is None or not partition.state.is_leader:
+        return _failed(index, ErrorCode.not_leader_or_follower)
+    return message(
+        PartitionResponse,
+        partition_index=index,
+        error_code=ErrorCode.none,
+        error_message=None,
+        active_producers=tuple(
+            message(
+                ProducerState,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_first_offset,
+            )
+            for entry in partition.log.active_producers()
+        ),
+    )
+
+
+def _failed(index: int, error: ErrorCode, text: str | None = None) -> Any:
+    return message(
+        PartitionResponse,
+        partition_index=index,
+        error_code=error,
+        error_message=text,
+        active_producers=(),
+    )

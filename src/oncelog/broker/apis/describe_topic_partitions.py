@@ -1,0 +1,130 @@
+"""DescribeTopicPartitions (75), version 0: topics in pages (KIP-966).
+
+Topics come in the order of their names, at most `response_partition_limit` (and
+`max.request.partition.size.limit`) partitions in all; `next_cursor` says where the next page
+begins. An empty list of topics asks for all. A cursor that does not fit the request is
+INVALID_REQUEST for every topic named. Eligible leader replicas are empty: none is kept. Gap: none
+known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
+from oncelog.controller.image import TopicImage
+from oncelog.controller.topics import name_problem
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer one page from the image."""
+    body = request.body
+    image = broker.image
+    cursor = body.cursor
+    start_name, start_index = ("", 0)
+    if cursor is not None:
+        start_name, start_index = cursor.topic_name, cursor.partition_index
+    wants_all = not body.topics
+    asked = set(image.topics) if wants_all else {topic.name for topic in body.topics}
+    names = sorted(name for name in asked if name >= start_name)
+    if cursor is not None and (start_index < 0 or (not wants_all and start_name not in asked)):
+        return _refused(body.topics)
+    limit = broker.config.get_int("max.request.partition.size.limit")
+    remaining = max(min(limit, body.response_partition_limit), 1)
+    topics = []
+    next_cursor = None
+    for name in names:
+        if remaining == 0:
+            next_cursor = (name, 0)
+            break
+        topic = image.topic(name)
+        if topic is None:
+            if not wants_all:
+                topics.append(_unknown(name))
+            continue
+        first = start_index if name == start_name else 0
+        indexes = range(first, min(first + remaining, len(topic.partitions)))
+        topics.append(_topic(topic, indexes))
+        remaining -= len(indexes)
+        if indexes.stop < len(topic.partitions):
+            next_cursor = (name, indexes.stop)
+            break
+    return message(
+        DescribeTopicPartitionsResponse,
+        topics=tuple(topics),
+        next_cursor=(
+            None
+            if next_cursor is None
+            else message(Cursor, topic_name=next_cursor[0], partition_index=next_cursor[1])
+        ),
+    )
+
+
+def _refused(topics: Any) -> Any:
+    return message(
+        DescribeTopicPartitionsResponse,
+        topics=tuple(
+            message(
+                DescribeTopicPartitionsResponseTopic,
+                name=topic.name,
+                error_code=ErrorCode.invalid_request,
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _unknown(name: str) -> Any:
+    is_legal = name_problem(name) is None
+    return message(
+        DescribeTopicPartitionsResponseTopic,
+        error_code=(
+            ErrorCode.unknown_topic_or_partition if is_legal else ErrorCode.invalid_topic_exception
+        ),
+        name=name,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _topic(topic: TopicImage, indexes: range) -> Any:
+    partitions = []
+    for index in indexes:
+        image = topic.partitions[index]
+        led = image.leader >= 0
+        partitions.append(
+            message(
+                DescribeTopicPartitionsResponsePartition,
+                error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
+                partition_index=index,
+                leader_id=image.leader,
+                leader_epoch=image.leader_epoch,
+                replica_nodes=image.replicas,
+                isr_nodes=image.isr,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+            )
+        )
+    return message(
+        DescribeTopicPartitionsResponseTopic,
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(partitions),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

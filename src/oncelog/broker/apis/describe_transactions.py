@@ -1,0 +1,76 @@
+"""DescribeTransactions (65), version 0: state, producer and partitions of transactional ids.
+
+Each id by itself: TRANSACTIONAL_ID_NOT_FOUND when there is none, INVALID_REQUEST for an empty one,
+NOT_COORDINATOR when another broker has it (KIP-664). Gap: none known.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.describe_transactions.v0.response import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message, milliseconds
+from oncelog.transaction.events import DescribeTransaction, DescribeTransactionResult
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each id."""
+    answers = [
+        ask(
+            broker.transactions,
+            id_,
+            DescribeTransaction(id_),
+            request.connection,
+            lambda error, id_=id_: DescribeTransactionResult(error, id_),  # type: ignore[misc]
+        )
+        for id_ in dict.fromkeys(request.body.transactional_ids)
+    ]
+    return all_in_order(answers, _response)
+
+
+def _response(results: list[DescribeTransactionResult]) -> Any:
+    return message(
+        DescribeTransactionsResponse,
+        transaction_states=tuple(_state(result) for result in results),
+    )
+
+
+def _state(result: DescribeTransactionResult) -> Any:
+    if result.error is not ErrorCode.none:
+        return message(
+            TransactionState, transactional_id=result.transactional_id, error_code=result.error
+        )
+    topics: dict[str, list[int]] = {}
+    for name, index in result.partitions:
+        topics.setdefault(name, []).append(index)
+    return message(
+        TransactionState,
+        error_code=ErrorCode.none,
+        transactional_id=result.transactional_id,
+        transaction_state=result.state.label,
+        transaction_timeout=milliseconds(result.timeout_ms),
+        # Before the first transaction this is -1 ms, which tools take for none.
+        transaction_start_time=_EPOCH + milliseconds(result.start_timestamp_ms),
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
+        topics=tuple(
+            message(TopicData, topic=name, partitions=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+    )

@@ -1,0 +1,52 @@
+"""DescribeUserScramCredentials (50), version 0: there are none (KIP-554).
+
+No list, or an empty one, asks for all users: none is found. A user that is named is
+RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE. Gap: SASL.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.describe_user_scram_credentials.v0.response import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer for each user by itself."""
+    counts = Counter(user.name for user in request.body.users or ())
+    return message(
+        DescribeUserScramCredentialsResponse,
+        error_code=ErrorCode.none,
+        results=tuple(_result(name, count) for name, count in counts.items()),
+    )
+
+
+def _result(name: str, count: int) -> Any:
+    if count > 1:
+        error = ErrorCode.duplicate_resource
+        text = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        )
+    else:
+        error = ErrorCode.resource_not_found
+        text = f"Attempt to describe a user credential that does not exist: {name}"
+    return message(
+        DescribeUserScramCredentialsResult,
+        user=name,
+        error_code=error,
+        error_message=text,
+        credential_infos=(),
+    )

@@ -1,0 +1,90 @@
+"""ElectLeaders (43), versions 0-2: elect preferred (type 0) or unclean (type 1) leaders.
+
+On a broker that leads all its partitions there is nothing to elect: ELECTION_NOT_NEEDED for each
+partition that is named, and none listed when the request asks for all (null), as in Kafka. An
+election type that does not exist is INVALID_REQUEST. Gap: with more brokers, a partition whose
+leader is not the preferred one is PREFERRED_LEADER_NOT_AVAILABLE until the cluster can move it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.elect_leaders.v2.response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+Result = tuple[int, ErrorCode, str | None]
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer each partition by itself."""
+    body = request.body
+    kind = body.election_type
+    image = broker.image
+    asked = body.topic_partitions
+    results: list[tuple[str, list[Result]]]
+    if kind not in (PREFERRED, UNCLEAN):
+        error, text = ErrorCode.invalid_request, f"Unknown election type {kind}"
+        results = [(t.topic, [(p, error, text) for p in t.partitions]) for t in asked or ()]
+        return _response(error, results)
+    if asked is not None:
+        results = [
+            (t.topic, [(p, *_elect(broker, t.topic, p, kind)) for p in t.partitions]) for t in asked
+        ]
+    else:
+        results = []
+        for name, topic in sorted(image.topics.items()):
+            found = [(p, *_elect(broker, name, p, kind)) for p in range(len(topic.partitions))]
+            results.append((name, [r for r in found if r[1] is not ErrorCode.election_not_needed]))
+    return _response(ErrorCode.none, results)
+
+
+def _elect(broker: Broker, topic: str, index: int, kind: int) -> tuple[ErrorCode, str | None]:
+    image = broker.image
+    if image.topic(topic) is None:
+        return ErrorCode.unknown_topic_or_partition, f"No such topic as {topic}"
+    partition = image.partition(topic, index)
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition, f"No such partition as {topic}-{index}"
+    if kind == PREFERRED:
+        if partition.leader == partition.replicas[0]:
+            return ErrorCode.election_not_needed, "The partition has the leader it should have."
+        return ErrorCode.preferred_leader_not_available, "The preferred leader is not available."
+    if partition.leader >= 0:
+        return ErrorCode.election_not_needed, "The partition has the leader it should have."
+    return ErrorCode.eligible_leaders_not_available, "No replica may lead."
+
+
+def _response(error: ErrorCode, results: list[tuple[str, list[Result]]]) -> Any:
+    return message(
+        ElectLeadersResponse,
+        error_code=error,
+        replica_election_results=tuple(
+            message(
+                ReplicaElectionResult,
+                topic=topic,
+                partition_result=tuple(
+                    message(
+                        PartitionResult, partition_id=index, error_code=code, error_message=text
+                    )
+                    for index, code, text in partitions
+                ),
+            )
+            for topic, partitions in results
+        ),
+    )

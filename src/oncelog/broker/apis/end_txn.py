@@ -1,0 +1,62 @@
+"""EndTxn, versions 0 to 5.
+
+Behaviour: answered when PREPARE is committed, from where the outcome is certain (INV-4); markers
+follow on their own. From version 5 on (TV2, KIP-890) the reply carries the producer id and epoch of
+the next transaction. Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old, in_order
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class
+from oncelog.transaction.events import EndTxn, EndTxnResult
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.END_TXN)
+_TV2_SINCE = 5
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the transaction coordinator to commit or abort."""
+    body = request.body
+    event = EndTxn(
+        body.transactional_id,
+        ProducerId(body.producer_id),
+        ProducerEpoch(body.producer_epoch),
+        commit=body.committed,
+        transaction_version=2 if request.version >= _TV2_SINCE else 1,
+        connection=request.connection.id,
+    )
+
+    def convert(result: EndTxnResult) -> Any:
+        error = fenced_for_old(result.error, request.version, since=2)
+        return _response(error, result.producer_id, result.producer_epoch)
+
+    return in_order(
+        broker.transactions,
+        body.transactional_id,
+        event,
+        request.connection,
+        convert,
+        lambda error: _response(error, -1, -1),
+    )
+
+
+def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
+    return message(
+        _Response,
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )

@@ -1,0 +1,240 @@
+"""Fetch, versions 4 to 18.
+
+Behaviour: whole batches below the high watermark (read_committed: below the LSO, with the aborted
+transactions in the range read, INV-3 and INV-7), the first batch always whole, within the
+partition's, the request's and the broker's limits. With fewer than `min_bytes` readable the reply
+waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
+at once. Later requests of the connection go on meanwhile (D13).
+
+Fetch sessions (KIP-227) are kept in `oncelog.broker.partitions.fetch_sessions`; what is read for
+one is read as for a full request. Known gaps: fetches of followers; preferred replicas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Buffers, PendingReply, Request
+from oncelog.broker.partitions.delayed import DelayedFetch
+from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopicResponse,
+    encode_fetch_response,
+    parse_fetch_request,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.partitions.partition import Partition
+
+__all__ = ["handle"]
+
+_READ_COMMITTED = 1
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer from what is there, or wait for more."""
+    header = request.header
+    fetch = parse_fetch_request(request.body, header.api_version)
+    context = None
+    if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
+        begun = broker.fetch_sessions.begin(fetch, header.api_version, broker.clock.now_ms())
+        if isinstance(begun, ErrorCode):
+            return encode_fetch_response(header.api_version, header.correlation_id, [], error=begun)
+        if begun is not None:
+            context = begun
+            fetch = fetch._replace(topics=begun.topics)
+    reading = Reading(broker, request, fetch, context)
+    reading.read()
+    if fetch.max_wait_ms <= 0 or reading.is_enough or not fetch.topics:
+        return reading.encode()
+    return reading.wait()
+
+
+class Reading:
+    """One fetch: what it found at its last look."""
+
+    __slots__ = (
+        "_broker",
+        "_bytes",
+        "_context",
+        "_failed",
+        "_fetch",
+        "_read_committed",
+        "_reply",
+        "_request",
+        "_resolved",
+        "_topics",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request,
+        fetch: FetchRequest,
+        context: FetchContext | None = None,
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._fetch = fetch
+        self._context = context
+        self._read_committed = fetch.isolation_level == _READ_COMMITTED
+        self._topics: list[FetchTopicResponse] = []
+        self._bytes = 0
+        self._failed = False
+        self._reply = PendingReply()
+        self._resolved = [
+            topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+            for topic in fetch.topics
+        ]
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the client need not wait: enough bytes, or an error that it has to know."""
+        return self._failed or self._bytes >= self._fetch.min_bytes
+
+    def read(self) -> None:
+        """Look at every partition, in the order of the request, until the limits are used up."""
+        fetch = self._fetch
+        self._failed = False
+        self._bytes = 0
+        self._topics = []
+        limit = min(fetch.max_bytes, self._broker.partitions.fetch_bytes_max)
+        if self._broker.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
+            limit = min(limit, CROWDED_FETCH_BYTES_MAX)
+        for topic, name in zip(fetch.topics, self._resolved, strict=True):
+            answers = []
+            for wanted in topic.partitions:
+                answer = self._read_partition(name, wanted, limit - self._bytes)
+                if answer.error:
+                    self._failed = True
+                answers.append(answer)
+            self._topics.append(FetchTopicResponse(topic.name, topic.topic_id, answers))
+
+    def _read_partition(
+        self, name: str | None, wanted: FetchPartition, limit: int
+    ) -> FetchPartitionResponse:
+        index = wanted.partition
+        if name is None:
+            return FetchPartitionResponse(index, ErrorCode.unknown_topic_id)
+        partition = self._broker.partitions.get(name, index)
+        if partition is None:
+            return self._elsewhere(name, index)
+        error = partition.state.leader_error(wanted.current_leader_epoch)
+        if error is not ErrorCode.none:
+            state = partition.state
+            leader = (state.leader, state.leader_epoch)
+            return FetchPartitionResponse(index, error, current_leader=leader)
+        log = partition.log
+        offset = wanted.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return FetchPartitionResponse(
+                index,
+                ErrorCode.offset_out_of_range,
+                high_watermark=partition.state.high_watermark,
+                log_start_offset=log.log_start_offset,
+            )
+        end = partition.readable_end(self._read_committed)
+        records = None
+        if offset < end and (limit > 0 or self._bytes == 0):
+            try:
+                records = log.read(
+                    offset,
+                    max(0, min(wanted.partition_max_bytes, limit)),
+                    upper_bound=end,
+                    min_one=self._bytes == 0,
+                )
+            except ProtocolError as error_:
+                return FetchPartitionResponse(index, error_.code)
+            self._bytes += len(records)
+        return FetchPartitionResponse(
+            index,
+            0,
+            partition.state.high_watermark,
+            partition.last_stable_offset,
+            log.log_start_offset,
+            self._aborted(partition, offset, end, records),
+            records,
+        )
+
+    def _aborted(
+        self, partition: Partition, offset: int, end: int, records: Any
+    ) -> list[tuple[int, int]] | None:
+        """Find the aborted transactions in the range read; None under read_uncommitted."""
+        if not self._read_committed:
+            return None
+        if not records or not partition.log.aborted_transactions(offset, end):
+            return []
+        next_offset = end
+        for _, header in iter_headers(records):
+            next_offset = header.next_offset
+        return [
+            (aborted.producer_id, aborted.first_offset)
+            for aborted in partition.log.aborted_transactions(offset, next_offset)
+        ]
+
+    def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
+        image = self._broker.image.partition(name, index)
+        if image is None:
+            return FetchPartitionResponse(index, ErrorCode.unknown_topic_or_partition)
+        return FetchPartitionResponse(
+            index,
+            ErrorCode.not_leader_or_follower,
+            current_leader=(image.leader, image.leader_epoch),
+        )
+
+    def encode(self) -> Buffers:
+        """The reply's buffers; records are referred to, not copied."""
+        header = self._request.header
+        if self._context is None:
+            return encode_fetch_response(header.api_version, header.correlation_id, self._topics)
+        answer = self._context.answer(self._topics, self._broker.clock.now_ms())
+        return encode_fetch_response(
+            header.api_version,
+            header.correlation_id,
+            answer.topics,
+            error=answer.error,
+            session_id=answer.session_id,
+        )
+
+    def wait(self) -> PendingReply:
+        """Park until there is enough or the time is over."""
+        partitions = {}
+        for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
+            for wanted in topic.partitions:
+                partition = (
+                    None if name is None else self._broker.partitions.get(name, wanted.partition)
+                )
+                if partition is not None:
+                    partitions[partition.topic_partition] = partition
+        delayed = DelayedFetch(
+            self._attempt,
+            partitions.values(),
+            read_committed=self._read_committed,
+            missing_bytes=self._fetch.min_bytes - self._bytes,
+        )
+        self._reply.on_cancel = delayed.cancel
+        delayed.park(self._broker.partitions.loop, self._fetch.max_wait_ms)
+        return self._reply
+
+    def _attempt(self, final: bool) -> int:
+        """Read again; answers when there is enough or when it is the last time.
+
+        Returns the bytes still missing.
+        """
+        self.read()
+        if final or self.is_enough:
+            self._reply.complete(self.encode())
+            return 0
+        return self._fetch.min_bytes - self._bytes
+
+
+def _name_of(broker: Broker, topic_id: Any) -> str | None:
+    topic = broker.image.topic_by_id(topic_id)
+    return None if topic is None else topic.name

@@ -1,0 +1,79 @@
+"""FindCoordinator (10), versions 0-6.
+
+Which broker coordinates a group (type 0) or a transactional id (type 1).
+
+It is the leader of the internal topic's partition that the id hashes to; the topic is created on
+first use. Share groups (type 2) are not served: INVALID_REQUEST. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+
+from oncelog.broker.apis import Request
+from oncelog.controller.image import TopicImage
+from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.protocol.hashing import coordinator_partition
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from oncelog.broker.broker import Broker
+
+TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
+
+
+def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
+    """Answer from the image; only the first use, making the topic, holds later requests back."""
+    keys = request.body.coordinator_keys
+    name = TOPIC_OF_TYPE.get(request.body.key_type)
+    if name is None:
+        return _response(
+            [_failed(key, ErrorCode.invalid_request, "Unknown coordinator type.") for key in keys]
+        )
+    topic = broker.image.topic(name)
+    if topic is None:
+        return _create(broker, name, keys)
+    return _response([_find(broker, topic, key) for key in keys])
+
+
+async def _create(broker: Broker, name: str, keys: tuple[str, ...]) -> Any:
+    try:
+        topic = await broker.controller.internal_topic(name)
+    except OncelogError as error:
+        return _response(
+            [_failed(key, ErrorCode.coordinator_not_available, str(error)) for key in keys]
+        )
+    return _response([_find(broker, topic, key) for key in keys])
+
+
+def _find(broker: Broker, topic: TopicImage, key: str) -> Any:
+    if topic.name == TRANSACTION_STATE_TOPIC and not key:
+        return _failed(key, ErrorCode.invalid_request, "The transactional id is empty.")
+    index = coordinator_partition(key, len(topic.partitions))
+    leader = broker.image.brokers.get(topic.partitions[index].leader)
+    if leader is None:
+        return _failed(key, ErrorCode.coordinator_not_available, "No leader at the moment.")
+    return message(
+        Coordinator,
+        key=key,
+        node_id=leader.broker_id,
+        host=leader.host,
+        port=leader.port,
+        error_code=ErrorCode.none,
+        error_message="NONE",
+    )
+
+
+def _failed(key: str, error: ErrorCode, text: str) -> Any:
+    return message(
+        Coordinator, key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text
+    )
+
+
+def _response(coordinators: list[Any]) -> Any:
+    return message(FindCoordinatorResponse, coordinators=tuple(coordinators))

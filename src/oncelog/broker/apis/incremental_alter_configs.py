@@ -1,0 +1,50 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, remove, append to, subtract from settings.
+
+Per resource all or nothing (KIP-339). Topics (resource type 2) change at once; see
+`oncelog.broker.apis.config_changes` for brokers. Gap: broker loggers (8), client metrics (16) and
+groups (32) are INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.config_changes import ResourceChanges, alter
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+async def handle(broker: Broker, request: Request) -> Any:
+    """Change the settings of each resource."""
+    resources = [
+        ResourceChanges(
+            resource.resource_type,
+            resource.resource_name,
+            [(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
+        )
+        for resource in request.body.resources
+    ]
+    outcomes = await alter(broker, resources, validate_only=request.body.validate_only)
+    return message(
+        IncrementalAlterConfigsResponse,
+        responses=tuple(
+            message(
+                AlterConfigsResourceResponse,
+                error_code=outcome.error,
+                error_message=outcome.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, outcome in zip(resources, outcomes, strict=True)
+        ),
+    )

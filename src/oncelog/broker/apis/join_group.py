@@ -1,0 +1,77 @@
+"""JoinGroup, versions 0 to 9 (the classic group protocol).
+
+Behaviour: the reply waits until every member has joined or the rebalance timeout is over; later
+requests of the connection go on meanwhile. When the connection closes, the waiting member is
+dropped (D7).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.join_group.v9.response import JoinGroupResponseMember
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.group.events import Join, JoinProtocol
+from oncelog.group.results import JoinResult
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class, to_milliseconds
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.JOIN_GROUP)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group coordinator."""
+    body = request.body
+    event = Join(
+        group_id=body.group_id,
+        version=request.version,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        client_id=request.client_id,
+        client_host=f"/{request.connection.peer_host}",
+        session_timeout_ms=to_milliseconds(body.session_timeout),
+        # Version 0 has no such field: the session timeout stands for it.
+        rebalance_timeout_ms=to_milliseconds(body.rebalance_timeout) if request.version else -1,
+        protocol_type=body.protocol_type,
+        protocols=tuple(JoinProtocol(p.name, p.metadata) for p in body.protocols),
+        fresh_id=str(uuid.uuid4()),
+    )
+    return meanwhile(
+        broker.groups,
+        body.group_id,
+        event,
+        request.connection,
+        _response,
+        lambda error: _response(JoinResult(error, body.member_id)),
+    )
+
+
+def _response(result: JoinResult) -> Any:
+    return message(
+        _Response,
+        throttle_time=NO_THROTTLE,
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=tuple(
+            message(
+                JoinGroupResponseMember,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
+            )
+            for member in result.members
+        ),
+    )

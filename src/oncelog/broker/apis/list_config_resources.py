@@ -1,0 +1,51 @@
+"""ListConfigResources (74), versions 0-1: what has a configuration, by type (KIP-1142).
+
+Version 0 asks for client metrics (16), of which there are none. In version 1 an empty list asks for
+all types: topics (2), brokers (4), loggers of brokers (8), client metrics (16), groups (32). A type
+that does not exist is UNSUPPORTED_VERSION. Gap: groups and client metrics have no configuration
+here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """List what the image has of each type."""
+    supported = (CLIENT_METRICS,)
+    if request.version > 0:
+        supported = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)  # type: ignore[assignment]
+    wanted = set(request.body.resource_types or supported)
+    if not wanted <= set(supported):
+        return message(ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version)
+    found = []
+    for kind in (BROKER_LOGGER, BROKER):
+        if kind in wanted:
+            found += [(kind, str(broker_id)) for broker_id in broker.image.brokers]
+    if TOPIC in wanted:
+        found += [(TOPIC, name) for name in broker.image.topics]
+    return message(
+        ListConfigResourcesResponse,
+        error_code=ErrorCode.none,
+        config_resources=tuple(
+            message(ConfigResource, resource_name=name, resource_type=kind) for kind, name in found
+        ),
+    )

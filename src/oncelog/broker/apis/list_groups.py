@@ -1,0 +1,52 @@
+"""ListGroups (16), versions 0-5: the groups that this broker coordinates.
+
+Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848), in any case of letters.
+While one of the shards is being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS: a partial list
+would look whole. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import all_in_order
+from oncelog.core.errors import ErrorCode
+from oncelog.group.events import ListGroups
+from oncelog.group.results import ListResult
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask every shard led here."""
+    body = request.body
+    event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))
+    return all_in_order(broker.groups.request_all(event, request.connection), _response)
+
+
+def _response(results: list[ListResult]) -> Any:
+    failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
+    if failed is not None and failed is not ErrorCode.not_coordinator:
+        return message(ListGroupsResponse, error_code=failed)
+    return message(
+        ListGroupsResponse,
+        error_code=ErrorCode.none,
+        groups=tuple(
+            message(
+                ListedGroup,
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
+            for result in results
+            for group in result.groups
+        ),
+    )

@@ -1,0 +1,115 @@
+"""ListOffsets (2), versions 1-11: offsets by timestamp, and at the ends of the log.
+
+Timestamps >= 0 ask for the first record at or after that time; -1 is the end (the high watermark,
+or for read_committed the last stable offset, INV-7), -2 the start, -3 the record with the largest
+timestamp, -4 the start of the local log, which is the start, as nothing is tiered here; -5 (latest
+tiered) and -6 (earliest pending upload) find nothing. A record found by time that a consumer may
+not read yet is not given. Gap: lookups by time read the file system in the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.partitions.manager import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+READ_COMMITTED: Final = 1
+
+_NONE: Final = -1
+_MIN_VERSION_OF: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer each partition by itself."""
+    topics = []
+    for topic in request.body.topics:
+        counts: dict[int, int] = {}
+        for asked in topic.partitions:
+            counts[asked.partition_index] = counts.get(asked.partition_index, 0) + 1
+        results = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if counts[index] > 1:
+                results.append(_result(index, ErrorCode.invalid_request))
+            else:
+                results.append(_partition(broker, request, topic.name, asked))
+        topics.append(message(ListOffsetsTopicResponse, name=topic.name, partitions=tuple(results)))
+    return message(ListOffsetsResponse, topics=tuple(topics))
+
+
+def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
+    index = asked.partition_index
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        held = broker.image.partition(topic, index)
+        error = (
+            ErrorCode.unknown_topic_or_partition
+            if held is None
+            else ErrorCode.not_leader_or_follower
+        )
+        return _result(index, error)
+    error = partition.state.leader_error(asked.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return _result(index, error)
+    if request.version < _MIN_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < min(
+        _MIN_VERSION_OF
+    ):
+        return _result(index, ErrorCode.unsupported_version)
+    timestamp, offset, leader_epoch = _look_up(partition, request, asked.timestamp)
+    return message(
+        ListOffsetsPartitionResponse,
+        partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _look_up(partition: Partition, request: Request, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) as answered; an offset of -1 is "nothing found"."""
+    log = partition.log
+    if request.body.replica_id >= 0:
+        readable_end = log.log_end_offset
+    else:
+        readable_end = partition.readable_end(request.body.isolation_level == READ_COMMITTED)
+    if timestamp == LATEST:
+        return _NONE, readable_end, partition.state.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _NONE, log.log_start_offset, log.epoch_at(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NONE, _NONE, _NONE
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= readable_end:
+        return _NONE, _NONE, _NONE
+    return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def _result(index: int, error: ErrorCode) -> Any:
+    return message(ListOffsetsPartitionResponse, partition_index=index, error_code=error)

@@ -1,0 +1,29 @@
+"""ListPartitionReassignments (46), version 0: none is ever under way (KIP-455).
+
+`kafka-topics --describe` asks for it. Gap: AlterPartitionReassignments is not announced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """List nothing."""
+    return message(
+        ListPartitionReassignmentsResponse,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=(),
+    )

@@ -1,0 +1,62 @@
+"""ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates.
+
+Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
+pattern of the id (KIP-1152). States that do not exist are named in the answer. While a shard is
+being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS. Gap: see `oncelog.transaction.pattern` for
+what a pattern may hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import all_in_order
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+from oncelog.transaction.events import ListTransactions, ListTransactionsResult
+from oncelog.transaction.queries import STATE_BY_LABEL
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask every shard led here."""
+    body = request.body
+    event = ListTransactions(
+        producer_ids=frozenset(body.producer_id_filters),
+        states=frozenset(body.state_filters),
+        duration_ms=body.duration_filter,
+        pattern=body.transactional_id_pattern or "",
+    )
+
+    def convert(results: list[ListTransactionsResult]) -> Any:
+        return _response(results, sorted(event.states - STATE_BY_LABEL.keys()))
+
+    return all_in_order(broker.transactions.request_all(event, request.connection), convert)
+
+
+def _response(results: list[ListTransactionsResult], unknown_states: list[str]) -> Any:
+    failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
+    if failed is not None and failed is not ErrorCode.not_coordinator:
+        return message(ListTransactionsResponse, error_code=failed)
+    return message(
+        ListTransactionsResponse,
+        error_code=ErrorCode.none,
+        unknown_state_filters=tuple(unknown_states),
+        transaction_states=tuple(
+            message(
+                TransactionState,
+                transactional_id=listed.transactional_id,
+                producer_id=listed.producer_id,
+                transaction_state=listed.state.label,
+            )
+            for result in results
+            for listed in result.transactions
+        ),
+    )

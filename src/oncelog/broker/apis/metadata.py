@@ -1,0 +1,141 @@
+"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
+
+`topics` null means all (in version 0, which has no null, an empty list). A topic that is named and
+does not exist is created where the client allows it and `auto.create.topics.enable` is set, and
+answered at once: there is no moment in which it exists without leaders. Topics asked for by id
+(version 12 on) are never created. Authorized operations are all of them, as in Kafka without an
+authorizer. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import each_once
+from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.topics import name_problem
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from oncelog.broker.broker import Broker
+
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Bit set of the `AclOperation` codes that apply to topics."""
+
+
+def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
+    """Answer from the image; only when topics have to be made do later requests wait."""
+    body = request.body
+    wanted = body.topics
+    if wanted is None or (request.version == 0 and not wanted):
+        topics = [_topic(request, topic) for _, topic in sorted(broker.image.topics.items())]
+        return _response(broker.image, topics)
+    if body.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable"):
+        image = broker.image
+        missing = [
+            topic.name
+            for topic in wanted
+            if topic.name is not None and topic.topic_id is None and image.topic(topic.name) is None
+        ]
+        if missing:
+            return _create(broker, request, missing)
+    return _response(broker.image, _wanted(broker, request, {}))
+
+
+async def _create(broker: Broker, request: Request, missing: list[str]) -> Any:
+    errors: dict[str, ErrorCode] = {}
+    for name in dict.fromkeys(missing):
+        error = await broker.controller.auto_create(name)
+        if error is not ErrorCode.none:
+            errors[name] = error
+    return _response(broker.image, _wanted(broker, request, errors))
+
+
+def _wanted(broker: Broker, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
+    image = broker.image
+    found = []
+    for asked in each_once(request.body.topics, lambda topic: (topic.name, topic.topic_id)):
+        if asked.topic_id is not None:
+            topic = image.topic_by_id(asked.topic_id)
+            missing = ErrorCode.unknown_topic_id
+        else:
+            topic = image.topic(asked.name)
+            missing = errors.get(asked.name) or _unknown(asked.name)
+        if topic is not None:
+            found.append(_topic(request, topic))
+        else:
+            found.append(
+                message(
+                    MetadataResponseTopic,
+                    error_code=missing,
+                    # Versions below 12 cannot leave the name out.
+                    name=asked.name if asked.name is not None or request.version >= 12 else "",
+                    topic_id=asked.topic_id,
+                )
+            )
+    return found
+
+
+def _unknown(name: str) -> ErrorCode:
+    if name_problem(name) is not None:
+        return ErrorCode.invalid_topic_exception
+    return ErrorCode.unknown_topic_or_partition
+
+
+def _topic(request: Request, topic: TopicImage) -> Any:
+    operations = {}
+    if request.body.include_topic_authorized_operations:
+        operations = {"topic_authorized_operations": TOPIC_OPERATIONS}
+    return message(
+        MetadataResponseTopic,
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            message(
+                MetadataResponsePartition,
+                error_code=(
+                    ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
+                ),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+            )
+            for index, partition in enumerate(topic.partitions)
+        ),
+        **operations,
+    )
+
+
+def _response(image: MetadataImage, topics: list[Any]) -> Any:
+    return message(
+        MetadataResponse,
+        brokers=tuple(
+            message(
+                MetadataResponseBroker,
+                node_id=broker.broker_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+            )
+            for broker in image.brokers.values()
+        ),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=tuple(topics),
+        error_code=ErrorCode.none,
+    )

@@ -1,0 +1,103 @@
+"""OffsetCommit, versions 2 to 10 (from 10 on topics are named by id).
+
+Behaviour: offsets of partitions that exist go to the group coordinator in one batch; the others get
+UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit from an older generation is refused
+(INV-8). The retention of versions 2 to 4 is ignored, as Kafka's newer brokers do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.core.errors import ErrorCode
+from oncelog.group.events import OffsetCommit, OffsetToCommit
+from oncelog.group.results import OffsetCommitResult
+from oncelog.protocol import canonical
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.controller.image import TopicImage
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Check that the partitions exist, then ask the group coordinator."""
+    body = request.body
+    images = [_image_of(broker, topic) for topic in body.topics]
+    offsets = [
+        OffsetToCommit(
+            image.name,
+            part.partition_index,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata,
+            image.topic_id,
+        )
+        for topic, image in zip(body.topics, images, strict=True)
+        if image is not None
+        for part in topic.partitions
+        if 0 <= part.partition_index < len(image.partitions)
+    ]
+    if not offsets and body.topics:
+        return _response(request, images, {}, ErrorCode.unknown_topic_or_partition)
+    event = OffsetCommit(
+        body.group_id,
+        request.version,
+        body.generation_id_or_member_epoch,
+        body.member_id,
+        tuple(offsets),
+        body.group_instance_id,
+    )
+
+    def convert(result: OffsetCommitResult) -> Any:
+        outcome = {(o.topic, o.partition): o.error for o in result.partitions}
+        return _response(request, images, outcome, ErrorCode.unknown_topic_or_partition)
+
+    return meanwhile(
+        broker.groups,
+        body.group_id,
+        event,
+        request.connection,
+        convert,
+        lambda error: _response(request, images, {}, error),
+    )
+
+
+def _image_of(broker: Broker, topic: Any) -> TopicImage | None:
+    if topic.name is not None:
+        return broker.image.topic(topic.name)
+    return broker.image.topic_by_id(topic.topic_id)
+
+
+def _response(
+    request: Request,
+    images: list[TopicImage | None],
+    outcome: dict[tuple[str, int], ErrorCode],
+    otherwise: ErrorCode,
+) -> Any:
+    """The outcomes in the order of the request; `otherwise` for those that have none."""
+    topics = []
+    for topic, image in zip(request.body.topics, images, strict=True):
+        default = otherwise
+        if image is None and topic.name is None:
+            default = ErrorCode.unknown_topic_id
+        name = topic.name if image is None else image.name
+        topics.append(
+            canonical.OffsetCommitResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    message(
+                        canonical.OffsetCommitResponsePartition,
+                        partition_index=part.partition_index,
+                        error_code=outcome.get((name or "", part.partition_index), default),
+                    )
+                    for part in topic.partitions
+                ),
+            )
+        )
+    return canonical.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))

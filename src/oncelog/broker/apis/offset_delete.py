@@ -1,0 +1,75 @@
+"""OffsetDelete (47), version 0: forget a group's committed offsets of some partitions (KIP-496).
+
+Refused for partitions of topics that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), and as a
+whole for a group with members that are no consumers (NON_EMPTY_GROUP), or that does not exist
+(GROUP_ID_NOT_FOUND). Partitions that the cluster does not have are UNKNOWN_TOPIC_OR_PARTITION. Gap:
+none known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import in_order
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.group.events import OffsetDelete
+from oncelog.group.results import OffsetDeleteResult
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group's coordinator about the partitions that exist."""
+    body = request.body
+    asked = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+    known = tuple(tp for tp in asked if broker.image.partition(*tp) is not None)
+
+    def convert(result: OffsetDeleteResult) -> Any:
+        if result.error is not ErrorCode.none:
+            return message(OffsetDeleteResponse, error_code=result.error)
+        errors = {(p.topic, p.partition): p.error for p in result.partitions}
+        missing = ErrorCode.unknown_topic_or_partition
+        return _response((tp, errors.get(tp, missing)) for tp in asked)
+
+    event = OffsetDelete(body.group_id, known)
+    return in_order(
+        broker.groups,
+        body.group_id,
+        event,
+        request.connection,
+        convert,
+        lambda error: convert(OffsetDeleteResult(error)),
+    )
+
+
+def _response(outcomes: Iterable[tuple[TopicPartition, ErrorCode]]) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for (topic, index), error in outcomes:
+        topics.setdefault(topic, []).append(
+            message(OffsetDeleteResponsePartition, partition_index=index, error_code=error)
+        )
+    return message(
+        OffsetDeleteResponse,
+        error_code=ErrorCode.none,
+        topics=tuple(
+            message(OffsetDeleteResponseTopic, name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )

@@ -1,0 +1,150 @@
+"""OffsetFetch, versions 1 to 10: several groups from 8 on, topics by id from 10 on.
+
+Behaviour: what is committed, -1 where nothing is. With `require_stable` (from 7 on) a partition
+that an open transaction has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null
+topic list asks for every partition. Each group's error stands in its own part of the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, each_once
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.group.events import OffsetFetch, OffsetToFetch
+from oncelog.group.results import FetchedOffset, OffsetFetchResult
+from oncelog.protocol import canonical
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_BY_TOPIC_ID_SINCE = 10
+_GROUPS_SINCE = 8
+_TOP_LEVEL_ERROR_SINCE = 2
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the coordinator of each group."""
+    groups = [_distinct(group) for group in each_once(request.body.groups, lambda g: g.group_id)]
+    answers = [_start(broker, request, group) for group in groups]
+    if all(isinstance(answer, OffsetFetchResult) or answer.done() for answer in answers):
+        return _response(broker, request, groups, answers)
+    return _later(broker, request, groups, answers)
+
+
+async def _later(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
+    await asyncio.gather(*(a for a in answers if not isinstance(a, OffsetFetchResult)))
+    return _response(broker, request, groups, answers)
+
+
+def _distinct(group: Any) -> Any:
+    """The group with each of its topics and partitions named once."""
+    if group.topics is None:
+        return group
+    topics = each_once(group.topics, lambda topic: (topic.name, topic.topic_id))
+    return canonical.OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=tuple(
+            canonical.OffsetFetchRequestTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_indexes=tuple(dict.fromkeys(topic.partition_indexes)),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _start(broker: Broker, request: Request, group: Any) -> Any:
+    wanted = None
+    if group.topics is not None:
+        wanted = tuple(
+            OffsetToFetch(name, index)
+            for topic in group.topics
+            if (name := _name_of(broker, topic)) is not None
+            for index in topic.partition_indexes
+        )
+    event = OffsetFetch(group.group_id, wanted, request.body.require_stable)
+    try:
+        return broker.groups.request(group.group_id, event, request.connection)
+    except ProtocolError as error:
+        return OffsetFetchResult(error.code)
+
+
+def _name_of(broker: Broker, topic: Any) -> str | None:
+    if topic.name is not None:
+        return str(topic.name)
+    image = broker.image.topic_by_id(topic.topic_id)
+    return None if image is None else image.name
+
+
+def _response(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
+    answered = []
+    for group, answer in zip(groups, answers, strict=True):
+        result = answer if isinstance(answer, OffsetFetchResult) else answer.result()
+        answered.append(_group(broker, request, group, result))
+    return canonical.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(answered))
+
+
+def _group(broker: Broker, request: Request, group: Any, result: OffsetFetchResult) -> Any:
+    by_topic: dict[str, list[FetchedOffset]] = {}
+    for fetched in result.partitions:
+        by_topic.setdefault(fetched.topic, []).append(fetched)
+    topics = []
+    if group.topics is None:
+        for name, offsets in by_topic.items():
+            topics.append(_topic(broker, name, None, [_partition(o) for o in offsets]))
+    else:
+        for wanted in group.topics:
+            known = _name_of(broker, wanted)
+            error = result.error if known is not None else ErrorCode.unknown_topic_id
+            found = {o.partition: o for o in by_topic.get(known or "", ())}
+            partitions = [
+                _partition(found[index]) if index in found else _absent(index, error)
+                for index in wanted.partition_indexes
+            ]
+            topics.append(_topic(broker, known, wanted.topic_id, partitions))
+    # Where the group's error has its place in the reply, the partitions carry none of it.
+    if result.error is not ErrorCode.none and request.version >= _GROUPS_SINCE:
+        topics = []
+    return canonical.OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=tuple(topics), error_code=result.error
+    )
+
+
+def _topic(broker: Broker, name: str | None, topic_id: Any, partitions: list[Any]) -> Any:
+    if topic_id is None and name is not None:
+        image = broker.image.topic(name)
+        topic_id = None if image is None else image.topic_id
+    return canonical.OffsetFetchResponseTopics(
+        name=name, topic_id=topic_id, partitions=tuple(partitions)
+    )
+
+
+def _partition(fetched: FetchedOffset) -> Any:
+    return message(
+        canonical.OffsetFetchResponsePartitions,
+        partition_index=fetched.partition,
+        committed_offset=fetched.offset,
+        committed_leader_epoch=fetched.leader_epoch,
+        metadata=fetched.metadata,
+        error_code=fetched.error,
+    )
+
+
+def _absent(index: int, error: ErrorCode) -> Any:
+    return message(
+        canonical.OffsetFetchResponsePartitions,
+        partition_index=index,
+        committed_offset=-1,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=error,
+    )

@@ -1,0 +1,63 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended in the log (KIP-101, 279).
+
+Consumers ask it after a change of leaders, to see whether what they read was truncated (KIP-320).
+The answer is the largest epoch not above the one asked for and its end offset; -1 and -1 when the
+log knows none. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from oncelog.broker.apis import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Answer each partition by itself."""
+    return message(
+        OffsetForLeaderEpochResponse,
+        topics=tuple(
+            message(
+                OffsetForLeaderTopicResult,
+                topic=topic.topic,
+                partitions=tuple(_partition(broker, topic.topic, p) for p in topic.partitions),
+            )
+            for topic in request.body.topics
+        ),
+    )
+
+
+def _partition(broker: Broker, topic: str, asked: Any) -> Any:
+    partition = broker.partitions.get(topic, asked.partition)
+    if partition is None:
+        held = broker.image.partition(topic, asked.partition)
+        error = (
+            ErrorCode.unknown_topic_or_partition
+            if held is None
+            else ErrorCode.not_leader_or_follower
+        )
+        return message(EpochEndOffset, partition=asked.partition, error_code=error)
+    error = partition.state.leader_error(asked.current_leader_epoch)
+    if error is not ErrorCode.none:
+        return message(EpochEndOffset, partition=asked.partition, error_code=error)
+    found = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    return message(
+        EpochEndOffset,
+        partition=asked.partition,
+        error_code=ErrorCode.none,
+        leader_epoch=found.leader_epoch,
+        end_offset=found.end_offset,
+    )

@@ -1,0 +1,255 @@
+"""Produce, versions 3 to 13 (0 to 2 are announced for librdkafka's sake only, KAFKA-18659).
+
+Behaviour: each batch is checked and appended by the partition's log without a look at its records
+(D4). acks=0 gets no reply (an error closes the connection, as Kafka does); acks=-1 waits for the
+high watermark, which holds back replies only (D13). Transactional batches are verified with the
+coordinator before the first one of a transaction in a partition, which holds back later requests;
+under TV2 (v12+) that adds the partition.
+
+No task and no per-record work per request. Known gaps: record-level errors (KIP-467) are not
+reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import PendingReply, Request
+from oncelog.broker.coordination.verification import Support, verify_and
+from oncelog.broker.partitions.delayed import DelayedProduce
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.produce import (
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceTopicResponse,
+    encode_produce_response,
+    parse_produce_request,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_TRANSACTIONAL_BIT = 0x10
+_ATTRIBUTES_LOW_BYTE = 22
+_HEADER_SIZE = 61
+
+_TV2_SINCE = 12
+
+NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Append, and reply now, later, or never. See the module."""
+    produce = parse_produce_request(request.body, request.header.api_version)
+    if produce.acks not in (-1, 1, 0):
+        return _refuse_all(request, produce, ErrorCode.invalid_required_acks)
+    if produce.transactional_id is not None:
+        return _verify(broker, request, produce)
+    return _append(broker, request, produce, NOTHING_REFUSED)
+
+
+def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
+    """Verify what opens a transaction in its partition, then append.
+
+    One producer per request (Kafka's rule).
+    """
+    transactional: list[tuple[Partition, BatchHeader]] = []
+    for topic in produce.topics:
+        name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+        for index, records in topic.partitions:
+            partition = None if name is None else broker.partitions.get(name, index)
+            if partition is None or records is None:
+                continue
+            try:
+                header = read_header(records)
+            except ProtocolError:
+                continue  # The log refuses it with its own reason.
+            if header.is_transactional:
+                transactional.append((partition, header))
+    if not transactional:
+        return _append(broker, request, produce, NOTHING_REFUSED)
+    producers = {(header.producer_id, header.producer_epoch) for _, header in transactional}
+    if len(producers) > 1:
+        return _refuse_all(request, produce, ErrorCode.invalid_producer_id_mapping)
+    producer_id, producer_epoch = producers.pop()
+    version = request.header.api_version
+    support = (
+        Support.ADD
+        if version >= _TV2_SINCE
+        else Support.VERIFY
+        if version == 11
+        else Support.VERIFY_OLD
+    )
+    return verify_and(
+        broker,
+        transactional_id=produce.transactional_id or "",
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partitions=[partition for partition, _ in transactional],
+        support=support,
+        connection=request.connection,
+        then=lambda verdict: _append(broker, request, produce, verdict, verified=True),
+    )
+
+
+def _append(
+    broker: Broker,
+    request: Request,
+    produce: ProduceRequest,
+    refused: Mapping[TopicPartition, ErrorCode],
+    *,
+    verified: bool = False,
+) -> Any:
+    """Append every partition's batch in the order of the request, and reply."""
+    acks = produce.acks
+    now_ms = broker.clock.now_ms()
+    partitions = broker.partitions
+    topics: list[ProduceTopicResponse] = []
+    waiting: list[tuple[int, int, Partition, int]] | None = None
+    failed = False
+    # TV2 begins every transaction with a new epoch and sequence 0; the log holds it to that
+    # (KAFKA-18202).
+    transaction_version = 2 if verified and request.version >= _TV2_SINCE else 0
+    for topic in produce.topics:
+        name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+        outcomes: list[ProducePartitionResponse] = []
+        for index, records in topic.partitions:
+            partition = None if name is None else partitions.get(name, index)
+            error = _check(partition, records, acks, refused, verified)
+            if error is not ErrorCode.none:
+                failed = True
+                outcomes.append(_refusal(broker, name, index, error))
+                continue
+            assert partition is not None
+            assert records is not None
+            result = partition.append(
+                records, now_ms=now_ms, transaction_version=transaction_version
+            )
+            if result.error is not ErrorCode.none:
+                failed = True
+                outcomes.append(
+                    ProducePartitionResponse(index, result.error, error_message=result.message)
+                )
+                continue
+            if acks == -1 and partition.state.high_watermark <= result.last_offset:
+                waiting = waiting or []
+                end_offset = result.last_offset + 1
+                waiting.append((len(topics), len(outcomes), partition, end_offset))
+            outcomes.append(
+                ProducePartitionResponse(
+                    index,
+                    0,
+                    result.base_offset,
+                    result.log_append_time_ms,
+                    result.log_start_offset,
+                )
+            )
+        topics.append(ProduceTopicResponse(topic.name, topic.topic_id, outcomes))
+    if acks == 0:
+        if failed:
+            request.connection.fail("a produce with acks=0 failed")
+        return None
+    header = request.header
+    if waiting is None:
+        return encode_produce_response(header.api_version, header.correlation_id, topics)
+    return _wait(broker, request, produce.timeout_ms, topics, waiting)
+
+
+def _check(
+    partition: Partition | None,
+    records: memoryview | None,
+    acks: int,
+    refused: Mapping[TopicPartition, ErrorCode],
+    verified: bool,
+) -> ErrorCode:
+    """What keeps a batch from its log, apart from what the log itself checks."""
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition
+    if refused and partition.topic_partition in refused:
+        return refused[partition.topic_partition]
+    state = partition.state
+    if not state.is_leader:
+        return ErrorCode.not_leader_or_follower
+    if acks == -1 and not state.has_enough_replicas:
+        return ErrorCode.not_enough_replicas
+    if partition.is_internal:
+        return ErrorCode.invalid_topic_exception
+    if records is None or len(records) < _HEADER_SIZE:
+        return ErrorCode.invalid_record
+    if not verified and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT:
+        # Nobody vouches for this transaction: it would hang (KIP-890).
+        return ErrorCode.invalid_txn_state
+    return ErrorCode.none
+
+
+def _refusal(
+    broker: Broker, name: str | None, index: int, error: ErrorCode
+) -> ProducePartitionResponse:
+    """Answer for a batch that did not reach its log, naming the leader if need be (KIP-951)."""
+    if name is None:
+        return ProducePartitionResponse(index, ErrorCode.unknown_topic_id)
+    if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):
+        image = broker.image.partition(name, index)
+        if image is None:
+            return ProducePartitionResponse(index, ErrorCode.unknown_topic_or_partition)
+        return ProducePartitionResponse(
+            index,
+            ErrorCode.not_leader_or_follower,
+            current_leader=(image.leader, image.leader_epoch),
+        )
+    return ProducePartitionResponse(index, error)
+
+
+def _wait(
+    broker: Broker,
+    request: Request,
+    timeout_ms: int,
+    topics: list[ProduceTopicResponse],
+    waiting: list[tuple[int, int, Partition, int]],
+) -> PendingReply:
+    """Reply when the high watermark has passed every append, or the client's timeout is over."""
+    reply = PendingReply()
+    header = request.header
+
+    def finish(outcomes: dict[int, ErrorCode]) -> None:
+        for key, error in outcomes.items():
+            if error is not ErrorCode.none:
+                topic, place, _, _ = waiting[key]
+                outcome_list = topics[topic].partitions
+                assert isinstance(outcome_list, list)
+                outcome_list[place] = ProducePartitionResponse(outcome_list[place].index, error)
+        reply.complete(encode_produce_response(header.api_version, header.correlation_id, topics))
+
+    delayed = DelayedProduce(finish)
+    for key, (_, _, partition, end_offset) in enumerate(waiting):
+        delayed.wait_for(key, partition, end_offset)
+    delayed.start(broker.partitions.loop, timeout_ms)
+    return reply
+
+
+def _refuse_all(request: Request, produce: ProduceRequest, error: ErrorCode) -> Any:
+    """One error for every partition of the request."""
+    if produce.acks == 0:
+        request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
+        return None
+    topics = [
+        ProduceTopicResponse(
+            topic.name,
+            topic.topic_id,
+            [ProducePartitionResponse(index, error) for index, _ in topic.partitions],
+        )
+        for topic in produce.topics
+    ]
+    header = request.header
+    return encode_produce_response(header.api_version, header.correlation_id, topics)
+
+
+def _name_of(broker: Broker, topic_id: Any) -> str | None:
+    topic = broker.image.topic_by_id(topic_id)
+    return None if topic is None else topic.name

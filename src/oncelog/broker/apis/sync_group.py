@@ -1,0 +1,58 @@
+"""SyncGroup, versions 0 to 5.
+
+The leader hands in the assignments, everybody gets their own as the leader made it (INV-8).
+
+Behaviour: a follower's reply waits for the leader; later requests of the connection go on
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.group.events import MemberAssignment, Sync
+from oncelog.group.results import SyncResult
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.SYNC_GROUP)
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Ask the group coordinator."""
+    body = request.body
+    event = Sync(
+        body.group_id,
+        body.generation_id,
+        body.member_id,
+        body.group_instance_id,
+        body.protocol_type,
+        body.protocol_name,
+        tuple(MemberAssignment(a.member_id, a.assignment) for a in body.assignments),
+    )
+    return meanwhile(
+        broker.groups,
+        body.group_id,
+        event,
+        request.connection,
+        _response,
+        lambda error: _response(SyncResult(error)),
+    )
+
+
+def _response(result: SyncResult) -> Any:
+    return message(
+        _Response,
+        throttle_time=NO_THROTTLE,
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,154 @@
+"""TxnOffsetCommit, versions 0 to 5.
+
+Behaviour: the group coordinator writes the offsets as a batch of the producer's transaction; they
+become visible with the commit marker (INV-6). That the group's partition is in the transaction is
+verified first; from version 5 on (TV2) it is added. KIP-447: generation and member are checked when
+given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.txn_offset_commit.v5 import response as schema
+
+from oncelog.broker.apis import Request
+from oncelog.broker.apis.responses import NO_THROTTLE, in_order
+from oncelog.broker.coordination.verification import Support, Verdict, verify_and
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
+from oncelog.group.results import OffsetCommitResult
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, response_class
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+_Response = response_class(ApiKey.TXN_OFFSET_COMMIT)
+
+Outcome = Mapping[tuple[str, int], ErrorCode]
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Verify the group's partition, then commit through the group coordinator."""
+    body = request.body
+    if not body.group_id:
+        return _refuse(request, ErrorCode.invalid_group_id)
+    index = broker.groups.partition_of(body.group_id)
+    partition = broker.partitions.get(broker.groups.topic, index)
+    if partition is None or not partition.state.is_leader:
+        return _refuse(request, ErrorCode.not_coordinator)
+    support = (
+        Support.ADD
+        if request.version >= 5
+        else Support.VERIFY
+        if request.version == 4
+        else Support.VERIFY_OLD
+    )
+
+    def then(verdict: Verdict) -> Any:
+        error = verdict.get(partition.topic_partition, ErrorCode.none)
+        if error is ErrorCode.not_enough_replicas:
+            error = ErrorCode.coordinator_not_available
+        return _commit(broker, request) if error is ErrorCode.none else _refuse(request, error)
+
+    result = verify_and(
+        broker,
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        partitions=(partition,),
+        support=support,
+        connection=request.connection,
+        then=then,
+    )
+    return _flatten(result) if hasattr(result, "__await__") else result
+
+
+async def _flatten(waiting: Any) -> Any:
+    """The commit that follows the verification may itself have to wait."""
+    result = await waiting
+    return await result if hasattr(result, "__await__") else result
+
+
+def _commit(broker: Broker, request: Request) -> Any:
+    body = request.body
+    offsets = []
+    unknown: dict[tuple[str, int], ErrorCode] = {}
+    for topic in body.topics:
+        image = broker.image.topic(topic.name)
+        for part in topic.partitions:
+            if image is None or not 0 <= part.partition_index < len(image.partitions):
+                unknown[topic.name, part.partition_index] = ErrorCode.unknown_topic_or_partition
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    topic.name,
+                    part.partition_index,
+                    part.committed_offset,
+                    part.committed_leader_epoch,
+                    part.committed_metadata,
+                    image.topic_id,
+                )
+            )
+    if not offsets:
+        return _response(request, unknown)
+    event = TxnOffsetCommit(
+        body.group_id,
+        request.version,
+        body.transactional_id,
+        body.producer_id,
+        body.producer_epoch,
+        body.generation_id,
+        body.member_id,
+        tuple(offsets),
+        body.group_instance_id,
+    )
+
+    def convert(result: OffsetCommitResult) -> Any:
+        outcome = {(o.topic, o.partition): o.error for o in result.partitions}
+        return _response(request, {**outcome, **unknown})
+
+    return in_order(
+        broker.groups,
+        body.group_id,
+        event,
+        request.connection,
+        convert,
+        lambda error: _refuse(request, error),
+    )
+
+
+def _refuse(request: Request, error: ErrorCode) -> Any:
+    return _response(
+        request,
+        {
+            TopicPartition(topic.name, part.partition_index): error
+            for topic in request.body.topics
+            for part in topic.partitions
+        },
+    )
+
+
+def _response(request: Request, outcome: Outcome) -> Any:
+    return message(
+        _Response,
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            schema.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    schema.TxnOffsetCommitResponsePartition(
+                        partition_index=part.partition_index,
+                        error_code=outcome[topic.name, part.partition_index],
+                    )
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.body.topics
+        ),
+    )

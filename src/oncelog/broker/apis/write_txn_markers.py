@@ -1,0 +1,104 @@
+"""WriteTxnMarkers (27), versions 1-2: append end markers, for another broker or an administrator.
+
+Kafka's coordinators send it to partition leaders; `kafka-transactions abort` sends it to end a
+hanging transaction (KIP-664). The log judges epochs: INVALID_PRODUCER_EPOCH,
+TRANSACTION_COORDINATOR_FENCED; from version 2 on by the transaction's version (KIP-1228). A
+partition that is not here is UNKNOWN_TOPIC_OR_PARTITION. The answer waits until the markers are
+committed. Gap: none known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+from oncelog.broker.apis import PendingReply, Request
+from oncelog.broker.coordination.markers import append_markers
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.messages import message
+from oncelog.transaction.events import SendMarkers
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["handle"]
+
+Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
+"""By producer id: Kafka answers once for each, however many markers name it."""
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    """Append every marker, and answer with the last outcome."""
+    reply = PendingReply()
+    outcomes: Outcomes = {}
+    planned = [
+        (marker, TopicPartition(topic.name, index))
+        for marker in request.body.markers
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    ]
+    waiting = len(planned)
+    if not waiting:
+        return _response({marker.producer_id: {} for marker in request.body.markers})
+
+    def settle(producer_id: int, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        nonlocal waiting
+        outcomes.setdefault(producer_id, {})[topic_partition] = error
+        waiting -= 1
+        if waiting == 0:
+            reply.complete(_response(outcomes))
+
+    for marker, topic_partition in planned:
+        _append(broker, marker, topic_partition, settle)
+    return reply
+
+
+def _append(broker: Broker, marker: Any, topic_partition: TopicPartition, settle: Any) -> None:
+    producer_id = marker.producer_id
+    if broker.partitions.get(*topic_partition) is None:
+        settle(producer_id, topic_partition, ErrorCode.unknown_topic_or_partition)
+        return
+    markers = SendMarkers(
+        transactional_id="",
+        producer_id=producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        commit=marker.transaction_result,
+        partitions=(topic_partition,),
+        transaction_version=marker.transaction_version,
+    )
+    append_markers(
+        broker,
+        topic_partition,
+        markers,
+        lambda appended, error: settle(producer_id, appended, error),
+    )
+
+
+def _response(outcomes: Outcomes) -> Any:
+    return message(
+        WriteTxnMarkersResponse,
+        markers=tuple(
+            message(WritableTxnMarkerResult, producer_id=producer_id, topics=_topics(errors))
+            for producer_id, errors in outcomes.items()
+        ),
+    )
+
+
+def _topics(errors: dict[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
+    topics: dict[str, list[Any]] = {}
+    for (name, index), error in errors.items():
+        topics.setdefault(name, []).append(
+            message(WritableTxnMarkerPartitionResult, partition_index=index, error_code=error)
+        )
+    return tuple(
+        message(WritableTxnMarkerTopicResult, name=name, partitions=tuple(partitions))
+        for name, partitions in topics.items()
+    )

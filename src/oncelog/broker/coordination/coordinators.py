@@ -1,0 +1,140 @@
+"""The two coordinators of a broker, put together: which machine, which topic, which settings.
+
+The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`,
+`oncelog.group`). Nothing is decided here.
+
+The machines are imported when the first shard needs one, or by `import_machines` shortly after the
+start: their many small classes are a third of what a broker's start would cost.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.coordination.runtime import CoordinatorShell, LedShard
+from oncelog.core.errors import InvariantViolation
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS, MACHINE_IMPORT_PAUSE_MS
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.partitions.partition import Partition
+    from oncelog.controller.image import TopicImage
+    from oncelog.core.config import BrokerConfig
+    from oncelog.group.config import GroupConfig
+    from oncelog.group.machine import GroupMachine
+    from oncelog.runtime.clock import Clock
+    from oncelog.transaction import TransactionConfig, TransactionMachine
+
+__all__ = [
+    "CoordinatorShell",
+    "ProducerIds",
+    "group_shell",
+    "import_machines",
+    "transaction_shell",
+]
+
+_MINUTE_MS = 60_000
+
+_MACHINE_MODULES: Final = (
+    "oncelog.transaction.events",
+    "oncelog.transaction",
+    "oncelog.group.events",
+    "oncelog.group.results",
+    "oncelog.group.records",
+    "oncelog.group",
+)
+"""What the machines consist of, in an order that spreads the work."""
+
+
+async def import_machines(clock: Clock) -> None:
+    """Import the machines once the broker has been up for a moment, a piece per turn of the loop.
+
+    So the first transaction and the first group do not wait for it.
+    """
+    await clock.sleep(MACHINE_IMPORT_DELAY_MS)
+    for name in _MACHINE_MODULES:
+        importlib.import_module(name)
+        await clock.sleep(MACHINE_IMPORT_PAUSE_MS)
+
+
+def transaction_shell(broker: Broker) -> CoordinatorShell:
+    """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
+    markers = MarkerWriter(broker)
+
+    def make_machine(partition: Partition) -> TransactionMachine:
+        from oncelog.transaction import TransactionMachine
+
+        config = transaction_config(broker.config)
+        return TransactionMachine(partition.state.leader_epoch, broker.producer_ids.take, config)
+
+    return CoordinatorShell(
+        TRANSACTION_STATE_TOPIC,
+        partition_count_default=broker.config.get_int("transaction.state.log.num.partitions"),
+        clock=broker.clock,
+        partitions=broker.partitions,
+        make_machine=make_machine,
+        carry_out=markers.carry_out,
+    )
+
+
+def group_shell(broker: Broker) -> CoordinatorShell:
+    """The group coordinator. It hears of deleted topics, whose offsets go too."""
+
+    def make_machine(_partition: Partition) -> GroupMachine:
+        from oncelog.group.machine import GroupMachine
+
+        return GroupMachine(group_config(broker.config))
+
+    def topic_deleted(topic: TopicImage) -> object:
+        from oncelog.group.events import TopicDeleted
+
+        return TopicDeleted(topic.name, topic.topic_id)
+
+    return CoordinatorShell(
+        CONSUMER_OFFSETS_TOPIC,
+        partition_count_default=broker.config.get_int("offsets.topic.num.partitions"),
+        clock=broker.clock,
+        partitions=broker.partitions,
+        make_machine=make_machine,
+        carry_out=_no_effects,
+        topic_deleted=topic_deleted,
+    )
+
+
+def _no_effects(_led: LedShard, effect: object) -> None:
+    raise InvariantViolation(f"groups have no effects, but one asks for {effect!r}")
+
+
+def transaction_config(config: BrokerConfig) -> TransactionConfig:
+    """The transaction coordinator's settings, under Kafka's keys."""
+    from oncelog.transaction import TransactionConfig
+
+    return TransactionConfig(
+        timeout_ms_max=config.get_int("transaction.max.timeout.ms"),
+        abort_interval_ms=config.get_int(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ),
+        id_expiration_ms=config.get_int("transactional.id.expiration.ms"),
+        expire_interval_ms=config.get_int(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
+
+
+def group_config(config: BrokerConfig) -> GroupConfig:
+    """The group coordinator's settings, under Kafka's keys."""
+    from oncelog.group.config import GroupConfig
+
+    return GroupConfig(
+        min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+        max_size=config.get_int("group.max.size"),
+        initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+        offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
+        offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
+        offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+    )

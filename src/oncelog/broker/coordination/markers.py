@@ -1,0 +1,142 @@
+"""Transaction markers on their way from the coordinator to the partitions (WriteTxnMarkers).
+
+`MarkerWriter` does what `SendMarkers` asks: it has every partition's leader append the end marker,
+waits until the markers are below the high watermark, and reports one `MarkersWritten`. Partitions
+that this broker leads are written directly, in the turn of the loop after the one that committed
+PREPARE: EndTxn's reply has left by then, and its client works while the transaction is completed
+here. A request that comes in between waits for COMPLETE (D7).
+
+It must not decide whether to retry: the machine does that, from the outcomes. INV-4 is kept by the
+order: a SendMarkers is released only after PREPARE is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.coordination.runtime import LedShard
+    from oncelog.transaction.events import SendMarkers
+
+__all__ = ["MarkerWriter", "append_markers"]
+
+
+class MarkerWriter:
+    """Carries out the effects of the transaction coordinator."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+
+    def carry_out(self, led: LedShard, effect: object) -> None:
+        """Do one effect of a shard; the outcome goes back to it as an event."""
+        # The machine that made the effect has imported its module; a start need not.
+        from oncelog.transaction.events import SendMarkers
+
+        if not isinstance(effect, SendMarkers):
+            raise TypeError(f"unknown effect {effect!r}")
+        if effect.delay_ms > 0:
+            self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, led, effect)
+        else:
+            self._loop.call_soon(self._send_or_stop, led, effect)
+
+    def _send_or_stop(self, led: LedShard, markers: SendMarkers) -> None:
+        try:
+            self._send(led, markers)
+        except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
+            self._broker.stop_because(error)
+
+    def _send(self, led: LedShard, markers: SendMarkers) -> None:
+        image = self._broker.image
+        living: list[TopicPartition] = []
+        deleted: list[TopicPartition] = []
+        for topic_partition in markers.partitions:
+            exists = image.partition(topic_partition.topic, topic_partition.partition) is not None
+            (living if exists else deleted).append(topic_partition)
+        MarkerBatch(self._broker, led, markers, tuple(deleted), len(living)).write(living)
+
+
+class MarkerBatch:
+    """The markers of one `SendMarkers`, until the last of them has an outcome."""
+
+    __slots__ = ("_broker", "_deleted", "_led", "_markers", "_outcomes", "_waiting_count")
+
+    def __init__(
+        self,
+        broker: Broker,
+        led: LedShard,
+        markers: SendMarkers,
+        deleted: tuple[TopicPartition, ...],
+        waiting_count: int,
+    ) -> None:
+        self._broker = broker
+        self._led = led
+        self._markers = markers
+        self._deleted = deleted
+        self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
+        self._waiting_count = waiting_count
+
+    def write(self, partitions: list[TopicPartition]) -> None:
+        """Append all; the report goes out with the last outcome, maybe before this returns."""
+        if not partitions:
+            self._report()
+        for topic_partition in partitions:
+            append_markers(self._broker, topic_partition, self._markers, self._settled)
+
+    def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        self._outcomes.append((topic_partition, error))
+        self._waiting_count -= 1
+        if self._waiting_count == 0:
+            self._report()
+
+    def _report(self) -> None:
+        from oncelog.transaction.events import MarkersWritten
+
+        markers = self._markers
+        self._led.submit(
+            MarkersWritten(
+                markers.transactional_id,
+                markers.producer_id,
+                markers.producer_epoch,
+                markers.coordinator_epoch,
+                tuple(self._outcomes),
+                self._deleted,
+                markers.ordinal,
+            )
+        )
+
+
+def append_markers(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    markers: SendMarkers,
+    settled: Callable[[TopicPartition, ErrorCode], None],
+) -> None:
+    """Append one partition's marker; `settled` is called once it is committed, or failed."""
+    partition = broker.partitions.get(*topic_partition)
+    error = (
+        ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()
+    )
+    if partition is None or error is not ErrorCode.none:
+        settled(topic_partition, error)
+        return
+    result = partition.append_marker(
+        markers.producer_id,
+        markers.producer_epoch,
+        markers.coordinator_epoch,
+        commit=markers.commit,
+        now_ms=broker.clock.now_ms(),
+        transaction_version=markers.transaction_version,
+    )
+    if result.error is not ErrorCode.none:
+        settled(topic_partition, result.error)
+        return
+    partition.on_committed(
+        result.last_offset + 1, lambda outcome: settled(topic_partition, outcome)
+    )

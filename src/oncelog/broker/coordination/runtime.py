@@ -1,0 +1,408 @@
+"""The coordinators' shell: where pure shards meet logs, timers and requests (D2, D7).
+
+A `CoordinatorShell` owns one shard for each partition of its internal topic that this broker leads.
+It loads a shard by replaying the partition from its start to its end, and then carries out what the
+shard puts out, always in this order: appends, replies, effects. An append is one batch; the shard
+hears `committed` when the high watermark has passed it, which with a lone replica is within the
+same call stack. So a request of a transaction usually ends in the turn of the loop that brought it,
+without a task.
+
+The shell must not know what any event, reply or effect means: machines say it, `make_machine` and
+`carry_out` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6: group
+offsets follow the marker as committed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oncelog.coordinator.machine import ApplyContext, Entry, Machine, Reply, Token
+from oncelog.coordinator.shard import Append, Output, Shard, ShardState
+from oncelog.core.errors import ErrorCode, ProtocolError, require
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import COORDINATOR_LOAD_BYTES
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.hashing import coordinator_partition
+from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
+from oncelog.storage import Origin
+
+if TYPE_CHECKING:
+    from oncelog.broker.net.connection import Connection
+    from oncelog.broker.partitions.manager import PartitionManager
+    from oncelog.broker.partitions.partition import Partition
+    from oncelog.controller.image import ImageDelta, TopicImage
+    from oncelog.runtime.clock import Clock
+
+__all__ = ["CoordinatorShell"]
+
+log = logging.getLogger(__name__)
+
+MachineMaker = Callable[["Partition"], Machine]
+EffectHandler = Callable[["LedShard", object], None]
+
+
+class LedShard:
+    """One shard and the partition it writes to. The effect handler answers through `submit`."""
+
+    __slots__ = (
+        "_deadline_ms",
+        "_outputs",
+        "_running",
+        "_shell",
+        "_timer",
+        "index",
+        "leader_epoch",
+        "partition",
+        "shard",
+    )
+
+    def __init__(self, shell: CoordinatorShell, partition: Partition, machine: Machine) -> None:
+        self.partition = partition
+        self.index = partition.topic_partition.partition
+        self.leader_epoch = partition.state.leader_epoch
+        self.shard = Shard(machine)
+        self._shell = shell
+        self._outputs: deque[Output] = deque()
+        self._running = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline_ms = 0
+
+    def submit(self, event: object, token: Token | None = None) -> None:
+        """Give the shard an event and carry out what follows, at once unless a run is under way."""
+        self.run(self.shard.submit(event, token, self._shell.clock.now_ms()))
+
+    def run(self, output: Output) -> None:
+        """Carry out an output and all that come of it.
+
+        Called again from within, it leaves the work to the outer run.
+        """
+        self._outputs.append(output)
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._outputs:
+                output = self._outputs.popleft()
+                for append in output.appends:
+                    self._write(append)
+                for reply in output.replies:
+                    self._shell.release(reply)
+                for effect in output.effects:
+                    self._shell.carry_out(self, effect)
+        finally:
+            self._running = False
+        self._arm()
+
+    def replay(self, batches: bytes | memoryview) -> int:
+        """Apply whole batches of the log in order; returns the offset after them."""
+        shard = self.shard
+        next_offset = 0
+        for position, header in iter_headers(batches):
+            next_offset = header.next_offset
+            producer_id = ProducerId(header.producer_id)
+            producer_epoch = ProducerEpoch(header.producer_epoch)
+            if header.is_control:
+                for record in iter_records(batches, position, header):
+                    marker = read_end_marker(record)
+                    if marker is None:
+                        continue
+                    shard.replay_marker(
+                        producer_id, producer_epoch, marker.commit, Offset(record.offset)
+                    )
+                continue
+            for record in iter_records(batches, position, header):
+                if record.key is None:
+                    continue
+                context = ApplyContext(
+                    Offset(record.offset),
+                    record.timestamp,
+                    producer_id,
+                    producer_epoch,
+                    header.is_transactional,
+                )
+                shard.replay(Entry(record.key, record.value), context)
+        return next_offset
+
+    def activate(self) -> None:
+        """Replay is over: serve."""
+        self.partition.on_marker = self._marker_committed
+        self.run(self.shard.activate(self._shell.clock.now_ms()))
+
+    def resign(self) -> None:
+        """Leadership is gone: everybody who waits is told."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.partition.on_marker = None
+        self.run(self.shard.resign(self._shell.clock.now_ms()))
+
+    def _marker_committed(
+        self, producer_id: int, producer_epoch: int, commit: bool, offset: int
+    ) -> None:
+        """INV-6: what the transaction wrote here shows once its marker is committed."""
+        if self.shard.state is ShardState.ACTIVE:
+            self.shard.replay_marker(
+                ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
+            )
+
+    def _write(self, append: Append) -> None:
+        partition = self.partition
+        error = partition.state.leader_error()
+        if error is ErrorCode.none and not partition.state.has_enough_replicas:
+            error = ErrorCode.not_enough_replicas
+        if error is ErrorCode.none:
+            result = partition.append(
+                _encode(append), now_ms=append.timestamp_ms, origin=Origin.COORDINATOR
+            )
+            error = result.error
+            if error is ErrorCode.none:
+                base_offset = Offset(result.base_offset)
+                partition.on_committed(
+                    result.last_offset + 1,
+                    lambda outcome: self._settled(append.append_id, base_offset, outcome),
+                )
+                return
+        log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
+        now_ms = self._shell.clock.now_ms()
+        self.run(self.shard.append_failed(append.append_id, error, now_ms))
+
+    def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
+        """The append is below the high watermark. On lost leadership `resign` answers instead."""
+        if outcome is ErrorCode.none:
+            self.run(self.shard.committed(append_id, base_offset, self._shell.clock.now_ms()))
+
+    def _arm(self) -> None:
+        """Have `tick` called at the shard's next deadline.
+
+        A timer that is early is kept: it fires, and arms anew.
+        """
+        deadline_ms = self.shard.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._deadline_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deadline_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._shell.clock.now_ms())
+        self._timer = self._shell.loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self.run(self.shard.tick(self._shell.clock.now_ms()))
+        except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
+            self._shell.report(error)
+
+
+class CoordinatorShell:
+    """All shards of one coordinator on this broker.
+
+    `topic` is its internal topic, created with `partition_count_default` partitions;
+    `make_machine(partition)` gives the machine for one partition of it; `carry_out(led, effect)`
+    does what the machine wants done outside; `topic_deleted(topic)` makes the event that all shards
+    hear when a topic is gone.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        partition_count_default: int,
+        clock: Clock,
+        partitions: PartitionManager,
+        make_machine: MachineMaker,
+        carry_out: EffectHandler,
+        topic_deleted: Callable[[TopicImage], object] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.clock = clock
+        self._partitions = partitions
+        self._topic_deleted = topic_deleted
+        self.loop = asyncio.get_running_loop()
+        self.carry_out = carry_out
+        self._partition_count_default = partition_count_default
+        self._partition_count = partition_count_default
+        self._make_machine = make_machine
+        self._led: dict[int, LedShard] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[Token, asyncio.Future[Any]] = {}
+        self._failure: asyncio.Future[Exception] = self.loop.create_future()
+        self._next_token = 0
+
+    def partition_of(self, id_: str) -> int:
+        """Which partition of the internal topic owns a transactional id or a group id.
+
+        Before the topic exists, by the count that it will be created with.
+        """
+        return coordinator_partition(id_, self._partition_count)
+
+    def request(
+        self, id_: str, event: object, connection: Connection | None = None
+    ) -> asyncio.Future[Any]:
+        """Ask the shard that owns `id_`.
+
+        The future holds the machine's result; often it is done on return.
+
+        Raises `ProtocolError` (not_coordinator) when this broker does not lead that shard. When
+        `connection` closes first, the request is dropped and the future is cancelled (D7).
+        """
+        led = self._led.get(self.partition_of(id_))
+        if led is None:
+            raise ProtocolError(ErrorCode.not_coordinator, f"{id_!r} is coordinated elsewhere")
+        return self._ask(led, event, connection)
+
+    def request_all(self, event: object, connection: Connection) -> list[asyncio.Future[Any]]:
+        """Ask every shard led here, as `request` asks one: for lists of ids (ListGroups)."""
+        return [self._ask(led, event, connection) for led in list(self._led.values())]
+
+    def _ask(
+        self, led: LedShard, event: object, connection: Connection | None
+    ) -> asyncio.Future[Any]:
+        self._next_token += 1
+        token = Token(self._next_token)
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self._waiting[token] = future
+        led.submit(event, token)
+        if connection is not None and not future.done():
+            forget = connection.on_close(lambda: self._drop(led, token))
+            future.add_done_callback(lambda _: forget())
+        return future
+
+    def broadcast(self, event: object) -> None:
+        """Give every active shard an event that nobody waits for."""
+        for led in list(self._led.values()):
+            if led.shard.state is ShardState.ACTIVE:
+                led.submit(event)
+
+    def release(self, reply: Reply) -> None:
+        """A reply is committed: hand it to the request that waits, if it still does."""
+        future = self._waiting.pop(reply.token, None)
+        if future is not None and not future.done():
+            future.set_result(reply.value)
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Follow the image.
+
+        Called after the partitions did, so that markers which a loaded shard sends find them.
+        """
+        for topic in delta.deleted:
+            if topic.name == self.topic:
+                self._partition_count = self._partition_count_default
+            elif self._topic_deleted is not None:
+                self.broadcast(self._topic_deleted(topic))
+        for topic in (*delta.created, *delta.changed):
+            if topic.name == self.topic:
+                self._partition_count = len(topic.partitions)
+        for index in sorted({*self._led, *range(self._partition_count)}):
+            partition = self._partitions.get(self.topic, index)
+            if partition is not None and not partition.state.is_leader:
+                partition = None
+            led = self._led.get(index)
+            if led is not None and (
+                led.partition is not partition or led.leader_epoch != partition.state.leader_epoch
+            ):
+                self._resigned(led)
+                led = None
+            if led is None and partition is not None:
+                self._elected(partition)
+
+    def _elected(self, partition: Partition) -> None:
+        """Load the shard of a partition that this broker now leads.
+
+        An empty one serves at once.
+        """
+        index = partition.topic_partition.partition
+        led = self._led[index] = LedShard(self, partition, self._make_machine(partition))
+        log_ = partition.log
+        if log_.log_start_offset == log_.log_end_offset:
+            led.activate()
+        else:
+            task = self._loads[index] = self.loop.create_task(self._load(led))
+            task.add_done_callback(lambda done: self._loaded(index, done))
+
+    def _resigned(self, led: LedShard) -> None:
+        """Drop the shard of a partition that is led elsewhere, or under a new epoch."""
+        task = self._loads.pop(led.index, None)
+        if task is not None:
+            task.cancel()
+        del self._led[led.index]
+        led.resign()
+
+    async def loaded(self) -> None:
+        """Return when no shard is being loaded any more."""
+        while self._loads:
+            await asyncio.wait(list(self._loads.values()))
+
+    async def run(self) -> None:
+        """Raise what a timer or a load of this coordinator met: a bug, or a disk that failed.
+
+        Ends only so.
+        """
+        raise await self._failure
+
+    def close(self) -> None:
+        """Resign from all shards."""
+        for led in list(self._led.values()):
+            self._resigned(led)
+        self._failure.cancel()
+
+    def report(self, error: Exception) -> None:
+        """A shard cannot go on: `run` ends with this, and so the broker."""
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    async def _load(self, led: LedShard) -> None:
+        """Replay from the log's start to its end; entries are appended only after `activate`.
+
+        Transaction markers may be appended meanwhile by other coordinators, so the end is read
+        again in each round.
+        """
+        log_ = led.partition.log
+        offset = log_.log_start_offset
+        while offset < log_.log_end_offset:
+            batches = log_.read(
+                offset, COORDINATOR_LOAD_BYTES, upper_bound=log_.log_end_offset, min_one=True
+            )
+            next_offset = led.replay(batches) if batches else log_.log_end_offset
+            require(next_offset > offset, f"replay of {led.partition.topic_partition} stands still")
+            offset = next_offset
+            await asyncio.sleep(0)
+        led.activate()
+
+    def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
+        if self._loads.get(index) is task:
+            del self._loads[index]
+        if not task.cancelled():
+            error = task.exception()
+            if isinstance(error, Exception):
+                self.report(error)
+
+    def _drop(self, led: LedShard, token: Token) -> None:
+        future = self._waiting.pop(token, None)
+        led.shard.drop(token)
+        if future is not None:
+            future.cancel()
+
+
+def _encode(append: Append) -> bytearray:
+    """Encode the entries as one batch.
+
+    Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
+    """
+    records = [
+        Record(offset, append.timestamp_ms, entry.key, entry.value, ())
+        for offset, entry in enumerate(append.entries)
+    ]
+    producer = append.producer
+    if producer is None:
+        return build_batch(records)
+    return build_batch(
+        records,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )

@@ -1,0 +1,149 @@
+"""The listening socket and the connections it accepted: admission, idleness, the end.
+
+Keeps `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`. It must not know
+frames or APIs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from oncelog.broker.net.connection import Connection, ReadBuffer
+from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
+from oncelog.runtime.network import Listener
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.broker.net.dispatch import Dispatcher
+
+__all__ = ["Server"]
+
+log = logging.getLogger(__name__)
+
+_ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+
+
+def _own_name() -> str:
+    """What others can call this machine, as Kafka advertises it when listening everywhere."""
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "localhost"
+    return name
+
+
+class Server:
+    """Accepts connections for one broker."""
+
+    def __init__(self, broker: Broker, dispatcher: Dispatcher) -> None:
+        config = broker.config
+        self.loop = asyncio.get_running_loop()
+        self.frame_bytes_max = config.get_int("socket.request.max.bytes")
+        self.connections: set[Connection] = set()
+        self.unread_bytes = 0
+        """Replies that stalled peers have not read, as of the moment each stalled."""
+        self.host = ""
+        self.port = 0
+        self._broker = broker
+        self._dispatcher = dispatcher
+        self._read_buffer = ReadBuffer()
+        self._connections_max = config.get_int("max.connections")
+        self._per_ip_max = config.get_int("max.connections.per.ip")
+        self._idle_ms_max = config.get_int("connections.max.idle.ms")
+        self._per_ip: Counter[str] = Counter()
+        self._ids = itertools.count(1)
+        self._listener: Listener | None = None
+
+    @property
+    def advertised(self) -> str:
+        """``host:port`` that clients are told to connect to."""
+        image = self._broker.image.brokers[self._broker.broker_id]
+        host = f"[{image.host}]" if ":" in image.host else image.host
+        return f"{host}:{image.port}"
+
+    async def start(self) -> None:
+        """Listen, and tell the controller where clients reach us.
+
+        Raises `OSError` when the address cannot be had.
+        """
+        listener = self._broker.config.listener
+        self._listener = await self._broker.network.listen(
+            listener.host,
+            listener.port,
+            lambda: Connection(self, self._dispatcher, self._read_buffer),
+        )
+        # No await from here to `announce`: no request may meet an image without this broker.
+        self.host, self.port = self._listener.addresses[0]
+        advertised = self._broker.config.advertised_listener
+        if advertised is not None:
+            host, port = advertised.host, advertised.port or self.port
+        else:
+            host = _own_name() if listener.host in _ANY_ADDRESS else listener.host
+            port = self.port
+        self._broker.controller.announce(host, port)
+
+    def admit(self, connection: Connection) -> bool:
+        """Take in a new connection, unless a limit says no (one log line)."""
+        host = connection.peer_host
+        if len(self.connections) >= self._connections_max:
+            log.warning(
+                "refusing connection %s: max.connections=%d", connection, self._connections_max
+            )
+            return False
+        if self._per_ip[host] >= self._per_ip_max:
+            log.warning(
+                "refusing connection %s: max.connections.per.ip=%d", connection, self._per_ip_max
+            )
+            return False
+        connection.id = next(self._ids)
+        self.connections.add(connection)
+        self._per_ip[host] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._per_ip[connection.peer_host] -= 1
+            if self._per_ip[connection.peer_host] <= 0:
+                del self._per_ip[connection.peer_host]
+
+    async def run(self) -> None:
+        """Close connections that were idle for too long, until cancelled."""
+        if self._idle_ms_max < 0:
+            return
+        pause_ms = min(max(self._idle_ms_max / 2, 1), IDLE_SWEEP_MS_MAX)
+        while True:
+            await self._broker.clock.sleep(pause_ms)
+            self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close connections idle for `connections.max.idle.ms`, stalled readers included."""
+        oldest_s = self.loop.time() - self._idle_ms_max / 1000
+        for connection in [c for c in self.connections if c.last_active_s < oldest_s and c.idle]:
+            connection.abort()
+
+    def abort(self) -> None:
+        """Cut every connection now."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection; written replies get a moment to leave."""
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.close()
+        for _ in range(STOP_FLUSH_TURNS_COUNT):
+            if not self.connections:
+                return
+            await self._broker.clock.sleep(STOP_FLUSH_TURN_MS)
+        # What is left does not read its replies.
+        self.abort()

@@ -1,0 +1,204 @@
+"""Delayed operations: requests that wait for a partition to move on (Kafka's purgatories).
+
+Two kinds. *Commit waiters* wait for the high watermark to pass an offset: acks=all produces,
+appends of coordinators. *Delayed fetches* wait for enough readable bytes or for their deadline.
+Nothing here polls: a partition that advances looks at the operations parked on it, and each
+deadline is one timer of the event loop, so that virtual time works too.
+
+It must not know of sockets or of the wire: an operation completes by a callback. Callbacks of
+commit waiters run inside the append that satisfied them; delayed fetches are read again once per
+turn of the loop, however many appends woke them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from oncelog.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.partitions.partition import Partition
+
+__all__ = ["CommitWaiters", "DelayedFetch", "DelayedProduce", "FetchPurgatory"]
+
+CommitCallback = Callable[[ErrorCode], None]
+
+
+class CommitWaiters:
+    """Callbacks of one partition, ordered by the offset that the high watermark has to reach."""
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, CommitCallback]] = []
+        self._order = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, end_offset: int, callback: CommitCallback) -> None:
+        """Call back once the high watermark is at or above `end_offset` (last offset + 1)."""
+        self._order += 1
+        heapq.heappush(self._heap, (end_offset, self._order, callback))
+
+    def advance(self, high_watermark: int) -> None:
+        """The high watermark moved here: release those it satisfies, lowest offset first."""
+        heap = self._heap
+        while heap and heap[0][0] <= high_watermark:
+            heapq.heappop(heap)[2](ErrorCode.none)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Give up: nobody can say any more whether these offsets were committed."""
+        waiting, self._heap = sorted(self._heap), []
+        for _, _, callback in waiting:
+            callback(error)
+
+
+class DelayedProduce:
+    """One acks=all produce, answered when all its partitions are committed, failed or timed out.
+
+    `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting
+    at the deadline get REQUEST_TIMED_OUT, which is what Kafka answers although the records may
+    still be committed later.
+    """
+
+    __slots__ = ("_finish", "_outcomes", "_timer", "_waiting")
+
+    def __init__(self, finish: Callable[[dict[int, ErrorCode]], None]) -> None:
+        self._finish: Callable[[dict[int, ErrorCode]], None] | None = finish
+        self._waiting: set[int] = set()
+        self._outcomes: dict[int, ErrorCode] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wait_for(self, key: int, partition: Partition, end_offset: int) -> None:
+        """Also wait for this partition's high watermark to reach `end_offset`."""
+        self._waiting.add(key)
+        partition.on_committed(end_offset, lambda error: self._settled(key, error))
+
+    def start(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
+        """All partitions are named: finish at once when none is left, otherwise by the deadline."""
+        if not self._waiting:
+            self._complete()
+        else:
+            self._timer = loop.call_later(timeout_ms / 1000, self._expired)
+
+    def _settled(self, key: int, error: ErrorCode) -> None:
+        if key not in self._waiting:
+            return
+        self._waiting.discard(key)
+        self._outcomes[key] = error
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._complete()
+
+    def _expired(self) -> None:
+        for key in self._waiting:
+            self._outcomes[key] = ErrorCode.request_timed_out
+        self._waiting.clear()
+        self._complete()
+
+    def _complete(self) -> None:
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish(self._outcomes)
+
+
+class DelayedFetch:
+    """One fetch that found too little.
+
+    `attempt(final)` reads again and answers, or returns the bytes still missing.
+
+    `missing_bytes` is an upper bound of what has to be appended to its partitions before reading
+    again can succeed, so that a fetch with a large `min.bytes` is not read again at every append.
+    """
+
+    __slots__ = (
+        "_attempt",
+        "_partitions",
+        "_timer",
+        "is_done",
+        "is_woken",
+        "missing_bytes",
+        "read_committed",
+    )
+
+    def __init__(
+        self,
+        attempt: Callable[[bool], int],
+        partitions: Iterable[Partition],
+        *,
+        read_committed: bool,
+        missing_bytes: int,
+    ) -> None:
+        self._attempt = attempt
+        self._partitions = tuple(partitions)
+        self._timer: asyncio.TimerHandle | None = None
+        self.read_committed = read_committed
+        self.missing_bytes = missing_bytes
+        self.is_woken = False
+        self.is_done = False
+
+    def park(self, loop: asyncio.AbstractEventLoop, max_wait_ms: int) -> None:
+        """Register at every partition and start the deadline."""
+        for partition in self._partitions:
+            partition.fetches[self] = None
+        self._timer = loop.call_later(max_wait_ms / 1000, self._expired)
+
+    def try_again(self) -> None:
+        """Something that this fetch waits for moved: read, and answer when there is enough."""
+        self.is_woken = False
+        if self.is_done:
+            return
+        missing = self._attempt(False)
+        if missing <= 0:
+            self.cancel()
+        else:
+            self.missing_bytes = missing
+
+    def cancel(self) -> None:
+        """Forget the fetch: it was answered, or its connection closed."""
+        self.is_done = True
+        for partition in self._partitions:
+            partition.fetches.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expired(self) -> None:
+        if self.is_done:
+            return
+        self.cancel()
+        self._attempt(True)
+
+
+class FetchPurgatory:
+    """Delayed fetches woken in this turn of the loop.
+
+    Each is read again once, after the turn's appends.
+    """
+
+    __slots__ = ("_is_scheduled", "_loop", "_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._woken: list[DelayedFetch] = []
+        self._is_scheduled = False
+
+    def wake(self, fetch: DelayedFetch) -> None:
+        """Read this fetch again at the end of the turn."""
+        if fetch.is_woken or fetch.is_done:
+            return
+        fetch.is_woken = True
+        self._woken.append(fetch)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._is_scheduled = False
+        woken, self._woken = self._woken, []
+        for fetch in woken:
+            fetch.try_again()

@@ -1,0 +1,224 @@
+"""The partitions of this broker, in step with the metadata image, and the upkeep of their logs.
+
+Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What
+the image says decides which partitions are here: a folder that belongs to an earlier topic of the
+same name is removed (topic ids are identity, D9). A failed disk ends `run`, and with it the broker.
+
+This module must not know the wire, nor what is in a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from oncelog.broker.partitions.delayed import FetchPurgatory
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.limits import TIMER_MS_MAX
+from oncelog.replication.partition import PartitionState
+from oncelog.runtime.disk import StorageFailure
+from oncelog.storage import PartitionLog
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+
+__all__ = ["Partition", "PartitionManager"]
+
+log = logging.getLogger(__name__)
+
+
+class PartitionManager:
+    """Finds, makes and drops partitions. `loop` and `purgatory` are where their waits live."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.purgatory = FetchPurgatory(self.loop)
+        self.fetch_bytes_max = broker.config.get_int("fetch.max.bytes")
+        self._broker = broker
+        self._broker_id = broker.broker_id
+        self._logs = broker.logs
+        self._clock = broker.clock
+        self._disk = broker.disk
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._high_watermarks = broker.logs.read_high_watermarks()
+        self._flushed_ms: dict[TopicPartition, int] = {}
+        self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, if this broker holds a replica of it."""
+        return self._partitions.get((topic, index))
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # --- the image
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Follow the image: drop what is deleted, make what is new, take roles and settings."""
+        for topic in delta.deleted:
+            for topic_partition in topic.topic_partitions():
+                self._delete(topic_partition, topic.topic_id)
+        for topic in (*delta.created, *delta.changed):
+            for topic_partition, image in zip(
+                topic.topic_partitions(), topic.partitions, strict=True
+            ):
+                if self._broker_id in image.replicas:
+                    self._assign(topic, topic_partition, image)
+
+    def _assign(
+        self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage
+    ) -> None:
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            partition = self._make(topic, topic_partition)
+        partition.log.config = self._broker.log_config(topic.config)
+        state = partition.state
+        state.min_insync_replicas = self._broker.config.topic_value(
+            topic.config, "min.insync.replicas"
+        )
+        state.assign(
+            leader=image.leader,
+            leader_epoch=image.leader_epoch,
+            isr=image.isr,
+            replicas=image.replicas,
+        )
+        partition.role_changed()
+
+    def _make(self, topic: TopicImage, topic_partition: TopicPartition) -> Partition:
+        held = self._logs.get(topic_partition)
+        if held is not None and self._logs.topic_id(topic_partition) not in (None, topic.topic_id):
+            log.warning("removing the folder of %s: it is of an earlier topic", topic_partition)
+            self._logs.delete(topic_partition)
+            self._high_watermarks.pop(topic_partition, None)
+        config = self._broker.log_config(topic.config)
+        made = self._logs.create(topic_partition, topic.topic_id, config, self._clock.now_ms())
+        state = PartitionState(
+            self._broker_id,
+            topic.topic_id,
+            log_end_offset=made.log_end_offset,
+            high_watermark=max(
+                self._high_watermarks.get(topic_partition, 0), made.log_start_offset
+            ),
+        )
+        partition = Partition(topic_partition, made, state, self.purgatory, self._failed)
+        self._partitions[topic_partition] = partition
+        return partition
+
+    def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.state.topic_id != topic_id:
+            return
+        del self._partitions[topic_partition]
+        self._high_watermarks.pop(topic_partition, None)
+        self._flushed_ms.pop(topic_partition, None)
+        partition.state.resign()
+        partition.stop(ErrorCode.unknown_topic_or_partition)
+        self._logs.delete(topic_partition)
+
+    # --- background work
+
+    async def run(self) -> None:
+        """Retention, flushes, checkpoints, until cancelled.
+
+        Raises `StorageFailure` when the disk fails.
+        """
+        config = self._broker.config
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch())
+                for key, work in (
+                    ("log.retention.check.interval.ms", self._retain),
+                    ("log.flush.scheduler.interval.ms", self._flush),
+                    ("log.flush.offset.checkpoint.interval.ms", self._checkpoint),
+                    ("replica.high.watermark.checkpoint.interval.ms", self._note_high_watermarks),
+                ):
+                    interval_ms = config.get_int(key)
+                    if interval_ms <= TIMER_MS_MAX:
+                        tasks.create_task(self._every(interval_ms, work))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _watch(self) -> None:
+        raise await self._failure
+
+    async def _every(self, interval_ms: int, work: Callable[[], Callable[[], None]]) -> None:
+        """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
+        while True:
+            await self._clock.sleep(interval_ms)
+            await self._disk.run(work())
+
+    def _retain(self) -> Callable[[], None]:
+        now_ms = self._clock.now_ms()
+        due = [
+            (partition.log, partition.state.high_watermark)
+            for partition in self
+            if "delete" in partition.log.config.cleanup_policy
+        ]
+
+        def work() -> None:
+            for held, high_watermark in due:
+                held.delete_old_segments(now_ms, high_watermark)
+
+        return work
+
+    def _flush(self) -> Callable[[], None]:
+        now_ms = self._clock.now_ms()
+        due = []
+        for partition in self:
+            since_ms = now_ms - self._flushed_ms.setdefault(partition.topic_partition, now_ms)
+            if since_ms >= partition.log.config.flush_ms and _is_dirty(partition.log):
+                self._flushed_ms[partition.topic_partition] = now_ms
+                due.append(partition.log)
+        return lambda: _flush_all(due)
+
+    def _checkpoint(self) -> Callable[[], None]:
+        """Flush sealed segments, which the next start then need not scan, and note the points."""
+        sealed = [
+            partition.log
+            for partition in self
+            if partition.log.recovery_point < partition.log.segment_base_offsets[-1]
+        ]
+
+        def work() -> None:
+            _flush_all(sealed)
+            self._logs.checkpoint()
+
+        return work
+
+    def _note_high_watermarks(self) -> Callable[[], None]:
+        noted = {p.topic_partition: p.state.high_watermark for p in self}
+        if noted == self._high_watermarks:
+            return lambda: None
+        self._high_watermarks = noted
+        return lambda: self._logs.write_high_watermarks(noted)
+
+    def _failed(self, failure: StorageFailure) -> None:
+        if not self._failure.done():
+            self._failure.set_result(failure)
+
+    def close(self) -> None:
+        """Answer everything that waits. The logs are closed by their owner, after this."""
+        for partition in self:
+            partition.state.resign()
+            partition.stop(ErrorCode.not_leader_or_follower)
+        if self._logs.failure is None:
+            self._note_high_watermarks()()
+        self._partitions.clear()
+        self._failure.cancel()
+
+
+def _is_dirty(held: PartitionLog) -> bool:
+    return held.recovery_point < held.log_end_offset
+
+
+def _flush_all(logs: list[PartitionLog]) -> None:
+    for held in logs:
+        held.flush()

@@ -1,0 +1,238 @@
+"""One partition on this broker: its log, its replication state, and what waits on it.
+
+`Partition` is the one way to a log's contents for handlers and coordinators. Every append goes
+through it, so that the high watermark, the last stable offset and the delayed operations always
+follow (INV-7).
+
+Nothing here knows the wire. Appends do not await: they are one call into the log, and commit
+waiters are called back within it when the high watermark moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oncelog.broker.partitions.delayed import (
+    CommitCallback,
+    CommitWaiters,
+    DelayedFetch,
+    FetchPurgatory,
+)
+from oncelog.core.errors import ErrorCode, require
+from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
+from oncelog.replication.partition import PartitionState
+from oncelog.runtime.disk import StorageFailure
+from oncelog.storage import AppendResult, Origin, PartitionLog
+
+__all__ = ["MarkerListener", "Partition", "VerificationGuard"]
+
+_MARKER_BYTES = 78
+"""Size of a control batch with one end marker: header 61, record 17."""
+
+MarkerListener = Callable[[int, int, bool, int], None]
+"""Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high
+watermark.
+"""
+
+
+class VerificationGuard:
+    """Names one verification, from its start to the append that it allows (KIP-890).
+
+    The end of the transaction voids it: a batch verified against a transaction that meanwhile ended
+    is refused, so that it cannot land in the next transaction of the same producer, nor open one
+    that nobody ends.
+    """
+
+    __slots__ = ()
+
+
+class Partition:
+    """One partition on this broker."""
+
+    __slots__ = (
+        "_commit_waiters",
+        "_guards",
+        "_on_failure",
+        "_purgatory",
+        "fetches",
+        "is_internal",
+        "last_stable_offset",
+        "log",
+        "on_marker",
+        "state",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        log: PartitionLog,
+        state: PartitionState,
+        purgatory: FetchPurgatory,
+        on_failure: Callable[[StorageFailure], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.is_internal = topic_partition.topic in INTERNAL_TOPICS
+        self.log = log
+        self.state = state
+        self.fetches: dict[DelayedFetch, None] = {}
+        self.on_marker: MarkerListener | None = None
+        self.last_stable_offset = log.last_stable_offset(state.high_watermark)
+        self._commit_waiters = CommitWaiters()
+        self._guards: dict[int, VerificationGuard] = {}
+        self._purgatory = purgatory
+        self._on_failure = on_failure
+
+    def append(
+        self,
+        batches: bytearray | memoryview,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append batches as the leader.
+
+        The caller has checked `state.leader_error()`; the log checks the rest.
+        """
+        try:
+            result = self.log.append(
+                batches,
+                leader_epoch=self.state.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                transaction_version=transaction_version,
+            )
+        except StorageFailure as failure:
+            return self._failed(failure)
+        if result.error is ErrorCode.none and not result.duplicate:
+            self._grown(len(batches))
+        return result
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        now_ms: int,
+        transaction_version: int,
+    ) -> AppendResult:
+        """Write the end marker of a transaction; verifications begun before it are void."""
+        self._guards.pop(producer_id, None)
+        try:
+            result = self.log.append_marker(
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                commit,
+                leader_epoch=self.state.leader_epoch,
+                now_ms=now_ms,
+                transaction_version=transaction_version,
+            )
+        except StorageFailure as failure:
+            return self._failed(failure)
+        if result.error is ErrorCode.none:
+            listener = self.on_marker
+            if listener is not None and not result.duplicate:
+                offset = result.last_offset
+                self.on_committed(
+                    offset + 1,
+                    lambda error: (
+                        listener(producer_id, producer_epoch, commit, offset)
+                        if error is ErrorCode.none
+                        else None
+                    ),
+                )
+            self._grown(_MARKER_BYTES)
+        return result
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log's start to `offset`, at most the high watermark; returns the start.
+
+        INV-7: the last stable offset follows, as no reader is sent below the start.
+        """
+        require(offset <= self.state.high_watermark, "INV-7: log start above the high watermark")
+        start = self.log.delete_records(offset)
+        self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
+        return start
+
+    def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
+        """Call back when the high watermark reaches `end_offset`.
+
+        At once if it is there, with an error if it never will be.
+        """
+        if self.state.high_watermark >= end_offset:
+            callback(ErrorCode.none)
+        else:
+            self._commit_waiters.add(end_offset, callback)
+
+    def follower_fetched(self, broker_id: int, offset: int) -> None:
+        """A follower holds everything below `offset`."""
+        if self.state.follower_end_moved(broker_id, offset):
+            self._advanced()
+
+    def begin_verification(self, producer_id: int) -> VerificationGuard:
+        """Return the guard of a verification; concurrent ones of the same producer share it."""
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = VerificationGuard()
+        return guard
+
+    def end_verification(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether the verification still stands, so that the append may go on."""
+        if self._guards.get(producer_id) is not guard:
+            return False
+        del self._guards[producer_id]
+        return True
+
+    def readable_end(self, read_committed: bool) -> int:
+        """No consumer is given an offset at or above this one (INV-7)."""
+        return self.last_stable_offset if read_committed else self.state.high_watermark
+
+    def stop(self, error: ErrorCode) -> None:
+        """Answer everything parked here: leadership ended, or the partition is deleted."""
+        self._guards.clear()
+        self._commit_waiters.fail(error)
+        self.wake_fetches()
+
+    def wake_fetches(self) -> None:
+        """Let every parked fetch look again, whatever it still misses."""
+        for fetch in self.fetches:
+            self._purgatory.wake(fetch)
+
+    def role_changed(self) -> None:
+        """Take note of a new assignment: what waited under another role is answered."""
+        if not self.state.is_leader:
+            self.stop(ErrorCode.not_leader_or_follower)
+        else:
+            self._advanced()
+            self.wake_fetches()
+
+    def _failed(self, failure: StorageFailure) -> AppendResult:
+        """Take the folder off line (D12): the write may be torn, so nothing is acknowledged."""
+        self._on_failure(failure)
+        return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
+
+    def _grown(self, byte_count: int) -> None:
+        if self.fetches:
+            for fetch in self.fetches:
+                fetch.missing_bytes -= byte_count
+        if self.state.local_end_moved(self.log.log_end_offset):
+            self._advanced()
+
+    def _advanced(self) -> None:
+        """The high watermark moved: first those who wait for commitment, then readers."""
+        high_watermark = self.state.high_watermark
+        stable_before = self.last_stable_offset
+        stable = self.log.last_stable_offset(high_watermark)
+        require(stable <= high_watermark, "INV-7: LSO above the high watermark")
+        self.last_stable_offset = stable
+        if self._commit_waiters:
+            self._commit_waiters.advance(high_watermark)
+        if self.fetches:
+            stable_moved = stable > stable_before
+            for fetch in self.fetches:
+                if fetch.missing_bytes <= 0 and (stable_moved or not fetch.read_committed):
+                    self._purgatory.wake(fetch)
