@@ -212,7 +212,7 @@ class Target:
         answer = link.take()
         if connection.closed:
             return Outcome(Kind.CLOSED, answer)
-        if connection._slots:
+        if connection._waiting:
             return Outcome(Kind.WAITING, answer)
         if connection._frame is not None or connection._size_prefix:
             return Outcome(Kind.HELD, answer)
@@ -233,9 +233,9 @@ class Target:
         fetches = sum(len(partition.fetches) for partition in broker.partitions)
         if fetches:
             found.append(f"{fetches} delayed fetches")
-        for name, shell in (("group", broker.groups), ("transaction", broker.transactions)):
-            if shell._waiting:
-                found.append(f"{len(shell._waiting)} waiting {name} requests")
+        for name, runtime in (("group", broker.groups), ("transaction", broker.transactions)):
+            if runtime.parked_count:
+                found.append(f"{runtime.parked_count} parked {name} requests")
         return found
 
     def stopped_because(self) -> str | None:

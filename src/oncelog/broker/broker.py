@@ -1,44 +1,41 @@
 """The broker, put together: what a process owns, in the order in which it starts and stops.
 
-It composes the rooms and holds what handlers ask for: `config`, `clock`, `disk`, `network`, `logs`
-(the log manager), `store`, `image` and `controller` (the metadata), `partitions`, `fetch_sessions`,
-`producer_ids`, `transactions`, `groups`, `server`. It must not know any API, nor decide anything
-that a pure room decides.
+It composes the rooms by their constructors and owns their start and stop. It must not know any API,
+nor decide anything that a pure room decides.
 
 Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators
-loading, socket open. The stop is the reverse, so that nothing is answered that could not be kept.
+loading, socket open. The stop is the reverse (one stack of exits), so no request is acknowledged
+after its log has closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
 
+from oncelog.broker import apis
+from oncelog.broker.apis.context import Context
 from oncelog.broker.controller import ControllerShell, fresh_kafka_uuid
 from oncelog.broker.coordination.coordinators import (
-    CoordinatorShell,
-    ProducerIds,
-    group_shell,
+    group_coordinator,
     import_machines,
-    transaction_shell,
+    transaction_coordinator,
 )
+from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
+from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
+from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.disk import Disk, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
-from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
-
-if TYPE_CHECKING:
-    from oncelog.broker.partitions.fetch_sessions import FetchSessions
-    from oncelog.controller.image import ImageDelta, MetadataImage
-    from oncelog.metadata.store import MetadataStore
 
 __all__ = ["Broker"]
 
@@ -48,16 +45,20 @@ METADATA_FILE = "metadata.sqlite"
 
 
 class Broker:
-    """One broker. `start` and `stop` are called once each, by its owner, in one event loop."""
+    """One broker. `start` and `stop` are called once each, by its owner, in one event loop.
+
+    The parts are there once `start` has returned.
+    """
 
     logs: LogManager
     store: MetadataStore
     controller: ControllerShell
     partitions: PartitionManager
     producer_ids: ProducerIds
-    transactions: CoordinatorShell
-    groups: CoordinatorShell
+    transactions: CoordinatorRuntime
+    groups: CoordinatorRuntime
     server: Server
+    dispatcher: Dispatcher
 
     def __init__(
         self,
@@ -76,14 +77,7 @@ class Broker:
         self.stopped_because: BaseException | None = None
         self._given_store = store
         self._stop_requested = asyncio.Event()
-        self._background: asyncio.Task[None] | None = None
-
-    @cached_property
-    def fetch_sessions(self) -> FetchSessions:
-        """What clients that fetch are remembered by. Imported with the first fetch."""
-        from oncelog.broker.partitions.fetch_sessions import FetchSessions
-
-        return FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"))
+        self._exits = AsyncExitStack()
 
     @property
     def image(self) -> MetadataImage:
@@ -96,40 +90,9 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Where clients start: ``host:port`` as advertised. Valid once started."""
-        return self.server.advertised
-
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic's logs.
-
-        Its own overrides, else what this broker was started with.
-        """
-        value = partial(self.config.topic_value, overrides)
-        return LogConfig(
-            segment_bytes=value("segment.bytes"),
-            segment_ms=value("segment.ms"),
-            segment_index_bytes=value("segment.index.bytes"),
-            index_interval_bytes=value("index.interval.bytes"),
-            max_message_bytes=value("max.message.bytes"),
-            flush_messages=value("flush.messages"),
-            flush_ms=value("flush.ms"),
-            retention_ms=value("retention.ms"),
-            retention_bytes=value("retention.bytes"),
-            cleanup_policy=frozenset(value("cleanup.policy")),
-            message_timestamp_type=value("message.timestamp.type"),
-            message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
-            message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
-            compression_type=value("compression.type"),
-            producer_id_expiration_ms=self.config.get_int("producer.id.expiration.ms"),
-        )
-
-    def apply(self, delta: ImageDelta) -> None:
-        """The image became another.
-
-        Partitions follow first, then the coordinators that live on them.
-        """
-        self.partitions.apply(delta)
-        self.transactions.apply(delta)
-        self.groups.apply(delta)
+        member = self.image.brokers[self.broker_id]
+        host = f"[{member.host}]" if ":" in member.host else member.host
+        return f"{host}:{member.port}"
 
     async def start(self) -> None:
         """Start everything; when it returns, clients can connect.
@@ -138,30 +101,76 @@ class Broker:
 
         Raises `FolderInUse` and `StorageFailure` for the data folder, `OSError` for the address.
         """
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        async with self._exits as exits:
+            await self._start_storage(exits)
+            self._start_parts(exits)
+            await self._start_serving(exits)
+            self._exits = exits.pop_all()
 
-    async def _start(self) -> None:
+    async def stop(self) -> None:
+        """Stop accepting and answering, then close coordinators, partitions, logs and the store."""
+        await self._exits.aclose()
+
+    async def _start_storage(self, exits: AsyncExitStack) -> None:
+        """The data folder and the metadata, as the last run left them."""
         self.logs = await self.disk.run(self._open_logs)
+        exits.push_async_callback(self._close_logs)
         self.store = self._given_store or self._open_store()
-        self.controller = ControllerShell(self, self.store)
+        exits.push_async_callback(self.store.close)
+        self.controller = ControllerShell(self.config, self.store, self._follow)
         await self.controller.load(self.logs.cluster_id, new_folder=not len(self.logs))
         await self.disk.run(self._remove_stray_logs)
-        self.partitions = PartitionManager(self)
-        self.producer_ids = ProducerIds(self)
-        self.transactions = transaction_shell(self)
-        self.groups = group_shell(self)
-        self.server = Server(self, Dispatcher(self))
+
+    def _start_parts(self, exits: AsyncExitStack) -> None:
+        """What lives on the logs and follows the image."""
+        config = self.config
+        self.partitions = PartitionManager(self.broker_id, config, self.logs, self.disk, self.clock)
+        exits.callback(self.partitions.close)
+        self.producer_ids = ProducerIds(self.store)
+        markers = MarkerWriter(self.partitions, lambda: self.image, self.stop_because)
+        self.transactions = transaction_coordinator(
+            config, self.partitions, self.producer_ids, markers.carry_out
+        )
+        exits.callback(self.transactions.close)
+        self.groups = group_coordinator(config, self.partitions)
+        exits.callback(self.groups.close)
+        self.server = Server(config, self.network, self.clock)
+
+    async def _start_serving(self, exits: AsyncExitStack) -> None:
+        """Lead, and open the socket; from here on requests come."""
+        exits.push_async_callback(self.controller.close)
         await self.controller.start()
-        await self.server.start()
-        self._background = asyncio.create_task(self._run())
+        context = Context(
+            broker_id=self.broker_id,
+            config=self.config,
+            clock=self.clock,
+            disk=self.disk,
+            log_dir=self.logs.directory,
+            controller=self.controller,
+            partitions=self.partitions,
+            producer_ids=self.producer_ids,
+            transactions=self.transactions,
+            groups=self.groups,
+            server=self.server,
+        )
+        self.dispatcher = Dispatcher(context, apis.find, self.stop_because)
+        background = asyncio.create_task(self._run())
+        exits.push_async_callback(_end, background)
+        exits.push_async_callback(self.server.stop)
+        await self.server.start(self.dispatcher, self.controller.announce)
+
+    def _follow(self, delta: ImageDelta) -> None:
+        """The image became another.
+
+        Partitions follow first, then the coordinators that live on them.
+        """
+        self.partitions.apply(delta)
+        self.transactions.apply(delta)
+        self.groups.apply(delta)
 
     def _open_logs(self) -> LogManager:
         # Overrides of single topics come with the image; recovery does not depend on them.
-        config = self.log_config({})
+        config = log_config(self.config, {})
         return LogManager.open(
             self.disk,
             self.config.data_dir,
@@ -171,6 +180,11 @@ class Broker:
             cluster_id=fresh_kafka_uuid(),
             directory_id=fresh_kafka_uuid(),
         )
+
+    async def _close_logs(self) -> None:
+        # After a broken invariant the next start has to look at everything again.
+        close = self.logs.close if self.stopped_because is None else self.logs.abandon
+        await self.disk.run(close)
 
     def _remove_stray_logs(self) -> None:
         """Finish deletions that a crash interrupted.
@@ -221,21 +235,7 @@ class Broker:
         """Return when `request_stop` or `stop_because` was called."""
         await self._stop_requested.wait()
 
-    async def stop(self) -> None:
-        """Stop accepting and answering, then close coordinators, partitions, logs and the store."""
-        if hasattr(self, "server"):
-            await self.server.stop()
-        if hasattr(self, "controller"):
-            await self.controller.close()
-        if self._background is not None:
-            self._background.cancel()
-            await asyncio.wait([self._background])
-        for part in ("groups", "transactions", "partitions"):
-            if hasattr(self, part):
-                getattr(self, part).close()
-        if hasattr(self, "logs"):
-            # After a broken invariant the next start has to look at everything again.
-            close = self.logs.close if self.stopped_because is None else self.logs.abandon
-            await self.disk.run(close)
-        if hasattr(self, "store"):
-            await self.store.close()
+
+async def _end(background: asyncio.Task[None]) -> None:
+    background.cancel()
+    await asyncio.wait([background])

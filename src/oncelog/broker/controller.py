@@ -2,7 +2,7 @@
 
 It carries decisions into the metadata store and follows the store's feed.
 
-`image` is the broker's view; it only ever moves forward, and `Broker.apply` is told each step. A
+`image` is the broker's view; it only ever moves forward, and `follow` is told each step. A
 write of ours is followed before its caller is answered, so whoever created a topic can use it at
 once.
 
@@ -17,12 +17,12 @@ import base64
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from oncelog.controller import layout
-from oncelog.controller.image import BrokerImage, MetadataImage, TopicImage
+from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
-from oncelog.core.config import topic_warnings
+from oncelog.core.config import BrokerConfig, topic_warnings
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -33,9 +33,6 @@ from oncelog.core.ids import (
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, ControllerFenced, MetadataStore
 from oncelog.storage.log_manager import FolderMismatch
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
 
 __all__ = ["ControllerShell", "fresh_kafka_uuid"]
 
@@ -50,13 +47,20 @@ def fresh_kafka_uuid() -> str:
 
 
 class ControllerShell:
-    """Creates and deletes topics; owns the broker's metadata image."""
+    """Creates and deletes topics; owns the broker's metadata image.
 
-    def __init__(self, broker: Broker, store: MetadataStore) -> None:
+    `follow` is called with each step of the image, from `start` on.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, store: MetadataStore, follow: Callable[[ImageDelta], None]
+    ) -> None:
         self.image = MetadataImage(cluster_id="")
         self.epoch = -1
-        self._broker = broker
+        self._config = config
+        self._broker_id = config.get_int("node.id")
         self._store = store
+        self._tell = follow
         self._topics: dict[str, TopicImage] = {}
         self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
@@ -92,12 +96,12 @@ class ControllerShell:
     async def start(self) -> None:
         """Claim the controller's role, and hand the loaded image to the broker."""
         self.epoch = await self._claim()
-        self._broker.apply(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
+        self._tell(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
 
     def announce(self, host: str, port: int) -> None:
         """Note where clients reach this broker, which from now on is part of the image."""
-        rack = self._broker.config.get_str("broker.rack")
-        self._self_image = BrokerImage(self._broker.broker_id, host, port, rack)
+        rack = self._config.get_str("broker.rack")
+        self._self_image = BrokerImage(self._broker_id, host, port, rack)
         self._publish(self.image.revision)
 
     async def run(self) -> None:
@@ -227,13 +231,13 @@ class ControllerShell:
             await asyncio.wait(self._changes)
 
     def _defaults(self) -> CreationDefaults:
-        config = self._broker.config
+        config = self._config
         return CreationDefaults(
             config.get_int("num.partitions"), config.get_int("default.replication.factor")
         )
 
     def _new_internal_topic(self, name: str) -> NewTopic:
-        config = self._broker.config
+        config = self._config
         prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
         brokers = len(self.image.brokers)
         settings: dict[str, str | None] = {
@@ -306,7 +310,7 @@ class ControllerShell:
         async with self._following:
             before = self.image
             if await self._read():
-                self._broker.apply(self.image.delta_from(before))
+                self._tell(self.image.delta_from(before))
 
     async def _read(self) -> bool:
         """Bring the image up to the store. False when it was there already."""
@@ -331,5 +335,5 @@ class ControllerShell:
             revision=revision,
             topics=self._topics.values(),
             brokers=brokers,
-            controller_id=self._broker.broker_id,
+            controller_id=self._broker_id,
         )

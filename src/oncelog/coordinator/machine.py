@@ -26,17 +26,16 @@ If the append fails, steps 4 to 6 are replaced by: `failed(event, token, error, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NewType
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 
-Token = NewType("Token", int)
-"""Names one waiting request.
+Token = Hashable
+"""Names one waiting request: whatever promise its answer completes.
 
-The shell makes it, unique within the broker's life; `None` stands for nobody waits.
+A machine only keeps it and compares it; `None` stands for nobody waits.
 """
 
 

@@ -6,12 +6,14 @@ the order in which they are sent, over all connections.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
-from oncelog.broker.net.connection import Connection, ReadBuffer
+from oncelog.broker import apis
+from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.dispatch import Dispatcher
+from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import Pending
 from oncelog.group.events import Join
 from oncelog.group.results import JoinResult
 from oncelog.protocol import messages
@@ -28,19 +30,15 @@ class Coordinator:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def request(self, id_: str, event: object, connection: Any) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def ask(
+        self, id_: str, event: object, convert: Any, _refuse: Any, *, holds_back: bool = True
+    ) -> Pending:
         number = int(id_)
-        self._stage.asked[number] = (event, future)
+        pending = Pending(convert, holds_back=holds_back)
+        pending.on_drop = lambda: self._stage.told.append(f"#{number} is dropped")
+        self._stage.asked[number] = (event, pending)
         self._stage.told.append(f"#{number} reaches its coordinator")
-
-        def drop() -> None:
-            self._stage.told.append(f"#{number} is dropped")
-            future.cancel()
-
-        forget = connection.on_close(drop)
-        future.add_done_callback(lambda _: forget())
-        return future
+        return pending
 
 
 class Stage:
@@ -48,7 +46,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.asked: dict[int, tuple[object, asyncio.Future[Any]]] = {}
+        self.asked: dict[int, tuple[object, Pending]] = {}
         self.transactions = self.groups = Coordinator(self)
         self.image = _NoTopics()
         self.controller = _NoTopics()
@@ -61,7 +59,7 @@ class Stage:
         if name in self._peers:
             return
         transport = FakeTransport()
-        dispatcher = Dispatcher(cast(Any, self))
+        dispatcher = Dispatcher(self, apis.find, self.stop_because)
         connection = Connection(cast(Any, self._server), dispatcher, ReadBuffer())
         connection.connection_made(cast(Any, transport))
         self._peers[name] = (connection, transport)
@@ -86,14 +84,15 @@ class Stage:
 
     def settle(self, number: int) -> None:
         """The coordinator has committed what request `number` asked for."""
-        event, future = self.asked[number]
-        if future.cancelled():
-            return
+        event, pending = self.asked[number]
         if isinstance(event, EndTxn):
-            future.set_result(EndTxnResult(ErrorCode.none, event.producer_id, event.producer_epoch))
+            pending.complete(EndTxnResult(ErrorCode.none, event.producer_id, event.producer_epoch))
         else:
             assert isinstance(event, Join)
-            future.set_result(JoinResult(ErrorCode.none, event.member_id))
+            pending.complete(JoinResult(ErrorCode.none, event.member_id))
+
+    def stop_because(self, error: BaseException) -> None:
+        raise error
 
     def close(self, name: str) -> None:
         self._peers[name][0].connection_lost(None)

@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.apis import PendingReply
-from oncelog.broker.net.connection import Connection, ReadBuffer, Slot, grow
+from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.frames import ReadBuffer, grow
+from oncelog.broker.net.request import Request
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
@@ -21,10 +22,13 @@ from oncelog.core.limits import (
     READ_BUFFER_BYTES,
     SPARE_FRAME_BYTES_MAX,
 )
+from oncelog.core.pending import Pending, unchanged
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.headers import RequestHeader
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
-Answer = Callable[[bytes, Slot], Awaitable[None] | None]
+Answer = Callable[[bytes, Request], None]
 
 
 class FakeTransport:
@@ -77,22 +81,33 @@ class FakeServer:
 
 
 class FakeDispatcher:
-    """Answers each frame with itself in capitals, unless the test says otherwise."""
+    """Answers each frame with itself in capitals, unless the test says otherwise.
+
+    A promise is kept with the bytes of the reply.
+    """
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.slots: list[Slot] = []
+        self.requests: list[Request] = []
         self.answer: Answer | None = None
 
-    def dispatch(
-        self, connection: Connection, frame: bytearray, slot: Slot
-    ) -> Awaitable[None] | None:
+    def start(self, connection: Connection, frame: bytearray) -> None:
         self.frames.append(bytes(frame))
-        self.slots.append(slot)
+        header = RequestHeader(ApiKey.METADATA, 0, 0, None, 0)
+        request = Request(ApiKey.METADATA, header, None, connection)
+        self.requests.append(request)
         if self.answer is not None:
-            return self.answer(bytes(frame), slot)
-        connection.answer(slot, bytes(frame).upper())
-        return None
+            self.answer(bytes(frame), request)
+        else:
+            connection.answer(request, bytes(frame).upper())
+
+    def settle(self, connection: Connection, request: Request) -> None:
+        assert request.pending is not None
+        connection.reply(request, request.pending.response())
+
+
+def promise(*, holds_back: bool) -> Pending:
+    return Pending(unchanged, holds_back=holds_back)
 
 
 class Peer:
@@ -175,36 +190,73 @@ async def test_an_impossible_size_closes_with_one_line(
 
 async def test_a_pending_reply_holds_back_later_replies_but_not_later_requests() -> None:
     peer = Peer()
-    parked: list[Slot] = []
+    parked = promise(holds_back=False)
 
-    def answer(frame: bytes, slot: Slot) -> None:
+    def answer(frame: bytes, request: Request) -> None:
         if frame == b"slow":
-            parked.append(slot)
+            peer.connection.hold(request, parked)
         else:
-            peer.connection.answer(slot, frame)
+            peer.connection.answer(request, frame)
 
     peer.dispatcher.answer = answer
     peer.send(framed(b"slow", b"fast"))
     assert peer.dispatcher.frames == [b"slow", b"fast"]
     assert peer.replies() == []
-    peer.connection.answer(parked[0], [b"sl", b"ow"])
+    parked.complete([b"sl", b"ow"])
     await asyncio.sleep(0)
     assert peer.replies() == [b"slow", b"fast"]
+
+
+async def test_a_promise_that_holds_back_lets_later_requests_start_when_it_is_kept() -> None:
+    peer = Peer()
+    parked = promise(holds_back=True)
+
+    def answer(frame: bytes, request: Request) -> None:
+        if frame == b"slow":
+            peer.connection.hold(request, parked)
+        else:
+            peer.connection.answer(request, frame)
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"slow", b"next"))
+    assert peer.dispatcher.frames == [b"slow"]
+    parked.complete(b"slow")
+    assert peer.dispatcher.frames == [b"slow"], "a promise is kept within other work"
+    await asyncio.sleep(0)
+    assert peer.dispatcher.frames == [b"slow", b"next"]
+    assert peer.replies() == [b"slow", b"next"]
+
+
+async def test_a_second_promise_of_a_request_may_stop_holding_back() -> None:
+    """A produce that was verified and then waits for the high watermark (D13)."""
+    peer = Peer()
+    first, second = promise(holds_back=True), promise(holds_back=False)
+    peer.dispatcher.answer = lambda _frame, request: peer.connection.hold(request, first)
+    peer.send(framed(b"produce", b"next"))
+    assert peer.dispatcher.frames == [b"produce"]
+    peer.connection.hold(peer.dispatcher.requests[0], second)
+    peer.dispatcher.answer = None
+    await asyncio.sleep(0)
+    assert peer.dispatcher.frames == [b"produce", b"next"]
+    assert peer.replies() == []
+    second.complete(b"produced")
+    await asyncio.sleep(0)
+    assert peer.replies() == [b"produced", b"NEXT"]
 
 
 async def test_an_awaiting_handler_holds_back_later_requests() -> None:
     peer = Peer()
     gate = asyncio.Event()
 
-    def answer(frame: bytes, slot: Slot) -> Awaitable[None] | None:
-        async def wait() -> None:
-            await gate.wait()
-            peer.connection.answer(slot, frame)
+    async def work(request: Request, frame: bytes) -> None:
+        await gate.wait()
+        peer.connection.reply(request, frame)
 
+    def answer(frame: bytes, request: Request) -> None:
         if frame == b"slow":
-            return wait()
-        peer.connection.answer(slot, frame)
-        return None
+            peer.connection.run(request, work(request, frame))
+        else:
+            peer.connection.answer(request, frame)
 
     peer.dispatcher.answer = answer
     peer.send(framed(b"slow", b"next"))
@@ -218,15 +270,19 @@ async def test_an_awaiting_handler_holds_back_later_requests() -> None:
 
 async def test_a_request_without_reply_leaves_no_gap_in_the_order() -> None:
     peer = Peer()
+    parked = promise(holds_back=False)
 
-    def answer(frame: bytes, slot: Slot) -> None:
+    def answer(frame: bytes, request: Request) -> None:
         if frame == b"acks=0":
-            peer.connection.no_answer(slot)
+            peer.connection.hold(request, parked)
         else:
-            peer.connection.answer(slot, frame)
+            peer.connection.answer(request, frame)
 
     peer.dispatcher.answer = answer
-    peer.send(framed(b"acks=0", b"a", b"acks=0", b"b"))
+    peer.send(framed(b"acks=0", b"a", b"b"))
+    assert peer.replies() == []
+    parked.complete(None)
+    await asyncio.sleep(0)
     assert peer.replies() == [b"a", b"b"]
 
 
@@ -243,12 +299,18 @@ async def test_a_peer_that_does_not_read_gets_nothing_more_done() -> None:
 
 async def test_reading_stops_when_too_many_replies_wait_and_resumes() -> None:
     peer = Peer()
-    peer.dispatcher.answer = lambda _frame, _slot: None
+    promises: list[Pending] = []
+
+    def answer(_frame: bytes, request: Request) -> None:
+        promises.append(promise(holds_back=False))
+        peer.connection.hold(request, promises[-1])
+
+    peer.dispatcher.answer = answer
     peer.send(framed(*[b"r"] * (CONNECTION_PENDING_REPLIES_COUNT_MAX + 10)))
     assert not peer.transport.reading
     assert len(peer.dispatcher.frames) == CONNECTION_PENDING_REPLIES_COUNT_MAX
-    for slot in list(peer.dispatcher.slots):
-        peer.connection.answer(slot, b"ok")
+    for pending in list(promises):
+        pending.complete(b"ok")
     await asyncio.sleep(0)
     assert peer.transport.reading
     assert len(peer.dispatcher.frames) == CONNECTION_PENDING_REPLIES_COUNT_MAX + 10
@@ -258,38 +320,47 @@ async def test_reading_stops_when_too_many_requests_are_queued() -> None:
     peer = Peer()
     gate = asyncio.Event()
 
-    async def wait(slot: Slot) -> None:
+    async def wait(request: Request) -> None:
         await gate.wait()
-        peer.connection.answer(slot, b"ok")
+        peer.connection.reply(request, b"ok")
 
-    peer.dispatcher.answer = lambda _frame, slot: wait(slot)
+    peer.dispatcher.answer = lambda _frame, request: peer.connection.run(request, wait(request))
     peer.send(framed(*[b"r"] * (CONNECTION_QUEUED_REQUESTS_COUNT_MAX + 2)))
     assert not peer.transport.reading
+    task = peer.connection._task
+    assert task is not None
     peer.connection.abort()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert peer.connection._task is None
+    assert task.cancelled()
 
 
-async def test_a_lost_connection_cancels_what_waits_for_it() -> None:
+async def test_a_lost_connection_drops_what_waits_for_it() -> None:
     peer = Peer()
-    reply = PendingReply()
-    cancelled: list[str] = []
-    reply.on_cancel = lambda: cancelled.append("reply")
-
-    def answer(_frame: bytes, slot: Slot) -> None:
-        slot.pending = reply
-
-    peer.dispatcher.answer = answer
-    peer.connection.on_close(lambda: cancelled.append("callback"))
-    taken_back = peer.connection.on_close(lambda: cancelled.append("never"))
-    taken_back()
+    pending = promise(holds_back=False)
+    dropped: list[str] = []
+    pending.on_drop = lambda: dropped.append("promise")
+    peer.dispatcher.answer = lambda _frame, request: peer.connection.hold(request, pending)
     peer.send(framed(b"wait"))
     peer.connection.connection_lost(None)
-    assert cancelled == ["reply", "callback"]
-    assert reply.cancelled
-    reply.complete(b"too late")
+    assert dropped == ["promise"]
+    assert pending.dropped
+    pending.complete(b"too late")
+    await asyncio.sleep(0)
     assert peer.replies() == []
+
+
+async def test_a_promise_made_on_a_closed_connection_is_dropped_at_once() -> None:
+    peer = Peer()
+    pending = promise(holds_back=True)
+
+    def answer(_frame: bytes, request: Request) -> None:
+        peer.connection.abort()
+        peer.connection.hold(request, pending)
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"wait"))
+    assert pending.dropped
 
 
 async def test_a_connection_that_is_not_admitted_is_cut() -> None:

@@ -1,4 +1,4 @@
-"""The shell around a shard: loading, commitment, timers, requests whose connection is gone."""
+"""The runtime around shards: loading, commitment, timers, requests whose connection is gone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
-from oncelog.broker.coordination.runtime import CoordinatorShell, LedShard
+from oncelog.broker.coordination.runtime import CoordinatorRuntime, LedShard
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.coordinator.machine import (
@@ -20,7 +18,8 @@ from oncelog.coordinator.machine import (
     Reply,
     Token,
 )
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import unchanged
 from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
 
 OTHER = 2
@@ -82,19 +81,8 @@ class Clock:
         return self.at_ms
 
 
-class Closing:
-    """As much of a connection as the shell knows."""
-
-    def __init__(self) -> None:
-        self.callbacks: list[Any] = []
-
-    def on_close(self, callback: Any) -> Any:
-        self.callbacks.append(callback)
-        return lambda: self.callbacks.remove(callback) if callback in self.callbacks else None
-
-
 class Bench:
-    """A shell over one partition."""
+    """A runtime over one partition."""
 
     def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,)) -> None:
         self.partition: Partition = make_partition(folder, HandLoop(), isr, TOPIC)
@@ -103,10 +91,9 @@ class Bench:
         partitions: Any = self
         clock: Any = Clock()
         self.clock = clock
-        self.shell = CoordinatorShell(
+        self.runtime = CoordinatorRuntime(
             TOPIC,
             partition_count_default=1,
-            clock=clock,
             partitions=partitions,
             make_machine=self._make,
             carry_out=lambda _led, effect: self.effects.append(effect),
@@ -121,18 +108,18 @@ class Bench:
 
     def follow(self) -> None:
         image = PartitionImage(ME, 0, (ME,), (ME,))
-        self.shell.apply(ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),)))
+        self.runtime.apply(ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),)))
 
-    def ask(self, event: object, connection: Closing | None = None) -> asyncio.Future[Any]:
-        return self.shell.request("id", event, cast(Any, connection))
+    def ask(self, event: object) -> Any:
+        return self.runtime.ask("id", event, unchanged, lambda error: ("refused", error))
 
 
 async def test_a_request_is_answered_within_the_call_on_a_lone_replica(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     answer = bench.ask(Put("id", b"a", "effect"))
-    assert answer.done()
-    assert answer.result() == b"a"
+    assert answer.done
+    assert answer.result == b"a"
     assert bench.machines[0].applied == [b"a"]
     assert bench.effects == ["effect"]
 
@@ -142,11 +129,11 @@ async def test_nothing_leaves_before_the_high_watermark_passes_the_record(tmp_pa
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
     answer = bench.ask(Put("id", b"a", "effect"))
-    assert not answer.done()
+    assert not answer.done
     assert bench.machines[0].applied == []
     assert bench.effects == []
     bench.partition.follower_fetched(OTHER, 1)
-    assert answer.result() == b"a"
+    assert answer.result == b"a"
     assert bench.effects == ["effect"]
 
 
@@ -158,10 +145,10 @@ async def test_a_new_leader_replays_the_log_and_meanwhile_says_so(tmp_path: Path
     bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
     bench.follow()
     refused = bench.ask(Put("id", b"d"))
-    assert refused.result() is ErrorCode.coordinator_load_in_progress
-    await bench.shell.loaded()
+    assert refused.result is ErrorCode.coordinator_load_in_progress
+    await bench.runtime.loaded()
     assert bench.machines[1].applied == [b"a", b"b", b"c"]
-    assert bench.ask(Put("id", b"d")).result() == b"d"
+    assert bench.ask(Put("id", b"d")).result == b"d"
 
 
 async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: Path) -> None:
@@ -174,7 +161,7 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     assert bench.machines[0].markers == [(5, 0, True, 0)]
     bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
     bench.follow()
-    await bench.shell.loaded()
+    await bench.runtime.loaded()
     assert bench.machines[1].markers == [(5, 0, True, 0)]
 
 
@@ -185,9 +172,8 @@ async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:
     bench.partition.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
     bench.partition.role_changed()
     bench.follow()
-    assert answer.result() is ErrorCode.not_coordinator
-    with pytest.raises(ProtocolError):
-        bench.ask(Put("id"))
+    assert answer.result is ErrorCode.not_coordinator
+    assert bench.ask(Put("id")) == ("refused", ErrorCode.not_coordinator)
 
 
 async def test_a_parked_request_is_dropped_with_its_connection(tmp_path: Path) -> None:
@@ -195,33 +181,33 @@ async def test_a_parked_request_is_dropped_with_its_connection(tmp_path: Path) -
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
     first = bench.ask(Put("id", b"first"))
-    connection = Closing()
-    parked = bench.ask(Put("id", b"parked"), connection)
-    for callback in list(connection.callbacks):
-        callback()
+    parked = bench.ask(Put("id", b"parked"))
+    assert bench.runtime.parked_count == 1
+    parked.drop()
+    assert bench.runtime.parked_count == 0
     bench.partition.follower_fetched(OTHER, 1)
-    assert first.result() == b"first"
-    assert parked.cancelled()
+    assert first.result == b"first"
+    assert not parked.done
     assert bench.partition.log.log_end_offset == 1
 
 
-async def test_an_answered_request_leaves_nothing_on_its_connection(tmp_path: Path) -> None:
+async def test_a_decided_request_goes_on_when_its_connection_closes(tmp_path: Path) -> None:
+    """D7: its append may be committed already; only the answer is lost."""
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
-    connection = Closing()
-    answer = bench.ask(Put("id"), connection)
-    assert len(connection.callbacks) == 1
+    answer = bench.ask(Put("id", b"a", "effect"))
+    answer.drop()
     bench.partition.follower_fetched(OTHER, 1)
-    assert await answer == b"k"
-    await asyncio.sleep(0)
-    assert connection.callbacks == []
+    assert not answer.done
+    assert bench.machines[0].applied == [b"a"]
+    assert bench.effects == ["effect"]
 
 
 async def test_too_few_replicas_fail_the_append_and_the_request_hears_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     bench.partition.state.min_insync_replicas = 2
-    assert bench.ask(Put("id")).result() is ErrorCode.not_enough_replicas
+    assert bench.ask(Put("id")).result is ErrorCode.not_enough_replicas
     assert bench.partition.log.log_end_offset == 0
 
 
@@ -247,8 +233,8 @@ async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_pa
             led.submit(Put("id", b"inner", "inner"))
         seen.append(f"end {effect}")
 
-    bench.shell.carry_out = carry_out
+    bench.runtime.carry_out = carry_out
     bench.follow()
-    assert bench.ask(Put("id", b"outer", "outer")).result() == b"outer"
+    assert bench.ask(Put("id", b"outer", "outer")).result == b"outer"
     assert seen == ["begin outer", "end outer", "begin inner", "end inner"]
     assert bench.machines[0].applied == [b"outer", b"inner"]

@@ -6,20 +6,22 @@ import asyncio
 import logging
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.broker import apis
-from oncelog.broker.apis import PendingReply
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.net.request import Api
 from oncelog.core.config import BrokerConfig, ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.pending import Pending, unchanged
 from oncelog.metadata import MemoryStore
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
 from oncelog.storage.log_manager import FolderMismatch
-from tests.unit.broker.context import running
+from tests.unit.broker.context import Running, running
 
 
 def reachable(address: str) -> bool:
@@ -103,16 +105,23 @@ async def test_a_broken_invariant_stops_the_broker_without_a_clean_mark(
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def replace_handler(context: Running, monkeypatch: pytest.MonkeyPatch, handle: Any) -> None:
+    """Have DescribeCluster handled by the test, also where it was asked for before."""
+    api = Api(ApiKey.DESCRIBE_CLUSTER, handle, reads_bytes=False)
+    monkeypatch.setitem(apis._found, ApiKey.DESCRIBE_CLUSTER, api)
+    context.broker.dispatcher._served.clear()
+
+
 async def test_a_handler_that_breaks_an_invariant_stops_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
 
-        async def broken(_broker: object, _request: object) -> None:
+        async def broken(_context: object, _request: object) -> None:
             raise InvariantViolation("INV-7: for the test")
 
-        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        replace_handler(context, monkeypatch, broken)
         with pytest.raises(AssertionError, match="closed"):
             await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
         await context.broker.wait_until_stop_is_requested()
@@ -124,13 +133,13 @@ async def test_a_pending_reply_that_cannot_be_encoded_costs_its_connection_only(
 ) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
-        parked: list[PendingReply] = []
+        parked: list[Pending] = []
 
-        def park(_broker: object, _request: object) -> PendingReply:
-            parked.append(PendingReply())
+        def park(_context: object, _request: object) -> Pending:
+            parked.append(Pending(unchanged, holds_back=False))
             return parked[0]
 
-        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, park)
+        replace_handler(context, monkeypatch, park)
         asking = asyncio.create_task(client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1))
         while not parked:  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0)
@@ -149,10 +158,10 @@ async def test_a_failing_handler_costs_its_connection_and_one_traceback(
             ErrorCode.none
         )
 
-        def broken(_broker: object, _request: object) -> None:
+        def broken(_context: object, _request: object) -> None:
             raise KeyError("our bug")
 
-        monkeypatch.setitem(apis._loaded, ApiKey.DESCRIBE_CLUSTER, broken)
+        replace_handler(context, monkeypatch, broken)
         with caplog.at_level(logging.ERROR), pytest.raises(AssertionError, match="closed"):
             await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
         (record,) = caplog.records

@@ -1,8 +1,6 @@
 """INV-11: a producer id is never issued twice, across restarts and brokers."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
@@ -10,8 +8,7 @@ from oncelog.metadata.memory import MemoryStore
 
 
 def ids_on(store: MemoryStore) -> ProducerIds:
-    broker: Any = SimpleNamespace(store=store)
-    return ProducerIds(broker)
+    return ProducerIds(store)
 
 
 async def test_ids_are_consecutive_within_blocks() -> None:

@@ -27,5 +27,5 @@ def test_the_defaults() -> None:
     assert least.next_deadline_ms() is None
     assert least.on_activated(0) == least.on_resigned() == NOTHING
     least.apply_marker(ProducerId(1), ProducerEpoch(0), True, Offset(0))
-    least.dropped(Token(1))
+    least.dropped(1)
     assert vars(least) == {}

@@ -115,7 +115,7 @@ class Toy(Machine):
         return self.activation
 
     def on_resigned(self) -> Decision:
-        return Decision(replies=(Reply(Token(99), "held"),), effects=("not any more",))
+        return Decision(replies=(Reply(99, "held"),), effects=("not any more",))
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Context:
         self.next_token = 1
 
     def send(self, event: Do) -> Output:
-        token, self.next_token = Token(self.next_token), self.next_token + 1
+        token, self.next_token = self.next_token, self.next_token + 1
         return self.shard.submit(event, token, self.now_ms)
 
     def commit(self, output: Output) -> Output:
@@ -149,7 +149,7 @@ def said(output: Output) -> list[object]:
 def test_without_entries_everything_is_released_at_once() -> None:
     context = Context()
     output = context.send(Do("a", "hello", effect="wave"))
-    assert output == Output((), (Reply(Token(1), "hello"),), ("wave",))
+    assert output == Output((), (Reply(1, "hello"),), ("wave",))
 
 
 def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
@@ -162,7 +162,7 @@ def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
     assert context.shard.is_pending("a")
     context.now_ms = 9
     output = context.shard.committed(0, Offset(40), 9)
-    assert output == Output((), (Reply(Token(1), "done"),), ("wave",))
+    assert output == Output((), (Reply(1, "done"),), ("wave",))
     assert context.toy.applied == [
         (b"x", ApplyContext(Offset(40), 7)),
         (b"y", ApplyContext(Offset(41), 7)),
@@ -290,7 +290,7 @@ def test_a_failed_append_that_waits_is_answered_once_and_frees_the_id() -> None:
 def test_a_failed_append_whose_request_was_dropped_is_not_answered() -> None:
     context = Context(Fencing())
     abort = context.send(Do("a", "fence"))
-    context.shard.drop(Token(1))
+    context.shard.drop(1)
     output = context.shard.append_failed(abort.appends[0].append_id, E.not_enough_replicas, 0)
     assert output == Output()
     assert context.toy.lost == [1]
@@ -322,7 +322,7 @@ def test_a_wait_is_bounded() -> None:
     context.send(Do("a", "3"))
     assert context.shard.next_deadline_ms() == 10 + PARKED_REQUEST_WAIT_MS_MAX
     output = context.shard.tick(10 + PARKED_REQUEST_WAIT_MS_MAX)
-    assert output.replies == (Reply(Token(2), E.concurrent_transactions),)
+    assert output.replies == (Reply(2, E.concurrent_transactions),)
     assert context.shard.next_deadline_ms() == 20 + PARKED_REQUEST_WAIT_MS_MAX
     assert said(context.commit(first)) == ["1", "3, met after 0"]
     assert context.shard.next_deadline_ms() is None
@@ -374,8 +374,8 @@ def test_a_dropped_request_is_never_decided() -> None:
     first = context.send(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
     context.send(Do("a", "3"))
-    context.shard.drop(Token(2))
-    context.shard.drop(Token(77))
+    context.shard.drop(2)
+    context.shard.drop(77)
     assert context.shard.parked_count == 1
     assert said(context.commit(first)) == ["1", "3, met after 0"]
     assert "decide 2" not in context.toy.calls
@@ -386,7 +386,7 @@ def test_replay_applies_and_serves_nobody() -> None:
     shard = Shard(toy)
     shard.replay(Entry(b"x", b""), ApplyContext(Offset(0), 5))
     shard.replay_marker(ProducerId(1), ProducerEpoch(2), True, Offset(3))
-    assert said(shard.submit(Do("a", "early"), Token(1), 0)) == [E.coordinator_load_in_progress]
+    assert said(shard.submit(Do("a", "early"), 1, 0)) == [E.coordinator_load_in_progress]
     assert shard.submit(Do("a", "early"), None, 0) == Output()
     assert shard.tick(0) == Output()
     assert shard.next_deadline_ms() is None
@@ -405,16 +405,16 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     assert output.appends == ()
     assert output.effects == ()
     assert output.replies == (
-        Reply(Token(1), E.not_coordinator),
-        Reply(Token(2), E.not_coordinator),
-        Reply(Token(99), "held"),
+        Reply(1, E.not_coordinator),
+        Reply(2, E.not_coordinator),
+        Reply(99, "held"),
     )
     assert context.shard.resign(0) == Output()
     assert context.commit(first) == Output()
     assert context.shard.append_failed(0, E.not_leader_or_follower, 0) == Output()
     assert context.toy.applied == []
     assert said(context.send(Do("a", "late"))) == [E.not_coordinator]
-    context.shard.drop(Token(1))
+    context.shard.drop(1)
     assert context.toy.lost == []
     assert context.shard.tick(10**6) == Output()
     assert context.shard.next_deadline_ms() is None

@@ -7,7 +7,7 @@ can crash and replay. Markers stand in the log too.
 import struct
 from dataclasses import dataclass, field
 
-from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
+from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group import GroupConfig, GroupMachine
@@ -77,7 +77,7 @@ class Context:
     def submit(self, event: object) -> int:
         self.next_token += 1
         token = self.next_token
-        self.handle(self.shard.submit(event, Token(token), self.now_ms))
+        self.handle(self.shard.submit(event, token, self.now_ms))
         return token
 
     def submit_silently(self, event: object) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from oncelog.coordinator import ApplyContext, Entry, Shard, Token
+from oncelog.coordinator import ApplyContext, Entry, Shard
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
@@ -30,10 +30,10 @@ REQUESTS = [
 @pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
 def test_before_activation_and_after_resignation_every_request_is_refused(event):
     shard = Shard(GroupMachine(GroupConfig()))
-    loading = shard.submit(event, Token(1), 0).replies[0].value
+    loading = shard.submit(event, 1, 0).replies[0].value
     shard.activate(0)
     shard.resign(0)
-    resigned = shard.submit(event, Token(2), 0).replies[0].value
+    resigned = shard.submit(event, 2, 0).replies[0].value
     errors = []
     for result in (loading, resigned):
         outcome = result.partitions[0] if "Commit" in type(result).__name__ else result
@@ -43,11 +43,11 @@ def test_before_activation_and_after_resignation_every_request_is_refused(event)
 
 def test_a_heartbeat_is_believed_while_the_groups_are_loaded():
     shard = Shard(GroupMachine(GroupConfig()))
-    output = shard.submit(e.Heartbeat("g", 1, "m"), Token(1), 0)
+    output = shard.submit(e.Heartbeat("g", 1, "m"), 1, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
     shard.activate(0)
     shard.resign(0)
-    output = shard.submit(e.Heartbeat("g", 1, "m"), Token(2), 0)
+    output = shard.submit(e.Heartbeat("g", 1, "m"), 2, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
 
 
@@ -128,7 +128,7 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails():
     assert c.synced(waiting).error is ErrorCode.none
     joining = c.join(member)
     assert c.joined(joining).generation_id == 2
-    c.group().members[member].sync_token = Token(999)
+    c.group().members[member].sync_token = 999
     c.hold = True
     c.submit(e.Leave("g", (e.LeavingMember(member),)))
     c.fail(ErrorCode.network_exception)

@@ -172,7 +172,7 @@ class OffsetHistory(RuleBasedStateMachine):
     def look(self, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
         """What a fetch would be answered, asked of the machine itself: it does not wait there."""
         event = e.OffsetFetch("g", (e.OffsetToFetch(*partition),), require_stable)
-        result = self.c.machine.decide(event, Token(0), self.c.now_ms).replies[0].value
+        result = self.c.machine.decide(event, 0, self.c.now_ms).replies[0].value
         assert isinstance(result, OffsetFetchResult)
         return result.partitions[0]
 

@@ -4,7 +4,7 @@ answer on demand.
 
 from dataclasses import dataclass, field, replace
 
-from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
+from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import (
@@ -112,7 +112,7 @@ class Context:
         """
         token = self._next_token
         self._next_token += 1
-        self.run(self.shard.submit(event, Token(token), self.now_ms))
+        self.run(self.shard.submit(event, token, self.now_ms))
         return token
 
     def tick(self, after_ms: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.coordinator import Shard, Token
+from oncelog.coordinator import Shard
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.transaction import (
     AddPartitions,
@@ -30,11 +30,11 @@ REQUESTS = [
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_while_loading_and_after_resigning_every_request_is_answered(request_: object) -> None:
     shard = Shard(TransactionMachine(0, lambda: None))
-    (loading,) = shard.submit(request_, Token(1), 0).replies
+    (loading,) = shard.submit(request_, 1, 0).replies
     assert loading.value.error is E.coordinator_load_in_progress
     shard.activate(0)
     shard.resign(0)
-    (resigned,) = shard.submit(request_, Token(2), 0).replies
+    (resigned,) = shard.submit(request_, 2, 0).replies
     assert resigned.value.error is E.not_coordinator
 
 

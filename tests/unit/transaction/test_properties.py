@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oncelog.coordinator import ApplyContext, Shard, Token
+from oncelog.coordinator import ApplyContext, Shard
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
@@ -108,7 +108,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5))
     def drop(self, back: int) -> None:
         last = max(self.context.sent)
-        self.context.shard.drop(Token(max(1, last - back)))
+        self.context.shard.drop(max(1, last - back))
 
     # What the log does.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old, in_order
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -18,19 +18,19 @@ from oncelog.protocol.messages import message, response_class
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _Response = response_class(ApiKey.ADD_OFFSETS_TO_TXN)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Add the group's partition."""
     body = request.body
     if not body.group_id:
         return _response(ErrorCode.invalid_group_id)
-    partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, broker.groups.partition_of(body.group_id))
+    partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, context.groups.partition_of(body.group_id))
     event = AddPartitions(
         body.transactional_id,
         ProducerId(body.producer_id),
@@ -41,9 +41,7 @@ def handle(broker: Broker, request: Request) -> Any:
     def convert(result: AddPartitionsResult) -> Any:
         return _response(fenced_for_old(result.error, request.version, since=2))
 
-    return in_order(
-        broker.transactions, body.transactional_id, event, request.connection, convert, _response
-    )
+    return context.transactions.ask(body.transactional_id, event, convert, _response)
 
 
 def _response(error: ErrorCode) -> Any:

@@ -9,21 +9,21 @@ producer is told INVALID_PRODUCER_EPOCH (KIP-588).
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.add_partitions_to_txn.v5 import response as schema
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.pending import Pending, gather
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -32,26 +32,18 @@ _Response = response_class(ApiKey.ADD_PARTITIONS_TO_TXN)
 Outcome = dict[TopicPartition, ErrorCode]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the transaction coordinator for each transaction of the request (one, from clients)."""
-    answers = [_start(broker, request, wanted) for wanted in request.body.transactions]
-    if all(isinstance(answer, dict) or answer.done() for answer in answers):
-        return _response(request, answers)
-    return _later(request, answers)
+    parts = [_start(context, request, wanted) for wanted in request.body.transactions]
+    return gather(parts, lambda outcomes: _response(request, outcomes), holds_back=True)
 
 
-async def _later(request: Request, answers: list[Any]) -> Any:
-    await asyncio.gather(*(answer for answer in answers if not isinstance(answer, dict)))
-    return _response(request, answers)
-
-
-def _start(
-    broker: Broker, request: Request, wanted: Any
-) -> Outcome | asyncio.Future[AddPartitionsResult]:
+def _start(context: Context, request: Request, wanted: Any) -> Outcome | Pending:
+    """The outcome for each partition of one transaction, or the promise of it."""
     partitions = tuple(
         TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
     )
-    unknown = {p for p in partitions if broker.image.partition(*p) is None}
+    unknown = {p for p in partitions if context.image.partition(*p) is None}
     if unknown and not wanted.verify_only:
         return {
             p: ErrorCode.unknown_topic_or_partition
@@ -67,16 +59,19 @@ def _start(
         verify_only=wanted.verify_only,
         transaction_version=2 if request.version >= 4 else 1,
     )
-    try:
-        return broker.transactions.request(wanted.transactional_id, event, request.connection)
-    except ProtocolError as error:
-        return dict.fromkeys(partitions, error.code)
+    answer: Outcome | Pending = context.transactions.ask(
+        wanted.transactional_id, event, _outcome, lambda error: dict.fromkeys(partitions, error)
+    )
+    return answer
 
 
-def _response(request: Request, answers: list[Any]) -> Any:
+def _outcome(result: AddPartitionsResult) -> Outcome:
+    return dict(result.partitions)
+
+
+def _response(request: Request, outcomes: list[Outcome]) -> Any:
     results = []
-    for wanted, answer in zip(request.body.transactions, answers, strict=True):
-        outcome: Outcome = answer if isinstance(answer, dict) else dict(answer.result().partitions)
+    for wanted, outcome in zip(request.body.transactions, outcomes, strict=True):
         topics = tuple(
             schema.AddPartitionsToTxnTopicResult(
                 name=topic.name,

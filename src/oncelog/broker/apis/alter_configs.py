@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
+from oncelog.broker.net.request import Request
 from oncelog.controller.changes import ConfigOperation
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Replace the settings of each resource."""
     resources = [
         ResourceChanges(
@@ -33,7 +33,7 @@ async def handle(broker: Broker, request: Request) -> Any:
         )
         for resource in request.body.resources
     ]
-    outcomes = await alter(broker, resources, validate_only=request.body.validate_only)
+    outcomes = await alter(context, resources, validate_only=request.body.validate_only)
     return message(
         AlterConfigsResponse,
         responses=tuple(

@@ -18,13 +18,14 @@ from kio.schema.api_versions.v4.response import (
     SupportedFeatureKey,
 )
 
-from oncelog.broker.apis import HANDLERS, Request
+from oncelog.broker.apis import HANDLERS
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 SUPPORTED_FEATURES: Final = {"transaction.version": VersionRange(0, 2)}
 FINALIZED_FEATURES: Final = {"transaction.version": 2}
@@ -32,20 +33,20 @@ FINALIZED_FEATURES: Final = {"transaction.version": 2}
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer with our ranges, or with the error that goes with them."""
     body = request.body
     if body is None:
-        return _response(broker, ErrorCode.unsupported_version)
+        return _response(context, ErrorCode.unsupported_version)
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
         if any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
-            return _response(broker, ErrorCode.invalid_request)
+            return _response(context, ErrorCode.invalid_request)
         request.connection.client_software = " ".join(names)
-    return _response(broker, ErrorCode.none)
+    return _response(context, ErrorCode.none)
 
 
-def _response(broker: Broker, error: ErrorCode) -> Any:
+def _response(context: Context, error: ErrorCode) -> Any:
     served: list[ApiKey] = sorted(HANDLERS)
     if error is ErrorCode.invalid_request:
         served = []
@@ -65,7 +66,7 @@ def _response(broker: Broker, error: ErrorCode) -> Any:
             message(SupportedFeatureKey, name=name, min_version=levels.min, max_version=levels.max)
             for name, levels in SUPPORTED_FEATURES.items()
         ),
-        finalized_features_epoch=broker.image.revision,
+        finalized_features_epoch=context.image.revision,
         finalized_features=tuple(
             message(
                 FinalizedFeatureKey, name=name, max_version_level=level, min_version_level=level

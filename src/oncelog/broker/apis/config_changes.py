@@ -22,7 +22,7 @@ from oncelog.core.config import format_value
 from oncelog.core.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
     from oncelog.controller.image import TopicImage
     from oncelog.controller.topics import TopicOutcome
 
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 async def alter(
-    broker: Broker, resources: Sequence[ResourceChanges], *, validate_only: bool
+    context: Context, resources: Sequence[ResourceChanges], *, validate_only: bool
 ) -> list[Outcome]:
     """Change each resource by itself; the outcomes stand in the order of `resources`."""
     counts = Counter((r.resource_type, r.name) for r in resources)
@@ -62,16 +62,16 @@ async def alter(
             if counts[resource.resource_type, resource.name] > 1:
                 text = "Each resource must appear at most once."
                 raise ProtocolError(ErrorCode.invalid_request, text)
-            outcomes.append(await _alter_one(broker, resource, validate_only))
+            outcomes.append(await _alter_one(context, resource, validate_only))
         except ProtocolError as error:
             outcomes.append(Outcome(error.code, error.message))
     return outcomes
 
 
-async def _alter_one(broker: Broker, resource: ResourceChanges, validate_only: bool) -> Outcome:
+async def _alter_one(context: Context, resource: ResourceChanges, validate_only: bool) -> Outcome:
     changes = _checked(resource)
     if resource.resource_type == BROKER_RESOURCE:
-        _refuse_broker(broker, resource.name, changes)
+        _refuse_broker(context, resource.name, changes)
         return Outcome(ErrorCode.none)
     if resource.resource_type != TOPIC_RESOURCE:
         text = f"Unknown resource type {resource.resource_type}"
@@ -82,14 +82,14 @@ async def _alter_one(broker: Broker, resource: ResourceChanges, validate_only: b
         if resource.replaces:
             config = {change.name: change.value or "" for change in changes}
             return decide_config_replacement(name, topic, config)
-        return decide_config_changes(name, topic, changes, lambda key: _effective(broker, {}, key))
+        return decide_config_changes(name, topic, changes, lambda key: _effective(context, {}, key))
 
-    outcome = await broker.controller.change_topic(name, decide, validate_only=validate_only)
+    outcome = await context.controller.change_topic(name, decide, validate_only=validate_only)
     return Outcome(outcome.error, outcome.message)
 
 
-def _effective(broker: Broker, overrides: Mapping[str, str], key: str) -> str:
-    return format_value(broker.config.topic_value(overrides, key)) or ""
+def _effective(context: Context, overrides: Mapping[str, str], key: str) -> str:
+    return format_value(context.config.topic_value(overrides, key)) or ""
 
 
 def _checked(resource: ResourceChanges) -> list[ConfigChange]:
@@ -114,13 +114,13 @@ def _checked(resource: ResourceChanges) -> list[ConfigChange]:
     return changes
 
 
-def _refuse_broker(broker: Broker, name: str, changes: list[ConfigChange]) -> None:
+def _refuse_broker(context: Context, name: str, changes: list[ConfigChange]) -> None:
     """Pass over a broker's resource that asks for nothing; raise for all others."""
     if name and not (name.isascii() and name.lstrip("-").isdigit()):
         text = f"Node id must be an integer, but it is: {name}"
         raise ProtocolError(ErrorCode.invalid_request, text)
-    if name and int(name) != broker.broker_id:
-        text = f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
+    if name and int(name) != context.broker_id:
+        text = f"Unexpected broker id, expected {context.broker_id}, but received {name}"
         raise ProtocolError(ErrorCode.invalid_request, text)
     fixed = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
     if fixed:

@@ -15,7 +15,7 @@ from kio.schema.create_partitions.v3.response import (
     CreatePartitionsTopicResult,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.controller.changes import decide_partitions
 from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicOutcome
@@ -23,12 +23,12 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Grow each topic by itself."""
     counts = Counter(topic.name for topic in request.body.topics)
     outcomes = [
@@ -38,7 +38,7 @@ async def handle(broker: Broker, request: Request) -> Any:
     ]
     for topic in request.body.topics:
         if counts[topic.name] == 1:
-            outcomes.append(await _grow(broker, topic, request.body.validate_only))
+            outcomes.append(await _grow(context, topic, request.body.validate_only))
     return message(
         CreatePartitionsResponse,
         results=tuple(
@@ -53,12 +53,12 @@ async def handle(broker: Broker, request: Request) -> Any:
     )
 
 
-async def _grow(broker: Broker, asked: Any, validate_only: bool) -> TopicOutcome:
+async def _grow(context: Context, asked: Any, validate_only: bool) -> TopicOutcome:
     assignments = None
     if asked.assignments is not None:
         assignments = [assignment.broker_ids for assignment in asked.assignments]
 
     def decide(topic: TopicImage | None) -> TopicOutcome:
-        return decide_partitions(broker.image, asked.name, topic, asked.count, assignments)
+        return decide_partitions(context.image, asked.name, topic, asked.count, assignments)
 
-    return await broker.controller.change_topic(asked.name, decide, validate_only=validate_only)
+    return await context.controller.change_topic(asked.name, decide, validate_only=validate_only)

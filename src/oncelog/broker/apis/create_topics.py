@@ -16,7 +16,7 @@ from kio.schema.create_topics.v7.response import (
     CreateTopicsResponse,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.controller.topics import NewTopic, TopicOutcome
 from oncelog.core.config import ConfigSource, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
@@ -24,15 +24,15 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Create what can be created, and say why the rest cannot."""
     topics = request.body.topics
     counts = Counter(topic.name for topic in topics)
     fresh = [_new(topic) for topic in topics if counts[topic.name] == 1]
-    outcomes = await broker.controller.create_topics(
+    outcomes = await context.controller.create_topics(
         fresh, validate_only=request.body.validate_only
     )
     outcomes += [
@@ -42,7 +42,7 @@ async def handle(broker: Broker, request: Request) -> Any:
     ]
     return message(
         CreateTopicsResponse,
-        topics=tuple(_result(broker, outcome, request) for outcome in outcomes),
+        topics=tuple(_result(context, outcome, request) for outcome in outcomes),
     )
 
 
@@ -56,7 +56,7 @@ def _new(topic: Any) -> NewTopic:
     )
 
 
-def _result(broker: Broker, outcome: TopicOutcome, request: Request) -> Any:
+def _result(context: Context, outcome: TopicOutcome, request: Request) -> Any:
     topic = outcome.topic
     if topic is None:
         return message(
@@ -69,9 +69,9 @@ def _result(broker: Broker, outcome: TopicOutcome, request: Request) -> Any:
         )
     configs = []
     for name in sorted(TOPIC_KEYS):
-        synonyms = broker.config.topic_synonyms(topic.config, name)
+        synonyms = context.config.topic_synonyms(topic.config, name)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        value = format_value(broker.config.topic_value(topic.config, name))
+        value = format_value(context.config.topic_value(topic.config, name))
         configs.append(
             message(CreatableTopicConfigs, name=name, value=value, config_source=source.value)
         )

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Refuse every filter."""
     refused = message(
         DeleteAclsFilterResult,

@@ -10,31 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.broker.net.request import Request
+from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import DeleteGroup
 from oncelog.group.results import DeleteResult
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the coordinator of each group."""
     answers = [
-        ask(
-            broker.groups,
+        context.groups.ask(
             group_id,
             DeleteGroup(group_id),
-            request.connection,
+            unchanged,
             lambda error, group_id=group_id: DeleteResult(error, group_id),  # type: ignore[misc]
         )
         for group_id in dict.fromkeys(request.body.groups_names)
     ]
-    return all_in_order(answers, _response)
+    return gather(answers, _response, holds_back=True)
 
 
 def _response(results: list[DeleteResult]) -> Any:

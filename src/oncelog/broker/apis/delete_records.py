@@ -19,13 +19,13 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -33,14 +33,14 @@ HIGH_WATERMARK: Final = -1
 INVALID_LOW_WATERMARK: Final = -1
 
 
-def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     """Move each partition's start, then note the starts durably."""
     topics = []
     moved = False
     for topic in request.body.topics:
         results = []
         for asked in topic.partitions:
-            error, low_watermark = _delete(broker, topic.name, asked)
+            error, low_watermark = _delete(context, topic.name, asked)
             moved = moved or error is ErrorCode.none
             results.append(
                 message(
@@ -52,21 +52,21 @@ def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
             )
         topics.append(message(DeleteRecordsTopicResult, name=topic.name, partitions=tuple(results)))
     response = message(DeleteRecordsResponse, topics=tuple(topics))
-    return _noted(broker, response) if moved else response
+    return _noted(context, response) if moved else response
 
 
-async def _noted(broker: Broker, response: Any) -> Any:
-    await broker.disk.run(broker.logs.checkpoint)
+async def _noted(context: Context, response: Any) -> Any:
+    await context.partitions.note_log_starts()
     return response
 
 
-def _delete(broker: Broker, topic: str, asked: Any) -> tuple[ErrorCode, int]:
+def _delete(context: Context, topic: str, asked: Any) -> tuple[ErrorCode, int]:
     index = asked.partition_index
-    if broker.image.partition(topic, index) is None:
+    if context.image.partition(topic, index) is None:
         return ErrorCode.unknown_topic_or_partition, INVALID_LOW_WATERMARK
     if topic in INTERNAL_TOPICS:
         return ErrorCode.invalid_topic_exception, INVALID_LOW_WATERMARK
-    partition = broker.partitions.get(topic, index)
+    partition = context.partitions.get(topic, index)
     error = (
         ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()
     )

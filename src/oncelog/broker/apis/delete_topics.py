@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Delete what can be deleted, and say why the rest cannot."""
     wanted = request.body.topics
-    if not broker.config.get_bool("delete.topic.enable"):
+    if not context.config.get_bool("delete.topic.enable"):
         # Clients below version 3 do not know the error that says so.
         disabled = (
             ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
         )
         results = [_result(t.name, t.topic_id, disabled, None) for t in wanted]
         return message(DeleteTopicsResponse, responses=tuple(results))
-    image = broker.image
+    image = context.image
     resolved = [
         image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
         for asked in wanted
@@ -56,7 +56,7 @@ async def handle(broker: Broker, request: Request) -> Any:
                 "The topic stands more than once in the request.",
             )
         else:
-            error, text = await broker.controller.delete_topic(topic.topic_id), None
+            error, text = await context.controller.delete_topic(topic.topic_id), None
         name = topic.name if topic is not None else asked.name
         topic_id = topic.topic_id if topic is not None else asked.topic_id
         results.append(_result(name, topic_id, error, text))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Say that there is nothing to describe."""
     return message(
         DescribeAclsResponse,

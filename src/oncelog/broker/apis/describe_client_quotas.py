@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -29,7 +29,7 @@ _IP = "ip"
 _ENTITY_TYPES: Final = frozenset({_IP, "user", "client-id"})
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Find nothing, or say what is wrong with the filter."""
     error, text = _problem(request.body.components)
     return message(

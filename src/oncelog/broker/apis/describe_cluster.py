@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 BROKER_ENDPOINTS: Final = 1
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer from the image."""
-    image = broker.image
+    image = context.image
     endpoint_type = request.body.endpoint_type
     if endpoint_type != BROKER_ENDPOINTS:
         # Kafka's brokers say 114 to a known but wrong type, 115 to one they never heard of.

@@ -19,8 +19,8 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsSynonym,
 )
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.responses import each_once
+from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, ConfigType, Definition, SynonymValue, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
@@ -28,7 +28,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -36,20 +36,20 @@ WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
 """Types of resource that have no settings here; the tools ask for them all the same."""
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Describe each resource by itself."""
     resources = each_once(
         request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
     )
     return message(
         DescribeConfigsResponse,
-        results=tuple(_describe(broker, request, resource) for resource in resources),
+        results=tuple(_describe(context, request, resource) for resource in resources),
     )
 
 
-def _describe(broker: Broker, request: Request, resource: Any) -> Any:
+def _describe(context: Context, request: Request, resource: Any) -> Any:
     try:
-        configs = _configs(broker, request, resource)
+        configs = _configs(context, request, resource)
     except ProtocolError as error:
         return message(
             DescribeConfigsResult,
@@ -69,15 +69,15 @@ def _describe(broker: Broker, request: Request, resource: Any) -> Any:
     )
 
 
-def _configs(broker: Broker, request: Request, resource: Any) -> list[Any]:
-    config = broker.config
+def _configs(context: Context, request: Request, resource: Any) -> list[Any]:
+    config = context.config
     keys = resource.configuration_keys
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
         problem = name_problem(name)
         if problem is not None:
             raise ProtocolError(ErrorCode.invalid_topic_exception, problem)
-        topic = broker.image.topic(name)
+        topic = context.image.topic(name)
         if topic is None:
             raise ProtocolError(
                 ErrorCode.unknown_topic_or_partition, "This server does not host this topic."
@@ -95,10 +95,10 @@ def _configs(broker: Broker, request: Request, resource: Any) -> list[Any]:
     if resource.resource_type == BROKER_RESOURCE:
         if name == "":
             return []
-        if name != str(broker.broker_id):
+        if name != str(context.broker_id):
             raise ProtocolError(
                 ErrorCode.invalid_request,
-                f"Unexpected broker id, expected {broker.broker_id} or empty string, "
+                f"Unexpected broker id, expected {context.broker_id} or empty string, "
                 f"but received {name}",
             )
         return [

@@ -15,15 +15,15 @@ from kio.schema.describe_groups.v6.response import (
     DescribeGroupsResponse,
 )
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import DescribeGroup
 from oncelog.group.results import DescribeResult
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -31,14 +31,13 @@ GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to groups."""
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the coordinator of each group."""
     answers = [
-        ask(
-            broker.groups,
+        context.groups.ask(
             group_id,
             DescribeGroup(group_id, request.version),
-            request.connection,
+            unchanged,
             lambda error, group_id=group_id: DescribeResult(error, group_id, ""),  # type: ignore[misc]
         )
         for group_id in dict.fromkeys(request.body.groups)
@@ -48,7 +47,7 @@ def handle(broker: Broker, request: Request) -> Any:
         groups = tuple(_group(request, result) for result in results)
         return message(DescribeGroupsResponse, groups=groups)
 
-    return all_in_order(answers, convert)
+    return gather(answers, convert, holds_back=True)
 
 
 def _group(request: Request, result: DescribeResult) -> Any:

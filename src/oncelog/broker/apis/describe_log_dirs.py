@@ -18,27 +18,27 @@ from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsTopic,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _UNKNOWN_BYTES = -1
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Describe the one folder."""
-    path, total_bytes, usable_bytes = await broker.disk.run(lambda: _room(broker.logs.directory))
+    path, total_bytes, usable_bytes = await context.disk.run(lambda: _room(context.log_dir))
     result = message(
         DescribeLogDirsResult,
         error_code=ErrorCode.none,
         log_dir=path,
-        topics=_topics(broker, request),
+        topics=_topics(context, request),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
@@ -55,12 +55,12 @@ def _room(folder: str) -> tuple[str, int, int]:
     return path, min(usage.total, INT64_MAX), min(usage.free, INT64_MAX)
 
 
-def _topics(broker: Broker, request: Request) -> tuple[Any, ...]:
+def _topics(context: Context, request: Request) -> tuple[Any, ...]:
     wanted = None
     if request.body.topics is not None:
         wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
     found: dict[str, list[Any]] = {}
-    for partition in broker.partitions:
+    for partition in context.partitions:
         name, index = partition.topic_partition
         if wanted is not None and (name, index) not in wanted:
             continue

@@ -16,19 +16,19 @@ from kio.schema.describe_producers.v0.response import (
     TopicResponse,
 )
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.responses import each_once
+from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Describe each partition by itself."""
     return message(
         DescribeProducersResponse,
@@ -37,7 +37,7 @@ def handle(broker: Broker, request: Request) -> Any:
                 TopicResponse,
                 name=topic.name,
                 partitions=tuple(
-                    _partition(broker, topic.name, index)
+                    _partition(context, topic.name, index)
                     for index in dict.fromkeys(topic.partition_indexes)
                 ),
             )
@@ -46,14 +46,14 @@ def handle(broker: Broker, request: Request) -> Any:
     )
 
 
-def _partition(broker: Broker, topic: str, index: int) -> Any:
+def _partition(context: Context, topic: str, index: int) -> Any:
     problem = name_problem(topic)
     if problem is not None:
         text = f"Topic name is invalid: {problem}"
         return _failed(index, ErrorCode.invalid_topic_exception, text)
-    if broker.image.partition(topic, index) is None:
+    if context.image.partition(topic, index) is None:
         return _failed(index, ErrorCode.unknown_topic_or_partition)
-    partition = broker.partitions.get(topic, index)
+    partition = context.partitions.get(topic, index)
     if partition is None or not partition.state.is_leader:
         return _failed(index, ErrorCode.not_leader_or_follower)
     return message(

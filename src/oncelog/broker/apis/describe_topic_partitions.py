@@ -18,23 +18,23 @@ from kio.schema.describe_topic_partitions.v0.response import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
+from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer one page from the image."""
     body = request.body
-    image = broker.image
+    image = context.image
     cursor = body.cursor
     start_name, start_index = ("", 0)
     if cursor is not None:
@@ -44,7 +44,7 @@ def handle(broker: Broker, request: Request) -> Any:
     names = sorted(name for name in asked if name >= start_name)
     if cursor is not None and (start_index < 0 or (not wants_all and start_name not in asked)):
         return _refused(body.topics)
-    limit = broker.config.get_int("max.request.partition.size.limit")
+    limit = context.config.get_int("max.request.partition.size.limit")
     remaining = max(min(limit, body.response_partition_limit), 1)
     topics = []
     next_cursor = None

@@ -15,33 +15,32 @@ from kio.schema.describe_transactions.v0.response import (
     TransactionState,
 )
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import all_in_order, ask
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import gather, unchanged
 from oncelog.protocol.messages import message, milliseconds
 from oncelog.transaction.events import DescribeTransaction, DescribeTransactionResult
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the coordinator of each id."""
     answers = [
-        ask(
-            broker.transactions,
+        context.transactions.ask(
             id_,
             DescribeTransaction(id_),
-            request.connection,
+            unchanged,
             lambda error, id_=id_: DescribeTransactionResult(error, id_),  # type: ignore[misc]
         )
         for id_ in dict.fromkeys(request.body.transactional_ids)
     ]
-    return all_in_order(answers, _response)
+    return gather(answers, _response, holds_back=True)
 
 
 def _response(results: list[DescribeTransactionResult]) -> Any:

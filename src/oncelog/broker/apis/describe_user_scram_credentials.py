@@ -14,17 +14,17 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
     DescribeUserScramCredentialsResult,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer for each user by itself."""
     counts = Counter(user.name for user in request.body.users or ())
     return message(

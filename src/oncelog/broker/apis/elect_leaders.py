@@ -16,12 +16,12 @@ from kio.schema.elect_leaders.v2.response import (
     ReplicaElectionResult,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -31,11 +31,11 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer each partition by itself."""
     body = request.body
     kind = body.election_type
-    image = broker.image
+    image = context.image
     asked = body.topic_partitions
     results: list[tuple[str, list[Result]]]
     if kind not in (PREFERRED, UNCLEAN):
@@ -44,18 +44,19 @@ def handle(broker: Broker, request: Request) -> Any:
         return _response(error, results)
     if asked is not None:
         results = [
-            (t.topic, [(p, *_elect(broker, t.topic, p, kind)) for p in t.partitions]) for t in asked
+            (t.topic, [(p, *_elect(context, t.topic, p, kind)) for p in t.partitions])
+            for t in asked
         ]
     else:
         results = []
         for name, topic in sorted(image.topics.items()):
-            found = [(p, *_elect(broker, name, p, kind)) for p in range(len(topic.partitions))]
+            found = [(p, *_elect(context, name, p, kind)) for p in range(len(topic.partitions))]
             results.append((name, [r for r in found if r[1] is not ErrorCode.election_not_needed]))
     return _response(ErrorCode.none, results)
 
 
-def _elect(broker: Broker, topic: str, index: int, kind: int) -> tuple[ErrorCode, str | None]:
-    image = broker.image
+def _elect(context: Context, topic: str, index: int, kind: int) -> tuple[ErrorCode, str | None]:
+    image = context.image
     if image.topic(topic) is None:
         return ErrorCode.unknown_topic_or_partition, f"No such topic as {topic}"
     partition = image.partition(topic, index)

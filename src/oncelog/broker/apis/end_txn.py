@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old, in_order
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.protocol.api import ApiKey
@@ -18,7 +18,7 @@ from oncelog.protocol.messages import message, response_class
 from oncelog.transaction.events import EndTxn, EndTxnResult
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -26,7 +26,7 @@ _Response = response_class(ApiKey.END_TXN)
 _TV2_SINCE = 5
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the transaction coordinator to commit or abort."""
     body = request.body
     event = EndTxn(
@@ -42,13 +42,8 @@ def handle(broker: Broker, request: Request) -> Any:
         error = fenced_for_old(result.error, request.version, since=2)
         return _response(error, result.producer_id, result.producer_epoch)
 
-    return in_order(
-        broker.transactions,
-        body.transactional_id,
-        event,
-        request.connection,
-        convert,
-        lambda error: _response(error, -1, -1),
+    return context.transactions.ask(
+        body.transactional_id, event, convert, lambda error: _response(error, -1, -1)
     )
 
 

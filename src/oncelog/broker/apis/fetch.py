@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Buffers, PendingReply, Request
+from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedFetch
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
+from oncelog.core.pending import Pending
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.fetch import (
     FetchPartition,
@@ -30,7 +31,7 @@ from oncelog.protocol.fetch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
     from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["handle"]
@@ -38,19 +39,19 @@ __all__ = ["handle"]
 _READ_COMMITTED = 1
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer from what is there, or wait for more."""
-    header = request.header
-    fetch = parse_fetch_request(request.body, header.api_version)
-    context = None
+    version = request.version
+    fetch = parse_fetch_request(request.body, version)
+    session = None
     if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
-        begun = broker.fetch_sessions.begin(fetch, header.api_version, broker.clock.now_ms())
+        begun = context.partitions.fetch_sessions.begin(fetch, version, context.clock.now_ms())
         if isinstance(begun, ErrorCode):
-            return encode_fetch_response(header.api_version, header.correlation_id, [], error=begun)
+            return encode_fetch_response(version, request.correlation_id, [], error=begun)
         if begun is not None:
-            context = begun
+            session = begun
             fetch = fetch._replace(topics=begun.topics)
-    reading = Reading(broker, request, fetch, context)
+    reading = Reading(context, request, fetch, session)
     reading.read()
     if fetch.max_wait_ms <= 0 or reading.is_enough or not fetch.topics:
         return reading.encode()
@@ -61,7 +62,6 @@ class Reading:
     """One fetch: what it found at its last look."""
 
     __slots__ = (
-        "_broker",
         "_bytes",
         "_context",
         "_failed",
@@ -70,27 +70,28 @@ class Reading:
         "_reply",
         "_request",
         "_resolved",
+        "_session",
         "_topics",
     )
 
     def __init__(
         self,
-        broker: Broker,
+        context: Context,
         request: Request,
         fetch: FetchRequest,
-        context: FetchContext | None = None,
+        session: FetchContext | None = None,
     ) -> None:
-        self._broker = broker
+        self._context = context
         self._request = request
         self._fetch = fetch
-        self._context = context
+        self._session = session
         self._read_committed = fetch.isolation_level == _READ_COMMITTED
         self._topics: list[FetchTopicResponse] = []
         self._bytes = 0
         self._failed = False
-        self._reply = PendingReply()
+        self._reply: Pending | None = None
         self._resolved = [
-            topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+            topic.name if topic.name is not None else _name_of(context, topic.topic_id)
             for topic in fetch.topics
         ]
 
@@ -105,8 +106,8 @@ class Reading:
         self._failed = False
         self._bytes = 0
         self._topics = []
-        limit = min(fetch.max_bytes, self._broker.partitions.fetch_bytes_max)
-        if self._broker.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
+        limit = min(fetch.max_bytes, self._context.partitions.fetch_bytes_max)
+        if self._context.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
             limit = min(limit, CROWDED_FETCH_BYTES_MAX)
         for topic, name in zip(fetch.topics, self._resolved, strict=True):
             answers = []
@@ -123,7 +124,7 @@ class Reading:
         index = wanted.partition
         if name is None:
             return FetchPartitionResponse(index, ErrorCode.unknown_topic_id)
-        partition = self._broker.partitions.get(name, index)
+        partition = self._context.partitions.get(name, index)
         if partition is None:
             return self._elsewhere(name, index)
         error = partition.state.leader_error(wanted.current_leader_epoch)
@@ -180,7 +181,7 @@ class Reading:
         ]
 
     def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
-        image = self._broker.image.partition(name, index)
+        image = self._context.image.partition(name, index)
         if image is None:
             return FetchPartitionResponse(index, ErrorCode.unknown_topic_or_partition)
         return FetchPartitionResponse(
@@ -191,25 +192,25 @@ class Reading:
 
     def encode(self) -> Buffers:
         """The reply's buffers; records are referred to, not copied."""
-        header = self._request.header
-        if self._context is None:
-            return encode_fetch_response(header.api_version, header.correlation_id, self._topics)
-        answer = self._context.answer(self._topics, self._broker.clock.now_ms())
+        request = self._request
+        if self._session is None:
+            return encode_fetch_response(request.version, request.correlation_id, self._topics)
+        answer = self._session.answer(self._topics, self._context.clock.now_ms())
         return encode_fetch_response(
-            header.api_version,
-            header.correlation_id,
+            request.version,
+            request.correlation_id,
             answer.topics,
             error=answer.error,
             session_id=answer.session_id,
         )
 
-    def wait(self) -> PendingReply:
+    def wait(self) -> Pending:
         """Park until there is enough or the time is over."""
         partitions = {}
         for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
             for wanted in topic.partitions:
                 partition = (
-                    None if name is None else self._broker.partitions.get(name, wanted.partition)
+                    None if name is None else self._context.partitions.get(name, wanted.partition)
                 )
                 if partition is not None:
                     partitions[partition.topic_partition] = partition
@@ -219,9 +220,10 @@ class Reading:
             read_committed=self._read_committed,
             missing_bytes=self._fetch.min_bytes - self._bytes,
         )
-        self._reply.on_cancel = delayed.cancel
-        delayed.park(self._broker.partitions.loop, self._fetch.max_wait_ms)
-        return self._reply
+        reply = self._reply = Pending(lambda _: self.encode(), holds_back=False)
+        reply.on_drop = delayed.cancel
+        delayed.park(self._context.partitions.loop, self._fetch.max_wait_ms)
+        return reply
 
     def _attempt(self, final: bool) -> int:
         """Read again; answers when there is enough or when it is the last time.
@@ -230,11 +232,14 @@ class Reading:
         """
         self.read()
         if final or self.is_enough:
-            self._reply.complete(self.encode())
+            # No circle is left behind, which would keep the records until it is collected.
+            reply, self._reply = self._reply, None
+            assert reply is not None
+            reply.complete(None)
             return 0
         return self._fetch.min_bytes - self._bytes
 
 
-def _name_of(broker: Broker, topic_id: Any) -> str | None:
-    topic = broker.image.topic_by_id(topic_id)
+def _name_of(context: Context, topic_id: Any) -> str | None:
+    topic = context.image.topic_by_id(topic_id)
     return None if topic is None else topic.name

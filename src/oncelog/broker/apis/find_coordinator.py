@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -22,12 +22,12 @@ from oncelog.protocol.messages import message
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
-def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     """Answer from the image; only the first use, making the topic, holds later requests back."""
     keys = request.body.coordinator_keys
     name = TOPIC_OF_TYPE.get(request.body.key_type)
@@ -35,27 +35,27 @@ def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
         return _response(
             [_failed(key, ErrorCode.invalid_request, "Unknown coordinator type.") for key in keys]
         )
-    topic = broker.image.topic(name)
+    topic = context.image.topic(name)
     if topic is None:
-        return _create(broker, name, keys)
-    return _response([_find(broker, topic, key) for key in keys])
+        return _create(context, name, keys)
+    return _response([_find(context, topic, key) for key in keys])
 
 
-async def _create(broker: Broker, name: str, keys: tuple[str, ...]) -> Any:
+async def _create(context: Context, name: str, keys: tuple[str, ...]) -> Any:
     try:
-        topic = await broker.controller.internal_topic(name)
+        topic = await context.controller.internal_topic(name)
     except OncelogError as error:
         return _response(
             [_failed(key, ErrorCode.coordinator_not_available, str(error)) for key in keys]
         )
-    return _response([_find(broker, topic, key) for key in keys])
+    return _response([_find(context, topic, key) for key in keys])
 
 
-def _find(broker: Broker, topic: TopicImage, key: str) -> Any:
+def _find(context: Context, topic: TopicImage, key: str) -> Any:
     if topic.name == TRANSACTION_STATE_TOPIC and not key:
         return _failed(key, ErrorCode.invalid_request, "The transactional id is empty.")
     index = coordinator_partition(key, len(topic.partitions))
-    leader = broker.image.brokers.get(topic.partitions[index].leader)
+    leader = context.image.brokers.get(topic.partitions[index].leader)
     if leader is None:
         return _failed(key, ErrorCode.coordinator_not_available, "No leader at the moment.")
     return message(

@@ -14,17 +14,17 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
+from oncelog.broker.net.request import Request
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-async def handle(broker: Broker, request: Request) -> Any:
+async def handle(context: Context, request: Request) -> Any:
     """Change the settings of each resource."""
     resources = [
         ResourceChanges(
@@ -34,7 +34,7 @@ async def handle(broker: Broker, request: Request) -> Any:
         )
         for resource in request.body.resources
     ]
-    outcomes = await alter(broker, resources, validate_only=request.body.validate_only)
+    outcomes = await alter(context, resources, validate_only=request.body.validate_only)
     return message(
         IncrementalAlterConfigsResponse,
         responses=tuple(

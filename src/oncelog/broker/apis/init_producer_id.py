@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old, in_order
+from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.protocol.api import ApiKey
@@ -19,31 +19,30 @@ from oncelog.protocol.messages import message, response_class, to_milliseconds
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _Response = response_class(ApiKey.INIT_PRODUCER_ID)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Issue a producer id, or ask the transaction coordinator."""
-    if broker.producer_ids.remaining_count == 0:
-        return _when_ready(broker, request)
+    if context.producer_ids.remaining_count == 0:
+        return _when_ready(context, request)
     if request.body.transactional_id is None:
-        producer_id = broker.producer_ids.take()
+        producer_id = context.producer_ids.take()
         assert producer_id is not None
         return _response(ErrorCode.none, producer_id, 0)
-    return _transactional(broker, request)
+    return _transactional(context, request)
 
 
-async def _when_ready(broker: Broker, request: Request) -> Any:
-    await broker.producer_ids.ready()
-    result = handle(broker, request)
-    return await result if hasattr(result, "__await__") else result
+async def _when_ready(context: Context, request: Request) -> Any:
+    await context.producer_ids.ready()
+    return handle(context, request)
 
 
-def _transactional(broker: Broker, request: Request) -> Any:
+def _transactional(context: Context, request: Request) -> Any:
     body = request.body
     event = InitProducerId(
         body.transactional_id,
@@ -56,13 +55,8 @@ def _transactional(broker: Broker, request: Request) -> Any:
         error = fenced_for_old(result.error, request.version, since=4)
         return _response(error, result.producer_id, result.producer_epoch)
 
-    return in_order(
-        broker.transactions,
-        body.transactional_id,
-        event,
-        request.connection,
-        convert,
-        lambda error: _response(error, -1, -1),
+    return context.transactions.ask(
+        body.transactional_id, event, convert, lambda error: _response(error, -1, -1)
     )
 
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.broker.apis.responses import NO_THROTTLE
+from oncelog.broker.net.request import Request
 from oncelog.group.events import Join, JoinProtocol
 from oncelog.group.results import JoinResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class, to_milliseconds
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _Response = response_class(ApiKey.JOIN_GROUP)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Join(
@@ -44,13 +44,12 @@ def handle(broker: Broker, request: Request) -> Any:
         protocols=tuple(JoinProtocol(p.name, p.metadata) for p in body.protocols),
         fresh_id=str(uuid.uuid4()),
     )
-    return meanwhile(
-        broker.groups,
+    return context.groups.ask(
         body.group_id,
         event,
-        request.connection,
         _response,
         lambda error: _response(JoinResult(error, body.member_id)),
+        holds_back=False,
     )
 
 

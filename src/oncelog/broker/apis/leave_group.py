@@ -6,35 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.leave_group.v5.response import MemberResponse
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.broker.apis.responses import NO_THROTTLE
+from oncelog.broker.net.request import Request
 from oncelog.group.events import Leave, LeavingMember
 from oncelog.group.results import LeaveResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _Response = response_class(ApiKey.LEAVE_GROUP)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Leave(
         body.group_id,
         tuple(LeavingMember(member.member_id, member.group_instance_id) for member in body.members),
     )
-    return meanwhile(
-        broker.groups,
+    return context.groups.ask(
         body.group_id,
         event,
-        request.connection,
         _response,
         lambda error: _response(LeaveResult(error)),
+        holds_back=False,
     )
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -28,7 +28,7 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """List what the image has of each type."""
     supported = (CLIENT_METRICS,)
     if request.version > 0:
@@ -39,9 +39,9 @@ def handle(broker: Broker, request: Request) -> Any:
     found = []
     for kind in (BROKER_LOGGER, BROKER):
         if kind in wanted:
-            found += [(kind, str(broker_id)) for broker_id in broker.image.brokers]
+            found += [(kind, str(broker_id)) for broker_id in context.image.brokers]
     if TOPIC in wanted:
-        found += [(TOPIC, name) for name in broker.image.topics]
+        found += [(TOPIC, name) for name in context.image.topics]
     return message(
         ListConfigResourcesResponse,
         error_code=ErrorCode.none,

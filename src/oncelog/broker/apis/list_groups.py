@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import all_in_order
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import gather
 from oncelog.group.events import ListGroups
 from oncelog.group.results import ListResult
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask every shard led here."""
     body = request.body
     event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))
-    return all_in_order(broker.groups.request_all(event, request.connection), _response)
+    return gather(context.groups.ask_all(event), _response, holds_back=True)
 
 
 def _response(results: list[ListResult]) -> Any:

@@ -17,12 +17,12 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
     from oncelog.broker.partitions.manager import Partition
 
 LATEST: Final = -1
@@ -42,7 +42,7 @@ _MIN_VERSION_OF: Final = {
 }
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer each partition by itself."""
     topics = []
     for topic in request.body.topics:
@@ -55,16 +55,16 @@ def handle(broker: Broker, request: Request) -> Any:
             if counts[index] > 1:
                 results.append(_result(index, ErrorCode.invalid_request))
             else:
-                results.append(_partition(broker, request, topic.name, asked))
+                results.append(_partition(context, request, topic.name, asked))
         topics.append(message(ListOffsetsTopicResponse, name=topic.name, partitions=tuple(results)))
     return message(ListOffsetsResponse, topics=tuple(topics))
 
 
-def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
+def _partition(context: Context, request: Request, topic: str, asked: Any) -> Any:
     index = asked.partition_index
-    partition = broker.partitions.get(topic, index)
+    partition = context.partitions.get(topic, index)
     if partition is None:
-        held = broker.image.partition(topic, index)
+        held = context.image.partition(topic, index)
         error = (
             ErrorCode.unknown_topic_or_partition
             if held is None

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """List nothing."""
     return message(
         ListPartitionReassignmentsResponse,

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import all_in_order
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import gather
 from oncelog.protocol.messages import message
 from oncelog.transaction.events import ListTransactions, ListTransactionsResult
 from oncelog.transaction.queries import STATE_BY_LABEL
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask every shard led here."""
     body = request.body
     event = ListTransactions(
@@ -38,7 +38,7 @@ def handle(broker: Broker, request: Request) -> Any:
     def convert(results: list[ListTransactionsResult]) -> Any:
         return _response(results, sorted(event.states - STATE_BY_LABEL.keys()))
 
-    return all_in_order(broker.transactions.request_all(event, request.connection), convert)
+    return gather(context.transactions.ask_all(event), convert, holds_back=True)
 
 
 def _response(results: list[ListTransactionsResult], unknown_states: list[str]) -> Any:

@@ -18,8 +18,8 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.responses import each_once
+from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
@@ -28,42 +28,42 @@ from oncelog.protocol.messages import message
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to topics."""
 
 
-def handle(broker: Broker, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     """Answer from the image; only when topics have to be made do later requests wait."""
     body = request.body
     wanted = body.topics
     if wanted is None or (request.version == 0 and not wanted):
-        topics = [_topic(request, topic) for _, topic in sorted(broker.image.topics.items())]
-        return _response(broker.image, topics)
-    if body.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable"):
-        image = broker.image
+        topics = [_topic(request, topic) for _, topic in sorted(context.image.topics.items())]
+        return _response(context.image, topics)
+    if body.allow_auto_topic_creation and context.config.get_bool("auto.create.topics.enable"):
+        image = context.image
         missing = [
             topic.name
             for topic in wanted
             if topic.name is not None and topic.topic_id is None and image.topic(topic.name) is None
         ]
         if missing:
-            return _create(broker, request, missing)
-    return _response(broker.image, _wanted(broker, request, {}))
+            return _create(context, request, missing)
+    return _response(context.image, _wanted(context, request, {}))
 
 
-async def _create(broker: Broker, request: Request, missing: list[str]) -> Any:
+async def _create(context: Context, request: Request, missing: list[str]) -> Any:
     errors: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(missing):
-        error = await broker.controller.auto_create(name)
+        error = await context.controller.auto_create(name)
         if error is not ErrorCode.none:
             errors[name] = error
-    return _response(broker.image, _wanted(broker, request, errors))
+    return _response(context.image, _wanted(context, request, errors))
 
 
-def _wanted(broker: Broker, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
-    image = broker.image
+def _wanted(context: Context, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
+    image = context.image
     found = []
     for asked in each_once(request.body.topics, lambda topic: (topic.name, topic.topic_id)):
         if asked.topic_id is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.broker.apis.responses import NO_THROTTLE
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.group.events import OffsetCommit, OffsetToCommit
 from oncelog.group.results import OffsetCommitResult
@@ -18,16 +18,16 @@ from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
     from oncelog.controller.image import TopicImage
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Check that the partitions exist, then ask the group coordinator."""
     body = request.body
-    images = [_image_of(broker, topic) for topic in body.topics]
+    images = [_image_of(context, topic) for topic in body.topics]
     offsets = [
         OffsetToCommit(
             image.name,
@@ -57,20 +57,19 @@ def handle(broker: Broker, request: Request) -> Any:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, images, outcome, ErrorCode.unknown_topic_or_partition)
 
-    return meanwhile(
-        broker.groups,
+    return context.groups.ask(
         body.group_id,
         event,
-        request.connection,
         convert,
         lambda error: _response(request, images, {}, error),
+        holds_back=False,
     )
 
 
-def _image_of(broker: Broker, topic: Any) -> TopicImage | None:
+def _image_of(context: Context, topic: Any) -> TopicImage | None:
     if topic.name is not None:
-        return broker.image.topic(topic.name)
-    return broker.image.topic_by_id(topic.topic_id)
+        return context.image.topic(topic.name)
+    return context.image.topic_by_id(topic.topic_id)
 
 
 def _response(

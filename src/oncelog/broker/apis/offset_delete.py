@@ -17,8 +17,7 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import in_order
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.events import OffsetDelete
@@ -26,12 +25,12 @@ from oncelog.group.results import OffsetDeleteResult
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the group's coordinator about the partitions that exist."""
     body = request.body
     asked = [
@@ -39,7 +38,7 @@ def handle(broker: Broker, request: Request) -> Any:
         for topic in body.topics
         for partition in topic.partitions
     ]
-    known = tuple(tp for tp in asked if broker.image.partition(*tp) is not None)
+    known = tuple(tp for tp in asked if context.image.partition(*tp) is not None)
 
     def convert(result: OffsetDeleteResult) -> Any:
         if result.error is not ErrorCode.none:
@@ -49,13 +48,8 @@ def handle(broker: Broker, request: Request) -> Any:
         return _response((tp, errors.get(tp, missing)) for tp in asked)
 
     event = OffsetDelete(body.group_id, known)
-    return in_order(
-        broker.groups,
-        body.group_id,
-        event,
-        request.connection,
-        convert,
-        lambda error: convert(OffsetDeleteResult(error)),
+    return context.groups.ask(
+        body.group_id, event, convert, lambda error: convert(OffsetDeleteResult(error))
     )
 
 

@@ -7,19 +7,19 @@ topic list asks for every partition. Each group's error stands in its own part o
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
 from oncelog.broker.apis.responses import NO_THROTTLE, each_once
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import OffsetFetch, OffsetToFetch
 from oncelog.group.results import FetchedOffset, OffsetFetchResult
 from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -28,18 +28,14 @@ _GROUPS_SINCE = 8
 _TOP_LEVEL_ERROR_SINCE = 2
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the coordinator of each group."""
     groups = [_distinct(group) for group in each_once(request.body.groups, lambda g: g.group_id)]
-    answers = [_start(broker, request, group) for group in groups]
-    if all(isinstance(answer, OffsetFetchResult) or answer.done() for answer in answers):
-        return _response(broker, request, groups, answers)
-    return _later(broker, request, groups, answers)
-
-
-async def _later(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
-    await asyncio.gather(*(a for a in answers if not isinstance(a, OffsetFetchResult)))
-    return _response(broker, request, groups, answers)
+    return gather(
+        [_start(context, request, group) for group in groups],
+        lambda results: _response(context, request, groups, results),
+        holds_back=True,
+    )
 
 
 def _distinct(group: Any) -> Any:
@@ -62,55 +58,54 @@ def _distinct(group: Any) -> Any:
     )
 
 
-def _start(broker: Broker, request: Request, group: Any) -> Any:
+def _start(context: Context, request: Request, group: Any) -> Any:
     wanted = None
     if group.topics is not None:
         wanted = tuple(
             OffsetToFetch(name, index)
             for topic in group.topics
-            if (name := _name_of(broker, topic)) is not None
+            if (name := _name_of(context, topic)) is not None
             for index in topic.partition_indexes
         )
     event = OffsetFetch(group.group_id, wanted, request.body.require_stable)
-    try:
-        return broker.groups.request(group.group_id, event, request.connection)
-    except ProtocolError as error:
-        return OffsetFetchResult(error.code)
+    return context.groups.ask(group.group_id, event, unchanged, OffsetFetchResult)
 
 
-def _name_of(broker: Broker, topic: Any) -> str | None:
+def _name_of(context: Context, topic: Any) -> str | None:
     if topic.name is not None:
         return str(topic.name)
-    image = broker.image.topic_by_id(topic.topic_id)
+    image = context.image.topic_by_id(topic.topic_id)
     return None if image is None else image.name
 
 
-def _response(broker: Broker, request: Request, groups: list[Any], answers: list[Any]) -> Any:
-    answered = []
-    for group, answer in zip(groups, answers, strict=True):
-        result = answer if isinstance(answer, OffsetFetchResult) else answer.result()
-        answered.append(_group(broker, request, group, result))
+def _response(
+    context: Context, request: Request, groups: list[Any], results: list[OffsetFetchResult]
+) -> Any:
+    answered = [
+        _group(context, request, group, result)
+        for group, result in zip(groups, results, strict=True)
+    ]
     return canonical.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(answered))
 
 
-def _group(broker: Broker, request: Request, group: Any, result: OffsetFetchResult) -> Any:
+def _group(context: Context, request: Request, group: Any, result: OffsetFetchResult) -> Any:
     by_topic: dict[str, list[FetchedOffset]] = {}
     for fetched in result.partitions:
         by_topic.setdefault(fetched.topic, []).append(fetched)
     topics = []
     if group.topics is None:
         for name, offsets in by_topic.items():
-            topics.append(_topic(broker, name, None, [_partition(o) for o in offsets]))
+            topics.append(_topic(context, name, None, [_partition(o) for o in offsets]))
     else:
         for wanted in group.topics:
-            known = _name_of(broker, wanted)
+            known = _name_of(context, wanted)
             error = result.error if known is not None else ErrorCode.unknown_topic_id
             found = {o.partition: o for o in by_topic.get(known or "", ())}
             partitions = [
                 _partition(found[index]) if index in found else _absent(index, error)
                 for index in wanted.partition_indexes
             ]
-            topics.append(_topic(broker, known, wanted.topic_id, partitions))
+            topics.append(_topic(context, known, wanted.topic_id, partitions))
     # Where the group's error has its place in the reply, the partitions carry none of it.
     if result.error is not ErrorCode.none and request.version >= _GROUPS_SINCE:
         topics = []
@@ -119,9 +114,9 @@ def _group(broker: Broker, request: Request, group: Any, result: OffsetFetchResu
     )
 
 
-def _topic(broker: Broker, name: str | None, topic_id: Any, partitions: list[Any]) -> Any:
+def _topic(context: Context, name: str | None, topic_id: Any, partitions: list[Any]) -> Any:
     if topic_id is None and name is not None:
-        image = broker.image.topic(name)
+        image = context.image.topic(name)
         topic_id = None if image is None else image.topic_id
     return canonical.OffsetFetchResponseTopics(
         name=name, topic_id=topic_id, partitions=tuple(partitions)

@@ -15,17 +15,17 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from oncelog.broker.apis import Request
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Answer each partition by itself."""
     return message(
         OffsetForLeaderEpochResponse,
@@ -33,17 +33,17 @@ def handle(broker: Broker, request: Request) -> Any:
             message(
                 OffsetForLeaderTopicResult,
                 topic=topic.topic,
-                partitions=tuple(_partition(broker, topic.topic, p) for p in topic.partitions),
+                partitions=tuple(_partition(context, topic.topic, p) for p in topic.partitions),
             )
             for topic in request.body.topics
         ),
     )
 
 
-def _partition(broker: Broker, topic: str, asked: Any) -> Any:
-    partition = broker.partitions.get(topic, asked.partition)
+def _partition(context: Context, topic: str, asked: Any) -> Any:
+    partition = context.partitions.get(topic, asked.partition)
     if partition is None:
-        held = broker.image.partition(topic, asked.partition)
+        held = context.image.partition(topic, asked.partition)
         error = (
             ErrorCode.unknown_topic_or_partition
             if held is None

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import PendingReply, Request
 from oncelog.broker.coordination.verification import Support, verify_and
+from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedProduce
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.core.pending import Pending
 from oncelog.protocol.batch import BatchHeader, read_header
 from oncelog.protocol.produce import (
     ProducePartitionResponse,
@@ -31,7 +32,7 @@ from oncelog.protocol.produce import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -44,26 +45,26 @@ _TV2_SINCE = 12
 NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Append, and reply now, later, or never. See the module."""
-    produce = parse_produce_request(request.body, request.header.api_version)
+    produce = parse_produce_request(request.body, request.version)
     if produce.acks not in (-1, 1, 0):
         return _refuse_all(request, produce, ErrorCode.invalid_required_acks)
     if produce.transactional_id is not None:
-        return _verify(broker, request, produce)
-    return _append(broker, request, produce, NOTHING_REFUSED)
+        return _verify(context, request, produce)
+    return _append(context, request, produce, NOTHING_REFUSED)
 
 
-def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
+def _verify(context: Context, request: Request, produce: ProduceRequest) -> Any:
     """Verify what opens a transaction in its partition, then append.
 
     One producer per request (Kafka's rule).
     """
     transactional: list[tuple[Partition, BatchHeader]] = []
     for topic in produce.topics:
-        name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+        name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
         for index, records in topic.partitions:
-            partition = None if name is None else broker.partitions.get(name, index)
+            partition = None if name is None else context.partitions.get(name, index)
             if partition is None or records is None:
                 continue
             try:
@@ -73,12 +74,12 @@ def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
             if header.is_transactional:
                 transactional.append((partition, header))
     if not transactional:
-        return _append(broker, request, produce, NOTHING_REFUSED)
+        return _append(context, request, produce, NOTHING_REFUSED)
     producers = {(header.producer_id, header.producer_epoch) for _, header in transactional}
     if len(producers) > 1:
         return _refuse_all(request, produce, ErrorCode.invalid_producer_id_mapping)
     producer_id, producer_epoch = producers.pop()
-    version = request.header.api_version
+    version = request.version
     support = (
         Support.ADD
         if version >= _TV2_SINCE
@@ -87,19 +88,18 @@ def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
         else Support.VERIFY_OLD
     )
     return verify_and(
-        broker,
+        context.transactions,
         transactional_id=produce.transactional_id or "",
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         partitions=[partition for partition, _ in transactional],
         support=support,
-        connection=request.connection,
-        then=lambda verdict: _append(broker, request, produce, verdict, verified=True),
+        then=lambda verdict: _append(context, request, produce, verdict, verified=True),
     )
 
 
 def _append(
-    broker: Broker,
+    context: Context,
     request: Request,
     produce: ProduceRequest,
     refused: Mapping[TopicPartition, ErrorCode],
@@ -108,8 +108,8 @@ def _append(
 ) -> Any:
     """Append every partition's batch in the order of the request, and reply."""
     acks = produce.acks
-    now_ms = broker.clock.now_ms()
-    partitions = broker.partitions
+    now_ms = context.clock.now_ms()
+    partitions = context.partitions
     topics: list[ProduceTopicResponse] = []
     waiting: list[tuple[int, int, Partition, int]] | None = None
     failed = False
@@ -117,14 +117,14 @@ def _append(
     # (KAFKA-18202).
     transaction_version = 2 if verified and request.version >= _TV2_SINCE else 0
     for topic in produce.topics:
-        name = topic.name if topic.name is not None else _name_of(broker, topic.topic_id)
+        name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
         outcomes: list[ProducePartitionResponse] = []
         for index, records in topic.partitions:
             partition = None if name is None else partitions.get(name, index)
             error = _check(partition, records, acks, refused, verified)
             if error is not ErrorCode.none:
                 failed = True
-                outcomes.append(_refusal(broker, name, index, error))
+                outcomes.append(_refusal(context, name, index, error))
                 continue
             assert partition is not None
             assert records is not None
@@ -155,10 +155,9 @@ def _append(
         if failed:
             request.connection.fail("a produce with acks=0 failed")
         return None
-    header = request.header
     if waiting is None:
-        return encode_produce_response(header.api_version, header.correlation_id, topics)
-    return _wait(broker, request, produce.timeout_ms, topics, waiting)
+        return encode_produce_response(request.version, request.correlation_id, topics)
+    return _wait(context, request, produce.timeout_ms, topics, waiting)
 
 
 def _check(
@@ -189,13 +188,13 @@ def _check(
 
 
 def _refusal(
-    broker: Broker, name: str | None, index: int, error: ErrorCode
+    context: Context, name: str | None, index: int, error: ErrorCode
 ) -> ProducePartitionResponse:
     """Answer for a batch that did not reach its log, naming the leader if need be (KIP-951)."""
     if name is None:
         return ProducePartitionResponse(index, ErrorCode.unknown_topic_id)
     if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):
-        image = broker.image.partition(name, index)
+        image = context.image.partition(name, index)
         if image is None:
             return ProducePartitionResponse(index, ErrorCode.unknown_topic_or_partition)
         return ProducePartitionResponse(
@@ -207,29 +206,28 @@ def _refusal(
 
 
 def _wait(
-    broker: Broker,
+    context: Context,
     request: Request,
     timeout_ms: int,
     topics: list[ProduceTopicResponse],
     waiting: list[tuple[int, int, Partition, int]],
-) -> PendingReply:
+) -> Pending:
     """Reply when the high watermark has passed every append, or the client's timeout is over."""
-    reply = PendingReply()
-    header = request.header
 
-    def finish(outcomes: dict[int, ErrorCode]) -> None:
+    def response(outcomes: dict[int, ErrorCode]) -> Buffers:
         for key, error in outcomes.items():
             if error is not ErrorCode.none:
                 topic, place, _, _ = waiting[key]
                 outcome_list = topics[topic].partitions
                 assert isinstance(outcome_list, list)
                 outcome_list[place] = ProducePartitionResponse(outcome_list[place].index, error)
-        reply.complete(encode_produce_response(header.api_version, header.correlation_id, topics))
+        return encode_produce_response(request.version, request.correlation_id, topics)
 
-    delayed = DelayedProduce(finish)
+    reply = Pending(response, holds_back=False)
+    delayed = DelayedProduce(reply.complete)
     for key, (_, _, partition, end_offset) in enumerate(waiting):
         delayed.wait_for(key, partition, end_offset)
-    delayed.start(broker.partitions.loop, timeout_ms)
+    delayed.start(context.partitions.loop, timeout_ms)
     return reply
 
 
@@ -246,10 +244,9 @@ def _refuse_all(request: Request, produce: ProduceRequest, error: ErrorCode) -> 
         )
         for topic in produce.topics
     ]
-    header = request.header
-    return encode_produce_response(header.api_version, header.correlation_id, topics)
+    return encode_produce_response(request.version, request.correlation_id, topics)
 
 
-def _name_of(broker: Broker, topic_id: Any) -> str | None:
-    topic = broker.image.topic_by_id(topic_id)
+def _name_of(context: Context, topic_id: Any) -> str | None:
+    topic = context.image.topic_by_id(topic_id)
     return None if topic is None else topic.name

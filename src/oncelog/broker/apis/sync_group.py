@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, meanwhile
+from oncelog.broker.apis.responses import NO_THROTTLE
+from oncelog.broker.net.request import Request
 from oncelog.group.events import MemberAssignment, Sync
 from oncelog.group.results import SyncResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
 _Response = response_class(ApiKey.SYNC_GROUP)
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Sync(
@@ -37,13 +37,12 @@ def handle(broker: Broker, request: Request) -> Any:
         body.protocol_name,
         tuple(MemberAssignment(a.member_id, a.assignment) for a in body.assignments),
     )
-    return meanwhile(
-        broker.groups,
+    return context.groups.ask(
         body.group_id,
         event,
-        request.connection,
         _response,
         lambda error: _response(SyncResult(error)),
+        holds_back=False,
     )
 
 

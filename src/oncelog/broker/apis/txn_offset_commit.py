@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.txn_offset_commit.v5 import response as schema
 
-from oncelog.broker.apis import Request
-from oncelog.broker.apis.responses import NO_THROTTLE, in_order
+from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.coordination.verification import Support, Verdict, verify_and
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
@@ -24,7 +24,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -33,13 +33,13 @@ _Response = response_class(ApiKey.TXN_OFFSET_COMMIT)
 Outcome = Mapping[tuple[str, int], ErrorCode]
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Verify the group's partition, then commit through the group coordinator."""
     body = request.body
     if not body.group_id:
         return _refuse(request, ErrorCode.invalid_group_id)
-    index = broker.groups.partition_of(body.group_id)
-    partition = broker.partitions.get(broker.groups.topic, index)
+    index = context.groups.partition_of(body.group_id)
+    partition = context.partitions.get(context.groups.topic, index)
     if partition is None or not partition.state.is_leader:
         return _refuse(request, ErrorCode.not_coordinator)
     support = (
@@ -54,33 +54,25 @@ def handle(broker: Broker, request: Request) -> Any:
         error = verdict.get(partition.topic_partition, ErrorCode.none)
         if error is ErrorCode.not_enough_replicas:
             error = ErrorCode.coordinator_not_available
-        return _commit(broker, request) if error is ErrorCode.none else _refuse(request, error)
+        return _commit(context, request) if error is ErrorCode.none else _refuse(request, error)
 
-    result = verify_and(
-        broker,
+    return verify_and(
+        context.transactions,
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
         partitions=(partition,),
         support=support,
-        connection=request.connection,
         then=then,
     )
-    return _flatten(result) if hasattr(result, "__await__") else result
 
 
-async def _flatten(waiting: Any) -> Any:
-    """The commit that follows the verification may itself have to wait."""
-    result = await waiting
-    return await result if hasattr(result, "__await__") else result
-
-
-def _commit(broker: Broker, request: Request) -> Any:
+def _commit(context: Context, request: Request) -> Any:
     body = request.body
     offsets = []
     unknown: dict[tuple[str, int], ErrorCode] = {}
     for topic in body.topics:
-        image = broker.image.topic(topic.name)
+        image = context.image.topic(topic.name)
         for part in topic.partitions:
             if image is None or not 0 <= part.partition_index < len(image.partitions):
                 unknown[topic.name, part.partition_index] = ErrorCode.unknown_topic_or_partition
@@ -113,14 +105,7 @@ def _commit(broker: Broker, request: Request) -> Any:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, {**outcome, **unknown})
 
-    return in_order(
-        broker.groups,
-        body.group_id,
-        event,
-        request.connection,
-        convert,
-        lambda error: _refuse(request, error),
-    )
+    return context.groups.ask(body.group_id, event, convert, lambda error: _refuse(request, error))
 
 
 def _refuse(request: Request, error: ErrorCode) -> Any:

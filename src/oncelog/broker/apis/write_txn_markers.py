@@ -18,15 +18,16 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from oncelog.broker.apis import PendingReply, Request
 from oncelog.broker.coordination.markers import append_markers
+from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.pending import Pending
 from oncelog.protocol.messages import message
 from oncelog.transaction.events import SendMarkers
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
@@ -34,9 +35,9 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id: Kafka answers once for each, however many markers name it."""
 
 
-def handle(broker: Broker, request: Request) -> Any:
+def handle(context: Context, request: Request) -> Any:
     """Append every marker, and answer with the last outcome."""
-    reply = PendingReply()
+    reply = Pending(_response, holds_back=False)
     outcomes: Outcomes = {}
     planned = [
         (marker, TopicPartition(topic.name, index))
@@ -53,16 +54,16 @@ def handle(broker: Broker, request: Request) -> Any:
         outcomes.setdefault(producer_id, {})[topic_partition] = error
         waiting -= 1
         if waiting == 0:
-            reply.complete(_response(outcomes))
+            reply.complete(outcomes)
 
     for marker, topic_partition in planned:
-        _append(broker, marker, topic_partition, settle)
+        _append(context, marker, topic_partition, settle)
     return reply
 
 
-def _append(broker: Broker, marker: Any, topic_partition: TopicPartition, settle: Any) -> None:
+def _append(context: Context, marker: Any, topic_partition: TopicPartition, settle: Any) -> None:
     producer_id = marker.producer_id
-    if broker.partitions.get(*topic_partition) is None:
+    if context.partitions.get(*topic_partition) is None:
         settle(producer_id, topic_partition, ErrorCode.unknown_topic_or_partition)
         return
     markers = SendMarkers(
@@ -75,7 +76,7 @@ def _append(broker: Broker, marker: Any, topic_partition: TopicPartition, settle
         transaction_version=marker.transaction_version,
     )
     append_markers(
-        broker,
+        context.partitions,
         topic_partition,
         markers,
         lambda appended, error: settle(producer_id, appended, error),

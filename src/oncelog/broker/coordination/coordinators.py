@@ -1,6 +1,6 @@
 """The two coordinators of a broker, put together: which machine, which topic, which settings.
 
-The shells run them (`coordinator_shell`), the machines decide (`oncelog.transaction`,
+Runtimes run them (`oncelog.broker.coordination.runtime`), machines decide (`oncelog.transaction`,
 `oncelog.group`). Nothing is decided here.
 
 The machines are imported when the first shard needs one, or by `import_machines` shortly after the
@@ -12,29 +12,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from oncelog.broker.coordination.markers import MarkerWriter
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import CoordinatorShell, LedShard
+from oncelog.broker.coordination.runtime import CoordinatorRuntime, EffectHandler, LedShard
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import TopicImage
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS, MACHINE_IMPORT_PAUSE_MS
+from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.broker.partitions.partition import Partition
-    from oncelog.controller.image import TopicImage
-    from oncelog.core.config import BrokerConfig
     from oncelog.group.config import GroupConfig
     from oncelog.group.machine import GroupMachine
-    from oncelog.runtime.clock import Clock
     from oncelog.transaction import TransactionConfig, TransactionMachine
 
 __all__ = [
-    "CoordinatorShell",
+    "CoordinatorRuntime",
     "ProducerIds",
-    "group_shell",
+    "group_coordinator",
     "import_machines",
-    "transaction_shell",
+    "transaction_coordinator",
 ]
 
 _MINUTE_MS = 60_000
@@ -61,44 +60,46 @@ async def import_machines(clock: Clock) -> None:
         await clock.sleep(MACHINE_IMPORT_PAUSE_MS)
 
 
-def transaction_shell(broker: Broker) -> CoordinatorShell:
+def transaction_coordinator(
+    config: BrokerConfig,
+    partitions: PartitionManager,
+    producer_ids: ProducerIds,
+    carry_out: EffectHandler,
+) -> CoordinatorRuntime:
     """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
-    markers = MarkerWriter(broker)
 
     def make_machine(partition: Partition) -> TransactionMachine:
         from oncelog.transaction import TransactionMachine
 
-        config = transaction_config(broker.config)
-        return TransactionMachine(partition.state.leader_epoch, broker.producer_ids.take, config)
+        settings = transaction_config(config)
+        return TransactionMachine(partition.state.leader_epoch, producer_ids.take, settings)
 
-    return CoordinatorShell(
+    return CoordinatorRuntime(
         TRANSACTION_STATE_TOPIC,
-        partition_count_default=broker.config.get_int("transaction.state.log.num.partitions"),
-        clock=broker.clock,
-        partitions=broker.partitions,
+        partition_count_default=config.get_int("transaction.state.log.num.partitions"),
+        partitions=partitions,
         make_machine=make_machine,
-        carry_out=markers.carry_out,
+        carry_out=carry_out,
     )
 
 
-def group_shell(broker: Broker) -> CoordinatorShell:
+def group_coordinator(config: BrokerConfig, partitions: PartitionManager) -> CoordinatorRuntime:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
     def make_machine(_partition: Partition) -> GroupMachine:
         from oncelog.group.machine import GroupMachine
 
-        return GroupMachine(group_config(broker.config))
+        return GroupMachine(group_config(config))
 
     def topic_deleted(topic: TopicImage) -> object:
         from oncelog.group.events import TopicDeleted
 
         return TopicDeleted(topic.name, topic.topic_id)
 
-    return CoordinatorShell(
+    return CoordinatorRuntime(
         CONSUMER_OFFSETS_TOPIC,
-        partition_count_default=broker.config.get_int("offsets.topic.num.partitions"),
-        clock=broker.clock,
-        partitions=broker.partitions,
+        partition_count_default=config.get_int("offsets.topic.num.partitions"),
+        partitions=partitions,
         make_machine=make_machine,
         carry_out=_no_effects,
         topic_deleted=topic_deleted,

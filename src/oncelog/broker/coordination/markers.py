@@ -16,12 +16,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncelog.broker.coordination.runtime import LedShard
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.broker.coordination.runtime import LedShard
+    # A start need not import it: the machine that makes the effect has done so.
     from oncelog.transaction.events import SendMarkers
 
 __all__ = ["MarkerWriter", "append_markers"]
@@ -30,13 +32,19 @@ __all__ = ["MarkerWriter", "append_markers"]
 class MarkerWriter:
     """Carries out the effects of the transaction coordinator."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        partitions: PartitionManager,
+        image: Callable[[], MetadataImage],
+        stop_because: Callable[[BaseException], None],
+    ) -> None:
+        self._partitions = partitions
+        self._image = image
+        self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
 
     def carry_out(self, led: LedShard, effect: object) -> None:
         """Do one effect of a shard; the outcome goes back to it as an event."""
-        # The machine that made the effect has imported its module; a start need not.
         from oncelog.transaction.events import SendMarkers
 
         if not isinstance(effect, SendMarkers):
@@ -50,32 +58,32 @@ class MarkerWriter:
         try:
             self._send(led, markers)
         except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
-            self._broker.stop_because(error)
+            self._stop_because(error)
 
     def _send(self, led: LedShard, markers: SendMarkers) -> None:
-        image = self._broker.image
+        image = self._image()
         living: list[TopicPartition] = []
         deleted: list[TopicPartition] = []
         for topic_partition in markers.partitions:
             exists = image.partition(topic_partition.topic, topic_partition.partition) is not None
             (living if exists else deleted).append(topic_partition)
-        MarkerBatch(self._broker, led, markers, tuple(deleted), len(living)).write(living)
+        MarkerBatch(self._partitions, led, markers, tuple(deleted), len(living)).write(living)
 
 
 class MarkerBatch:
     """The markers of one `SendMarkers`, until the last of them has an outcome."""
 
-    __slots__ = ("_broker", "_deleted", "_led", "_markers", "_outcomes", "_waiting_count")
+    __slots__ = ("_deleted", "_led", "_markers", "_outcomes", "_partitions", "_waiting_count")
 
     def __init__(
         self,
-        broker: Broker,
+        partitions: PartitionManager,
         led: LedShard,
         markers: SendMarkers,
         deleted: tuple[TopicPartition, ...],
         waiting_count: int,
     ) -> None:
-        self._broker = broker
+        self._partitions = partitions
         self._led = led
         self._markers = markers
         self._deleted = deleted
@@ -87,7 +95,7 @@ class MarkerBatch:
         if not partitions:
             self._report()
         for topic_partition in partitions:
-            append_markers(self._broker, topic_partition, self._markers, self._settled)
+            append_markers(self._partitions, topic_partition, self._markers, self._settled)
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         self._outcomes.append((topic_partition, error))
@@ -113,13 +121,13 @@ class MarkerBatch:
 
 
 def append_markers(
-    broker: Broker,
+    partitions: PartitionManager,
     topic_partition: TopicPartition,
     markers: SendMarkers,
     settled: Callable[[TopicPartition, ErrorCode], None],
 ) -> None:
     """Append one partition's marker; `settled` is called once it is committed, or failed."""
-    partition = broker.partitions.get(*topic_partition)
+    partition = partitions.get(*topic_partition)
     error = (
         ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()
     )
@@ -131,7 +139,7 @@ def append_markers(
         markers.producer_epoch,
         markers.coordinator_epoch,
         commit=markers.commit,
-        now_ms=broker.clock.now_ms(),
+        now_ms=partitions.clock.now_ms(),
         transaction_version=markers.transaction_version,
     )
     if result.error is not ErrorCode.none:

@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
 
 from oncelog.core.errors import require
 from oncelog.core.ids import ProducerId
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT, PRODUCER_ID_REFILL_COUNT
-from oncelog.metadata.store import Conflict
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.metadata.store import MetadataStore
+from oncelog.metadata.store import Conflict, MetadataStore
 
 __all__ = ["NEXT_BLOCK_PATH", "ProducerIds"]
 
@@ -30,8 +25,8 @@ NEXT_BLOCK_PATH = "/producer-ids/next"
 class ProducerIds:
     """The broker's supply. One loop owns it; concurrent `next` calls share a refill."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._store: MetadataStore = broker.store
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
         self._blocks: deque[range] = deque()
         self._refill: asyncio.Task[None] | None = None
         self._highest_issued = -1

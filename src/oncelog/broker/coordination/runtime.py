@@ -1,13 +1,13 @@
-"""The coordinators' shell: where pure shards meet logs, timers and requests (D2, D7).
+"""The coordinators' runtime: where pure shards meet logs, timers and requests (D2, D7).
 
-A `CoordinatorShell` owns one shard for each partition of its internal topic that this broker leads.
-It loads a shard by replaying the partition from its start to its end, and then carries out what the
-shard puts out, always in this order: appends, replies, effects. An append is one batch; the shard
-hears `committed` when the high watermark has passed it, which with a lone replica is within the
-same call stack. So a request of a transaction usually ends in the turn of the loop that brought it,
-without a task.
+A `CoordinatorRuntime` owns one shard for each partition of its internal topic that this broker
+leads. It loads a shard by replaying the partition from its start to its end, and then carries out
+what the shard puts out, always in this order: appends, replies, effects. An append is one batch;
+the shard hears `committed` when the high watermark has passed it, which with a lone replica is
+within the same call stack. So a request of a transaction usually ends in the turn of the loop that
+brought it, without a task.
 
-The shell must not know what any event, reply or effect means: machines say it, `make_machine` and
+It must not know what any event, reply or effect means: machines say it, `make_machine` and
 `carry_out` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6: group
 offsets follow the marker as committed).
 """
@@ -18,30 +18,28 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, cast
 
-from oncelog.coordinator.machine import ApplyContext, Entry, Machine, Reply, Token
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta, TopicImage
+from oncelog.coordinator.machine import ApplyContext, Entry, Machine, Token
 from oncelog.coordinator.shard import Append, Output, Shard, ShardState
-from oncelog.core.errors import ErrorCode, ProtocolError, require
+from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import COORDINATOR_LOAD_BYTES
+from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
 from oncelog.storage import Origin
 
-if TYPE_CHECKING:
-    from oncelog.broker.net.connection import Connection
-    from oncelog.broker.partitions.manager import PartitionManager
-    from oncelog.broker.partitions.partition import Partition
-    from oncelog.controller.image import ImageDelta, TopicImage
-    from oncelog.runtime.clock import Clock
-
-__all__ = ["CoordinatorShell"]
+__all__ = ["CoordinatorRuntime", "EffectHandler", "LedShard"]
 
 log = logging.getLogger(__name__)
 
-MachineMaker = Callable[["Partition"], Machine]
+MachineMaker = Callable[[Partition], Machine]
 EffectHandler = Callable[["LedShard", object], None]
 
 
@@ -52,7 +50,7 @@ class LedShard:
         "_deadline_ms",
         "_outputs",
         "_running",
-        "_shell",
+        "_runtime",
         "_timer",
         "index",
         "leader_epoch",
@@ -60,12 +58,12 @@ class LedShard:
         "shard",
     )
 
-    def __init__(self, shell: CoordinatorShell, partition: Partition, machine: Machine) -> None:
+    def __init__(self, runtime: CoordinatorRuntime, partition: Partition, machine: Machine) -> None:
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
         self.shard = Shard(machine)
-        self._shell = shell
+        self._runtime = runtime
         self._outputs: deque[Output] = deque()
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +71,7 @@ class LedShard:
 
     def submit(self, event: object, token: Token | None = None) -> None:
         """Give the shard an event and carry out what follows, at once unless a run is under way."""
-        self.run(self.shard.submit(event, token, self._shell.clock.now_ms()))
+        self.run(self.shard.submit(event, token, self._runtime.clock.now_ms()))
 
     def run(self, output: Output) -> None:
         """Carry out an output and all that come of it.
@@ -90,9 +88,9 @@ class LedShard:
                 for append in output.appends:
                     self._write(append)
                 for reply in output.replies:
-                    self._shell.release(reply)
+                    cast(Pending, reply.token).complete(reply.value)
                 for effect in output.effects:
-                    self._shell.carry_out(self, effect)
+                    self._runtime.carry_out(self, effect)
         finally:
             self._running = False
         self._arm()
@@ -130,7 +128,7 @@ class LedShard:
     def activate(self) -> None:
         """Replay is over: serve."""
         self.partition.on_marker = self._marker_committed
-        self.run(self.shard.activate(self._shell.clock.now_ms()))
+        self.run(self.shard.activate(self._runtime.clock.now_ms()))
 
     def resign(self) -> None:
         """Leadership is gone: everybody who waits is told."""
@@ -138,7 +136,7 @@ class LedShard:
             self._timer.cancel()
             self._timer = None
         self.partition.on_marker = None
-        self.run(self.shard.resign(self._shell.clock.now_ms()))
+        self.run(self.shard.resign(self._runtime.clock.now_ms()))
 
     def _marker_committed(
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
@@ -167,13 +165,13 @@ class LedShard:
                 )
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
-        now_ms = self._shell.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         self.run(self.shard.append_failed(append.append_id, error, now_ms))
 
     def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
         """The append is below the high watermark. On lost leadership `resign` answers instead."""
         if outcome is ErrorCode.none:
-            self.run(self.shard.committed(append_id, base_offset, self._shell.clock.now_ms()))
+            self.run(self.shard.committed(append_id, base_offset, self._runtime.clock.now_ms()))
 
     def _arm(self) -> None:
         """Have `tick` called at the shard's next deadline.
@@ -186,18 +184,18 @@ class LedShard:
         if self._timer is not None:
             self._timer.cancel()
         self._deadline_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._shell.clock.now_ms())
-        self._timer = self._shell.loop.call_later(delay_ms / 1000, self._tick)
+        delay_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
+        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         try:
-            self.run(self.shard.tick(self._shell.clock.now_ms()))
+            self.run(self.shard.tick(self._runtime.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
-            self._shell.report(error)
+            self._runtime.report(error)
 
 
-class CoordinatorShell:
+class CoordinatorRuntime:
     """All shards of one coordinator on this broker.
 
     `topic` is its internal topic, created with `partition_count_default` partitions;
@@ -211,14 +209,13 @@ class CoordinatorShell:
         topic: str,
         *,
         partition_count_default: int,
-        clock: Clock,
         partitions: PartitionManager,
         make_machine: MachineMaker,
         carry_out: EffectHandler,
         topic_deleted: Callable[[TopicImage], object] | None = None,
     ) -> None:
         self.topic = topic
-        self.clock = clock
+        self.clock = partitions.clock
         self._partitions = partitions
         self._topic_deleted = topic_deleted
         self.loop = asyncio.get_running_loop()
@@ -228,9 +225,7 @@ class CoordinatorShell:
         self._make_machine = make_machine
         self._led: dict[int, LedShard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
-        self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._failure: asyncio.Future[Exception] = self.loop.create_future()
-        self._next_token = 0
 
     def partition_of(self, id_: str) -> int:
         """Which partition of the internal topic owns a transactional id or a group id.
@@ -239,49 +234,42 @@ class CoordinatorShell:
         """
         return coordinator_partition(id_, self._partition_count)
 
-    def request(
-        self, id_: str, event: object, connection: Connection | None = None
-    ) -> asyncio.Future[Any]:
-        """Ask the shard that owns `id_`.
+    def ask(
+        self,
+        id_: str,
+        event: object,
+        convert: Callable[[Any], Any],
+        refuse: Callable[[ErrorCode], Any],
+        *,
+        holds_back: bool = True,
+    ) -> Any:
+        """Ask the shard that owns `id_`; returns the promise of `convert(result)`, often kept.
 
-        The future holds the machine's result; often it is done on return.
-
-        Raises `ProtocolError` (not_coordinator) when this broker does not lead that shard. When
-        `connection` closes first, the request is dropped and the future is cancelled (D7).
+        Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Once the
+        promise is dropped, so is the request while it is undecided (D7).
         """
-        led = self._led.get(self.partition_of(id_))
+        led = self._led.get(coordinator_partition(id_, self._partition_count))
         if led is None:
-            raise ProtocolError(ErrorCode.not_coordinator, f"{id_!r} is coordinated elsewhere")
-        return self._ask(led, event, connection)
+            return refuse(ErrorCode.not_coordinator)
+        return _ask(led, event, Pending(convert, holds_back=holds_back))
 
-    def request_all(self, event: object, connection: Connection) -> list[asyncio.Future[Any]]:
-        """Ask every shard led here, as `request` asks one: for lists of ids (ListGroups)."""
-        return [self._ask(led, event, connection) for led in list(self._led.values())]
+    def ask_all(self, event: object) -> list[Pending]:
+        """Ask every shard led here: for lists of ids (ListGroups). Each promises its result."""
+        return [
+            _ask(led, event, Pending(unchanged, holds_back=True))
+            for led in list(self._led.values())
+        ]
 
-    def _ask(
-        self, led: LedShard, event: object, connection: Connection | None
-    ) -> asyncio.Future[Any]:
-        self._next_token += 1
-        token = Token(self._next_token)
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._waiting[token] = future
-        led.submit(event, token)
-        if connection is not None and not future.done():
-            forget = connection.on_close(lambda: self._drop(led, token))
-            future.add_done_callback(lambda _: forget())
-        return future
+    @property
+    def parked_count(self) -> int:
+        """How many requests wait for a transition, in all shards."""
+        return sum(led.shard.parked_count for led in self._led.values())
 
     def broadcast(self, event: object) -> None:
         """Give every active shard an event that nobody waits for."""
         for led in list(self._led.values()):
             if led.shard.state is ShardState.ACTIVE:
                 led.submit(event)
-
-    def release(self, reply: Reply) -> None:
-        """A reply is committed: hand it to the request that waits, if it still does."""
-        future = self._waiting.pop(reply.token, None)
-        if future is not None and not future.done():
-            future.set_result(reply.value)
 
     def apply(self, delta: ImageDelta) -> None:
         """Follow the image.
@@ -380,11 +368,12 @@ class CoordinatorShell:
             if isinstance(error, Exception):
                 self.report(error)
 
-    def _drop(self, led: LedShard, token: Token) -> None:
-        future = self._waiting.pop(token, None)
-        led.shard.drop(token)
-        if future is not None:
-            future.cancel()
+
+def _ask(led: LedShard, event: object, pending: Pending) -> Pending:
+    led.submit(event, pending)
+    if not pending.done:
+        pending.on_drop = partial(led.shard.drop, pending)
+    return pending
 
 
 def _encode(append: Append) -> bytearray:

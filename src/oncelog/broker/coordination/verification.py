@@ -12,24 +12,17 @@ stands for the verification, and the marker of that transaction voids it (no ABA
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.broker.coordination.runtime import CoordinatorRuntime
+from oncelog.broker.partitions.partition import Partition, VerificationGuard
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from oncelog.broker.broker import Broker
-    from oncelog.broker.net.connection import Connection
-    from oncelog.broker.partitions.partition import Partition, VerificationGuard
-    from oncelog.transaction.events import AddPartitionsResult
+from oncelog.core.pending import Pending
 
 __all__ = ["Support", "Verdict", "verify_and"]
-
-T = TypeVar("T")
 
 Verdict = Mapping[TopicPartition, ErrorCode]
 """Why each refused partition may not be appended to; partitions that may be are absent."""
@@ -56,20 +49,18 @@ _UNAVAILABLE = frozenset(
 
 
 def verify_and(
-    broker: Broker,
+    transactions: CoordinatorRuntime,
     *,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
     partitions: Sequence[Partition],
     support: Support,
-    connection: Connection,
-    then: Callable[[Verdict], T],
-) -> T | Awaitable[T]:
+    then: Callable[[Verdict], Any],
+) -> Any:
     """Verify partitions in which no transaction of the producer is open; go on with `then`.
 
-    Returns what `then` returned when the coordinator answered at once, otherwise an awaitable of
-    it.
+    Returns what `then` returned when nothing has to be asked, otherwise the promise of it.
     """
     missing = [p for p in partitions if not p.log.transaction_is_open(producer_id, producer_epoch)]
     if not missing:
@@ -84,44 +75,70 @@ def verify_and(
         verify_only=support is not Support.ADD,
         transaction_version=2 if support is Support.ADD else 1,
     )
-    try:
-        answer = broker.transactions.request(transactional_id, event, connection)
-    except ProtocolError as error:
-        refusal = _error_of(error.code, support)
-        return then({p.topic_partition: refusal for p in missing})
-    if answer.done():
-        return then(_verdict(answer.result(), support))
-    # The answer is still to come, so a guard made now stands from before it.
-    guards = [(p, p.begin_verification(producer_id)) for p in missing]
-    return _later(answer, guards, producer_id, producer_epoch, support, then)
+    verification = _Verification(missing, producer_id, producer_epoch, support, then)
+    answer = transactions.ask(
+        transactional_id, event, verification.conclude, verification.unavailable
+    )
+    if isinstance(answer, Pending) and not answer.done:
+        verification.begin(answer)
+    return answer
 
 
-async def _later(
-    answer: asyncio.Future[AddPartitionsResult],
-    guards: list[tuple[Partition, VerificationGuard]],
-    producer_id: int,
-    producer_epoch: int,
-    support: Support,
-    then: Callable[[Verdict], T],
-) -> T:
-    try:
-        refused = dict(_verdict(await answer, support))
-    finally:
-        standing = [p.end_verification(producer_id, guard) for p, guard in guards]
-    for (partition, _), stands in zip(guards, standing, strict=True):
-        if not stands and not partition.log.transaction_is_open(producer_id, producer_epoch):
-            # The transaction ended between the answer and now; the batch belongs to nothing any
-            # more.
-            refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
-    return then(refused)
+class _Verification:
+    """One question to the coordinator, from its answer on, or from before it if that takes time."""
 
+    __slots__ = ("_epoch", "_guards", "_partitions", "_producer_id", "_support", "_then")
 
-def _verdict(result: AddPartitionsResult, support: Support) -> Verdict:
-    return {
-        topic_partition: _error_of(error, support)
-        for topic_partition, error in result.partitions
-        if error is not ErrorCode.none
-    }
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        producer_id: int,
+        producer_epoch: int,
+        support: Support,
+        then: Callable[[Verdict], Any],
+    ) -> None:
+        self._partitions = partitions
+        self._producer_id = producer_id
+        self._epoch = producer_epoch
+        self._support = support
+        self._then = then
+        self._guards: list[tuple[Partition, VerificationGuard]] = []
+
+    def begin(self, answer: Pending) -> None:
+        """The answer is still to come: a guard made now stands from before it."""
+        self._guards = [(p, p.begin_verification(self._producer_id)) for p in self._partitions]
+        forget = answer.on_drop
+
+        def dropped() -> None:
+            self._end()
+            if forget is not None:
+                forget()
+
+        answer.on_drop = dropped
+
+    def conclude(self, result: Any) -> Any:
+        """Go on with what the coordinator said, unless the transaction ended since then."""
+        refused = {
+            topic_partition: _error_of(error, self._support)
+            for topic_partition, error in result.partitions
+            if error is not ErrorCode.none
+        }
+        for partition, stands in self._end():
+            if not stands and not partition.log.transaction_is_open(self._producer_id, self._epoch):
+                # The transaction ended between the answer and now; the batch belongs to nothing
+                # any more.
+                refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
+        return self._then(refused)
+
+    def unavailable(self, error: ErrorCode) -> Any:
+        """The id is coordinated elsewhere."""
+        refusal = _error_of(error, self._support)
+        return self._then({p.topic_partition: refusal for p in self._partitions})
+
+    def _end(self) -> list[tuple[Partition, bool]]:
+        """End the guards; says of each partition whether its own still stood."""
+        guards, self._guards = self._guards, []
+        return [(p, p.end_verification(self._producer_id, guard)) for p, guard in guards]
 
 
 def _error_of(error: ErrorCode, support: Support) -> ErrorCode:

@@ -2,11 +2,9 @@
 
 Bytes in, frames out to the dispatcher, replies back in the order of arrival (D13).
 
-The way of the bytes: small frames are cut out of one read buffer that all connections of the loop
-share; of a frame that is not there yet, the rest is received straight into that frame's own buffer.
-A frame's buffer grows as its bytes arrive, so a peer that only claims a size commits no memory;
-the memory of the last large frame serves the next one, which spares a page fault for each 4 KB.
-Replies of one loop turn leave in one write.
+Frames are received into the memory of `oncelog.broker.net.frames`. Replies of one loop turn leave
+in one write. A request that cannot be answered at once keeps its place in the order; one that holds
+back the others (`Pending.holds_back`) has later frames queue until it is answered.
 
 Back-pressure: reading stops while too many requests or bytes wait here, or while the peer does not
 read its replies; in the latter case no further request of it is started either. So one peer's
@@ -20,115 +18,80 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Coroutine
+from typing import Any, Protocol, cast
 
-from oncelog.broker.apis import Buffers, PendingReply
+from oncelog.broker.net.frames import ReadBuffer, grow
+from oncelog.broker.net.request import Buffers, Request
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_BYTES_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
     CONNECTION_WRITE_BUFFER_BYTES_HIGH,
     CONNECTION_WRITE_TURN_BYTES_MAX,
-    FRAME_BYTES_MIN,
-    READ_BUFFER_BYTES,
-    SPARE_FRAME_BYTES_MAX,
 )
+from oncelog.core.pending import Pending
 
-if TYPE_CHECKING:
-    from oncelog.broker.net.dispatch import Dispatcher
-    from oncelog.broker.net.server import Server
-
-__all__ = ["Connection", "ReadBuffer"]
+__all__ = ["Acceptor", "Connection", "Starter"]
 
 log = logging.getLogger(__name__)
 
 _SIZE_BYTES = 4
-_ZEROS = memoryview(bytes(SPARE_FRAME_BYTES_MAX))
 
 
-class ReadBuffer:
-    """What all connections of one loop share: the read buffer, and one spare frame.
+class Acceptor(Protocol):
+    """Who accepted the connection: says whether it may stay, and counts what it holds."""
 
-    The read buffer is safe because the loop asks for the buffer, receives and calls
-    `buffer_updated` without running anything else.
-    """
+    loop: asyncio.AbstractEventLoop
+    frame_bytes_max: int
+    unread_bytes: int
 
-    __slots__ = ("_spare", "view")
+    def admit(self, connection: Connection) -> bool:
+        """Whether the connection may stay."""
 
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(READ_BUFFER_BYTES))
-        self._spare: bytearray | None = None
-
-    def new_frame(self, size: int, available: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `available` are here; grow it with `grow`.
-
-        It may be shorter than the frame, never longer.
-        """
-        spare = self._spare
-        if spare is not None and len(spare) > available and size >= FRAME_BYTES_MIN:
-            self._spare = None
-            try:
-                spare.pop()
-            except BufferError:
-                pass  # Somebody still looks into that frame, and a buffer with views is not cut.
-            else:
-                del spare[size:]
-                return spare
-        return bytearray(min(size, max(2 * available, FRAME_BYTES_MIN)))
-
-    def keep(self, frame: bytearray) -> None:
-        """Offer the memory of a frame that was started; nobody may make new views of it."""
-        if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
-            self._spare = frame
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
 
 
-def grow(frame: bytearray, size: int) -> None:
-    """Double the buffer of a frame of `size` bytes; raises `BufferError` if it has views."""
-    missing = min(len(frame), size - len(frame))
-    while missing > 0:
-        # Never written to, so the system keeps one page of it, and reading it costs nothing.
-        piece = min(missing, len(_ZEROS))
-        frame.extend(_ZEROS[:piece])
-        missing -= piece
+class Starter(Protocol):
+    """Who starts the request in a frame, and takes up its answer when that comes later."""
 
+    def start(self, connection: Connection, frame: bytearray) -> None:
+        """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
-class Slot:
-    """One reply's place in the order. `buffers` is None until the reply is there."""
-
-    __slots__ = ("buffers", "pending")
-
-    def __init__(self, pending: PendingReply | None) -> None:
-        self.buffers: Buffers | None = None
-        self.pending = pending
+    def settle(self, connection: Connection, request: Request) -> None:
+        """The promise that `request` waits for was kept: `reply` to it, or `hold` it again."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The broker's end of a connection. Handlers use `peer_host`, `closed`, `on_close` and `id`."""
+    """The broker's end of a connection."""
 
-    def __init__(self, server: Server, dispatcher: Dispatcher, read_buffer: ReadBuffer) -> None:
+    def __init__(self, acceptor: Acceptor, starter: Starter, read_buffer: ReadBuffer) -> None:
         self.id = 0
         self.peer_host = ""
         self.peer_port = 0
         self.client_software = ""
         self.closed = False
         self.last_active_s = 0.0
-        self._server = server
-        self._dispatcher = dispatcher
-        self._loop = server.loop
+        self._acceptor = acceptor
+        self._starter = starter
+        self._loop = acceptor.loop
         self._shared = read_buffer
         self._scratch = read_buffer.view
-        self._frame_bytes_max = server.frame_bytes_max
+        self._frame_bytes_max = acceptor.frame_bytes_max
         self._transport: asyncio.Transport | None = None
         # The frame being received: its buffer, the bytes of it that are there, and its whole size.
         self._frame: bytearray | None = None
         self._frame_filled = 0
         self._frame_size = 0
         self._size_prefix = b""
+        # Frames whose requests are not started yet.
         self._queue: deque[bytearray] = deque()
         self._queued_bytes = 0
+        # Requests whose replies have not left, in the order of arrival.
+        self._waiting: deque[Request] = deque()
+        self._held_by: Request | None = None
         self._task: asyncio.Task[None] | None = None
-        self._slots: deque[Slot] = deque()
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = 0
         self._flush_scheduled = False
@@ -136,7 +99,6 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._unread_bytes = 0
         self._reading_paused = False
-        self._close_callbacks: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
@@ -144,14 +106,14 @@ class Connection(asyncio.BufferedProtocol):
     # --- the loop's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The peer is there; the server may refuse it (connection limits)."""
+        """The peer is there; the acceptor may refuse it (connection limits)."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.peer_host, self.peer_port = str(peer[0]), int(peer[1])
         self.last_active_s = self._loop.time()
         self._transport.set_write_buffer_limits(high=CONNECTION_WRITE_BUFFER_BYTES_HIGH)
-        if not self._server.admit(self):
+        if not self._acceptor.admit(self):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._no_longer_unread()
         self._finish()
-        self._server.forget(self)
+        self._acceptor.forget(self)
 
     def eof_received(self) -> bool:
         """A peer that stops sending is done with us (Kafka's clients never half-close)."""
@@ -170,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = True
         if self._transport is not None:
             self._unread_bytes = self._transport.get_write_buffer_size()
-            self._server.unread_bytes += self._unread_bytes
+            self._acceptor.unread_bytes += self._unread_bytes
         self._regulate()
 
     def resume_writing(self) -> None:
@@ -180,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self._run_queue()
 
     def _no_longer_unread(self) -> None:
-        self._server.unread_bytes -= self._unread_bytes
+        self._acceptor.unread_bytes -= self._unread_bytes
         self._unread_bytes = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -259,86 +221,118 @@ class Connection(asyncio.BufferedProtocol):
 
         Returns whether it was started.
         """
-        if self._task is not None or self._queue or self._must_wait():
+        if (
+            self._held_by is not None
+            or self._queue
+            or self._writing_paused
+            or len(self._waiting) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
+        ):
             self._queue.append(frame)
             self._queued_bytes += len(frame)
             return False
-        self._start(frame)
+        self._starter.start(self, frame)
         return True
-
-    def _must_wait(self) -> bool:
-        return self._writing_paused or len(self._slots) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
 
     def _run_queue(self) -> None:
         """Start queued requests until one holds back the rest."""
         self._in_turn = True
         try:
-            while self._queue and self._task is None and not self._must_wait() and not self.closed:
+            while (
+                self._queue
+                and self._held_by is None
+                and not self._writing_paused
+                and len(self._waiting) < CONNECTION_PENDING_REPLIES_COUNT_MAX
+                and not self.closed
+            ):
                 frame = self._queue.popleft()
                 self._queued_bytes -= len(frame)
-                self._start(frame)
+                self._starter.start(self, frame)
         finally:
             self._in_turn = False
         if self._out:
             self._flush()
         self._regulate()
 
-    def _start(self, frame: bytearray) -> None:
-        slot = Slot(None)
-        self._slots.append(slot)
-        waiting = self._dispatcher.dispatch(self, frame, slot)
-        if waiting is not None:
-            self._task = self._loop.create_task(self._await(waiting))
-
-    async def _await(self, waiting: Awaitable[None]) -> None:
-        """Run a handler that holds back this connection's later requests, then go on with those."""
-        try:
-            await waiting
-        finally:
-            self._task = None
-        if not self.closed:
-            self._run_queue()
-
     # --- replies
 
-    def answer(self, slot: Slot, buffers: Buffers) -> None:
-        """Fill a place in the reply order; replies at the head of the order leave."""
+    def answer(self, request: Request, buffers: Buffers) -> None:
+        """Reply to a request that was just started."""
         if self.closed:
             return
-        slot.buffers = buffers
-        self._drain()
+        if self._waiting:
+            request.reply = buffers
+            request.body = None
+            self._waiting.append(request)
+        else:
+            self._put(buffers)
 
-    def no_answer(self, slot: Slot) -> None:
-        """The request gets no reply (acks=0): its place vanishes."""
+    def hold(self, request: Request, pending: Pending) -> None:
+        """Wait for `pending`; the starter is told when it is kept.
+
+        The place in the order is taken at the first call for a request.
+        """
+        if self.closed:
+            pending.drop()
+            return
+        if request.pending is None and request is not self._held_by:
+            self._waiting.append(request)
+        request.pending = pending
+        if pending.holds_back:
+            self._held_by = request
+        elif self._held_by is request:
+            self._let_go()
+        pending.wait(lambda: self._starter.settle(self, request))
+
+    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        """Run a handler that awaits something; it holds back the requests behind it.
+
+        `work` ends with `reply` or `hold`, or closes the connection.
+        """
+        self._waiting.append(request)
+        self._held_by = request
+        self._task = self._loop.create_task(work)
+
+    def reply(self, request: Request, buffers: Buffers | None) -> None:
+        """Reply to a request that had to wait. None: it gets no reply, and its place vanishes."""
         if self.closed:
             return
-        slot.buffers = ()
-        self._drain()
+        request.reply = () if buffers is None else buffers
+        request.body = None
+        if self._held_by is request:
+            self._let_go()
+        waiting = self._waiting
+        while waiting and (first := waiting[0].reply) is not None:
+            waiting.popleft()
+            if len(first):
+                self._put(first)
+        if not self._in_turn:
+            # Whatever else is completed in this turn goes along.
+            self._flush_soon()
 
-    def _drain(self) -> None:
-        slots = self._slots
-        if slots[0].buffers is None:
-            return
+    def _let_go(self) -> None:
+        """Later requests may start, in a turn of their own: this call is part of other work."""
+        self._held_by = None
+        self._task = None
+        self._flush_soon()
+
+    def _put(self, buffers: Buffers) -> None:
+        """Have a reply written at the end of this turn."""
         out = self._out
-        while slots and (buffers := slots[0].buffers) is not None:
-            slots.popleft()
-            if isinstance(buffers, (bytes, bytearray, memoryview)):
-                size = len(buffers)
-                out.append(size.to_bytes(_SIZE_BYTES, "big"))
-                out.append(buffers)
-            elif buffers:
-                size = sum(map(len, buffers))
-                out.append(size.to_bytes(_SIZE_BYTES, "big"))
-                out.extend(buffers)
-            else:
-                continue
-            self._out_bytes += size
+        if isinstance(buffers, (bytes, bytearray, memoryview)):
+            size = len(buffers)
+            out.append(size.to_bytes(_SIZE_BYTES, "big"))
+            out.append(buffers)
+        else:
+            size = sum(map(len, buffers))
+            out.append(size.to_bytes(_SIZE_BYTES, "big"))
+            out.extend(buffers)
+        self._out_bytes += size
         if self._out_bytes > CONNECTION_WRITE_TURN_BYTES_MAX:
             # Written at once, so that the transport can tell us that the peer does not read.
             self._flush()
-        if not self._in_turn and not self._flush_scheduled:
-            # Completed from outside this connection's own turn: whatever else completes in this
-            # turn goes along.
+
+    def _flush_soon(self) -> None:
+        if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
 
@@ -368,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
             self._writing_paused
             or len(self._queue) > CONNECTION_QUEUED_REQUESTS_COUNT_MAX
             or self._queued_bytes > CONNECTION_QUEUED_BYTES_MAX
-            or len(self._slots) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
+            or len(self._waiting) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
         )
         if full and not self._reading_paused:
             self._reading_paused = True
@@ -380,20 +374,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether nothing is being done for this peer, or it does not take what was done."""
-        return self._writing_paused or not (self._slots or self._queue)
-
-    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once when the connection ends; returns a function that takes it back."""
-        if self.closed:
-            callback()
-            return lambda: None
-        self._close_callbacks.append(callback)
-
-        def forget() -> None:
-            if callback in self._close_callbacks:
-                self._close_callbacks.remove(callback)
-
-        return forget
+        return self._writing_paused or not (self._waiting or self._queue)
 
     def fail(self, reason: str) -> None:
         """Close because of what the peer did, with one log line."""
@@ -421,13 +402,10 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._queued_bytes = 0
         self._frame = None
-        slots, self._slots = self._slots, deque()
-        for slot in slots:
-            if slot.pending is not None:
-                slot.pending.cancel()
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
-            callback()
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            if request.pending is not None:
+                request.pending.drop()
         task = self._task
         if task is not None and task is not asyncio.current_task(self._loop):
             # Not at once: a task that never started would leave its handler's coroutine un-awaited.

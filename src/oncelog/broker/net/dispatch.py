@@ -10,139 +10,127 @@ This module must not know any single API's rules, apart from the one of ApiVersi
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import Any
 
-from oncelog.broker.apis import RAW_APIS, Buffers, PendingReply, Request, handler_of
+from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.core.errors import InvariantViolation, ProtocolError
+from oncelog.core.pending import Pending
 from oncelog.protocol import messages
 from oncelog.protocol.api import ApiKey, accepts
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.broker.net.connection import Connection, Slot
-    from oncelog.protocol.messages import RequestHeader
+from oncelog.protocol.headers import RequestHeader, parse_request_header
 
 __all__ = ["Dispatcher"]
 
 log = logging.getLogger(__name__)
 
-_PLAIN = frozenset({bytes, bytearray, list, tuple, PendingReply, type(None)})
-"""What Produce and Fetch return: spares them the question whether it is awaitable."""
+_BUFFERS = frozenset({bytes, bytearray, memoryview, list, tuple})
+"""What a handler returns that encodes its reply itself."""
 
 
 class Dispatcher:
-    """Finds the handler of each frame and gives its answer to the connection."""
+    """Finds the handler of each frame and gives its answer to the connection.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._served: dict[tuple[int, int], ApiKey] = {}
+    `find(key)` says how an API is served, None if it is not; `context` is what handlers are given;
+    `stop_because` is told of a broken invariant.
+    """
+
+    def __init__(
+        self,
+        context: object,
+        find: Callable[[ApiKey], Api | None],
+        stop_because: Callable[[BaseException], None],
+    ) -> None:
+        self._context = context
+        self._find = find
+        self._stop_because = stop_because
+        self._served: dict[tuple[int, int], Api] = {}
         """(key, version) pairs that were looked up once and can be served."""
 
-    def dispatch(
-        self, connection: Connection, frame: bytearray, slot: Slot
-    ) -> Awaitable[None] | None:
-        """Start one request.
-
-        An awaitable comes back when the later requests of the connection have to wait.
-        """
+    def start(self, connection: Connection, frame: bytearray) -> None:
+        """Start the request in a frame."""
         try:
-            request = self._parse(connection, frame)
+            header = parse_request_header(frame)
+            api = self._served.get(header[:2])
+            if api is None:
+                api = self._look_up(connection, header)
+                if api is None:
+                    return
+            body: Any = None
+            if api.reads_bytes:
+                body = memoryview(frame)[header.body_offset :]
+            elif header[:2] in self._served:
+                body = messages.parse_request(
+                    api.key, header.api_version, frame, header.body_offset
+                )
         except ProtocolError as error:
             connection.fail(f"malformed request: {error.message}")
-            return None
-        if request is None:
-            return None
-        handler = handler_of(request.api)
-        if handler is None:  # pragma: no cover - _parse refuses what has no handler
-            return None
+            return
+        request = Request(api.key, header, body, connection)
         try:
-            result = handler(self._broker, request)
-            if type(result) not in _PLAIN and inspect.isawaitable(result):
-                return self._finish(connection, request, slot, result)
-            self._deliver(connection, request, slot, result)
+            value = api.handle(self._context, request)
+            while type(value) is Pending and value.done:
+                value = value.response()
+            if type(value) is Pending:
+                connection.hold(request, value)
+            elif type(value) is CoroutineType:
+                connection.run(request, self._finish(connection, request, value))
+            elif value is not None:
+                connection.answer(request, _encode(request, value))
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
             self._failed(connection, request, error)
-        return None
 
-    def _parse(self, connection: Connection, frame: bytearray) -> Request | None:
-        header = messages.parse_request_header(frame)
-        api = self._served.get((header.api_key, header.api_version))
-        if api is None:
-            api = self._look_up(connection, header)
-            if api is None:
-                return None
-            if not accepts(api, header.api_version):
-                return Request(api, header, None, connection)
-            self._served[header.api_key, header.api_version] = api
-        body: Any
-        if api in RAW_APIS:
-            body = memoryview(frame)[header.body_offset :]
-        else:
-            body = messages.parse_request(api, header.api_version, frame, header.body_offset)
-        return Request(api, header, body, connection)
+    def settle(self, connection: Connection, request: Request) -> None:
+        """The promise that `request` waited for was kept."""
+        pending = request.pending
+        if pending is None or connection.closed:
+            return
+        try:
+            self._deliver(connection, request, pending)
+        except Exception as error:  # noqa: BLE001 - a task boundary: the caller is other work
+            self._failed(connection, request, error)
 
-    def _look_up(self, connection: Connection, header: RequestHeader) -> ApiKey | None:
-        """The API of a request, or None once the connection was closed because of it.
+    def _look_up(self, connection: Connection, header: RequestHeader) -> Api | None:
+        """How the API of a request is served, or None once the connection was closed because of it.
 
         ApiVersions is found in any version (KIP-511).
         """
         try:
-            api = ApiKey(header.api_key)
+            key = ApiKey(header.api_key)
         except ValueError:
             connection.fail(f"unknown API key {header.api_key}")
             return None
-        if handler_of(api) is None:
-            connection.fail(f"API {api.name} is not served")
+        api = self._find(key)
+        if api is None:
+            connection.fail(f"API {key.name} is not served")
             return None
-        if not accepts(api, header.api_version) and api is not ApiKey.API_VERSIONS:
-            connection.fail(f"version {header.api_version} of API {api.name} is not served")
+        if accepts(key, header.api_version):
+            self._served[header.api_key, header.api_version] = api
+        elif key is not ApiKey.API_VERSIONS:
+            connection.fail(f"version {header.api_version} of API {key.name} is not served")
             return None
         return api
 
     async def _finish(
-        self, connection: Connection, request: Request, slot: Slot, waiting: Awaitable[Any]
+        self, connection: Connection, request: Request, work: Coroutine[Any, Any, Any]
     ) -> None:
         try:
-            self._deliver(connection, request, slot, await waiting)
-        except Exception as error:  # noqa: BLE001 - a task boundary, as in `dispatch`
+            self._deliver(connection, request, await work)
+        except Exception as error:  # noqa: BLE001 - a task boundary, as in `start`
             self._failed(connection, request, error)
 
-    def _deliver(self, connection: Connection, request: Request, slot: Slot, result: Any) -> None:
-        if connection.closed:
-            if isinstance(result, PendingReply):
-                result.cancel()
-            return
-        if result is None:
-            connection.no_answer(slot)
-        elif isinstance(result, PendingReply):
-            slot.pending = result
-            header = request.header
-
-            def deliver(value: Any) -> None:
-                if connection.closed:
-                    return
-                try:
-                    buffers = self._encode(request.api, header, value)
-                except Exception as error:  # noqa: BLE001 - the caller is other work
-                    self._failed(connection, request, error)
-                else:
-                    connection.answer(slot, buffers)
-
-            result.attach(deliver)
-        else:
-            connection.answer(slot, self._encode(request.api, request.header, result))
-
     @staticmethod
-    def _encode(api: ApiKey, header: RequestHeader, value: Any) -> Buffers:
-        if isinstance(value, (bytes, bytearray, memoryview, list, tuple)):
-            return value
-        version = header.api_version
-        if api is ApiKey.API_VERSIONS and not accepts(api, version):
-            version = 0
-        return messages.encode_response(api, version, header.correlation_id, value)
+    def _deliver(connection: Connection, request: Request, value: Any) -> None:
+        """Reply to a request that had to wait, or let it wait for the next promise."""
+        while type(value) is Pending and value.done:
+            value = value.response()
+        if type(value) is Pending:
+            connection.hold(request, value)
+        else:
+            connection.reply(request, None if value is None else _encode(request, value))
 
     def _failed(self, connection: Connection, request: Request, error: Exception) -> None:
         if isinstance(error, ProtocolError):
@@ -150,9 +138,18 @@ class Dispatcher:
             return
         if isinstance(error, InvariantViolation):
             connection.abort()
-            self._broker.stop_because(error)
+            self._stop_because(error)
             return
         log.error(
             "%s v%d from %s failed", request.api.name, request.version, connection, exc_info=error
         )
         connection.close()
+
+
+def _encode(request: Request, value: Any) -> Buffers:
+    if type(value) in _BUFFERS:
+        return value  # type: ignore[no-any-return]
+    version = request.version
+    if request.api is ApiKey.API_VERSIONS and not accepts(request.api, version):
+        version = 0
+    return messages.encode_response(request.api, version, request.correlation_id, value)

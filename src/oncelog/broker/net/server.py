@@ -11,15 +11,14 @@ import itertools
 import logging
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from oncelog.broker.net.connection import Connection, ReadBuffer
+from oncelog.broker.net.connection import Connection, Starter
+from oncelog.broker.net.frames import ReadBuffer
+from oncelog.core.config import BrokerConfig
 from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
-from oncelog.runtime.network import Listener
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.broker.net.dispatch import Dispatcher
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.network import Listener, Network
 
 __all__ = ["Server"]
 
@@ -39,10 +38,9 @@ def _own_name() -> str:
 
 
 class Server:
-    """Accepts connections for one broker."""
+    """Accepts connections for one broker; `start` is given who starts their requests."""
 
-    def __init__(self, broker: Broker, dispatcher: Dispatcher) -> None:
-        config = broker.config
+    def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         self.connections: set[Connection] = set()
@@ -50,8 +48,9 @@ class Server:
         """Replies that stalled peers have not read, as of the moment each stalled."""
         self.host = ""
         self.port = 0
-        self._broker = broker
-        self._dispatcher = dispatcher
+        self._config = config
+        self._network = network
+        self._clock = clock
         self._read_buffer = ReadBuffer()
         self._connections_max = config.get_int("max.connections")
         self._per_ip_max = config.get_int("max.connections.per.ip")
@@ -60,33 +59,26 @@ class Server:
         self._ids = itertools.count(1)
         self._listener: Listener | None = None
 
-    @property
-    def advertised(self) -> str:
-        """``host:port`` that clients are told to connect to."""
-        image = self._broker.image.brokers[self._broker.broker_id]
-        host = f"[{image.host}]" if ":" in image.host else image.host
-        return f"{host}:{image.port}"
-
-    async def start(self) -> None:
-        """Listen, and tell the controller where clients reach us.
+    async def start(self, starter: Starter, announce: Callable[[str, int], None]) -> None:
+        """Listen, and `announce` the host and port where clients reach us.
 
         Raises `OSError` when the address cannot be had.
         """
-        listener = self._broker.config.listener
-        self._listener = await self._broker.network.listen(
+        listener = self._config.listener
+        self._listener = await self._network.listen(
             listener.host,
             listener.port,
-            lambda: Connection(self, self._dispatcher, self._read_buffer),
+            lambda: Connection(self, starter, self._read_buffer),
         )
         # No await from here to `announce`: no request may meet an image without this broker.
         self.host, self.port = self._listener.addresses[0]
-        advertised = self._broker.config.advertised_listener
+        advertised = self._config.advertised_listener
         if advertised is not None:
             host, port = advertised.host, advertised.port or self.port
         else:
             host = _own_name() if listener.host in _ANY_ADDRESS else listener.host
             port = self.port
-        self._broker.controller.announce(host, port)
+        announce(host, port)
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection, unless a limit says no (one log line)."""
@@ -120,7 +112,7 @@ class Server:
             return
         pause_ms = min(max(self._idle_ms_max / 2, 1), IDLE_SWEEP_MS_MAX)
         while True:
-            await self._broker.clock.sleep(pause_ms)
+            await self._clock.sleep(pause_ms)
             self.close_idle()
 
     def close_idle(self) -> None:
@@ -144,6 +136,6 @@ class Server:
         for _ in range(STOP_FLUSH_TURNS_COUNT):
             if not self.connections:
                 return
-            await self._broker.clock.sleep(STOP_FLUSH_TURN_MS)
+            await self._clock.sleep(STOP_FLUSH_TURN_MS)
         # What is left does not read its replies.
         self.abort()

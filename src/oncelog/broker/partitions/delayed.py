@@ -15,16 +15,22 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oncelog.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["CommitWaiters", "DelayedFetch", "DelayedProduce", "FetchPurgatory"]
 
 CommitCallback = Callable[[ErrorCode], None]
+
+
+class Watched(Protocol):
+    """As much of a partition as an operation that waits on it knows."""
+
+    fetches: dict[DelayedFetch, None]
+
+    def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
+        """Call back when the high watermark reaches `end_offset`."""
 
 
 class CommitWaiters:
@@ -73,7 +79,7 @@ class DelayedProduce:
         self._outcomes: dict[int, ErrorCode] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait_for(self, key: int, partition: Partition, end_offset: int) -> None:
+    def wait_for(self, key: int, partition: Watched, end_offset: int) -> None:
         """Also wait for this partition's high watermark to reach `end_offset`."""
         self._waiting.add(key)
         partition.on_committed(end_offset, lambda error: self._settled(key, error))
@@ -128,7 +134,7 @@ class DelayedFetch:
     def __init__(
         self,
         attempt: Callable[[bool], int],
-        partitions: Iterable[Partition],
+        partitions: Iterable[Watched],
         *,
         read_committed: bool,
         missing_bytes: int,

@@ -12,20 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oncelog.broker.partitions.delayed import FetchPurgatory
+from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import TIMER_MS_MAX
 from oncelog.replication.partition import PartitionState
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage import PartitionLog
+from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-    from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+    from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
 __all__ = ["Partition", "PartitionManager"]
 
@@ -35,19 +40,28 @@ log = logging.getLogger(__name__)
 class PartitionManager:
     """Finds, makes and drops partitions. `loop` and `purgatory` are where their waits live."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self, broker_id: int, config: BrokerConfig, logs: LogManager, disk: Disk, clock: Clock
+    ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.clock = clock
         self.purgatory = FetchPurgatory(self.loop)
-        self.fetch_bytes_max = broker.config.get_int("fetch.max.bytes")
-        self._broker = broker
-        self._broker_id = broker.broker_id
-        self._logs = broker.logs
-        self._clock = broker.clock
-        self._disk = broker.disk
+        self.fetch_bytes_max = config.get_int("fetch.max.bytes")
+        self._broker_id = broker_id
+        self._config = config
+        self._logs = logs
+        self._disk = disk
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._high_watermarks = broker.logs.read_high_watermarks()
+        self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
+
+    @cached_property
+    def fetch_sessions(self) -> FetchSessions:
+        """What clients that fetch are remembered by. Imported with the first fetch."""
+        from oncelog.broker.partitions.fetch_sessions import FetchSessions
+
+        return FetchSessions(self._config.get_int("max.incremental.fetch.session.cache.slots"))
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if this broker holds a replica of it."""
@@ -79,11 +93,9 @@ class PartitionManager:
         partition = self._partitions.get(topic_partition)
         if partition is None:
             partition = self._make(topic, topic_partition)
-        partition.log.config = self._broker.log_config(topic.config)
+        partition.log.config = log_config(self._config, topic.config)
         state = partition.state
-        state.min_insync_replicas = self._broker.config.topic_value(
-            topic.config, "min.insync.replicas"
-        )
+        state.min_insync_replicas = self._config.topic_value(topic.config, "min.insync.replicas")
         state.assign(
             leader=image.leader,
             leader_epoch=image.leader_epoch,
@@ -98,8 +110,8 @@ class PartitionManager:
             log.warning("removing the folder of %s: it is of an earlier topic", topic_partition)
             self._logs.delete(topic_partition)
             self._high_watermarks.pop(topic_partition, None)
-        config = self._broker.log_config(topic.config)
-        made = self._logs.create(topic_partition, topic.topic_id, config, self._clock.now_ms())
+        config = log_config(self._config, topic.config)
+        made = self._logs.create(topic_partition, topic.topic_id, config, self.clock.now_ms())
         state = PartitionState(
             self._broker_id,
             topic.topic_id,
@@ -130,7 +142,7 @@ class PartitionManager:
 
         Raises `StorageFailure` when the disk fails.
         """
-        config = self._broker.config
+        config = self._config
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
@@ -152,11 +164,11 @@ class PartitionManager:
     async def _every(self, interval_ms: int, work: Callable[[], Callable[[], None]]) -> None:
         """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
         while True:
-            await self._clock.sleep(interval_ms)
+            await self.clock.sleep(interval_ms)
             await self._disk.run(work())
 
     def _retain(self) -> Callable[[], None]:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         due = [
             (partition.log, partition.state.high_watermark)
             for partition in self
@@ -170,7 +182,7 @@ class PartitionManager:
         return work
 
     def _flush(self) -> Callable[[], None]:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         due = []
         for partition in self:
             since_ms = now_ms - self._flushed_ms.setdefault(partition.topic_partition, now_ms)
@@ -203,6 +215,10 @@ class PartitionManager:
     def _failed(self, failure: StorageFailure) -> None:
         if not self._failure.done():
             self._failure.set_result(failure)
+
+    async def note_log_starts(self) -> None:
+        """Make durable where each log starts, after records were deleted."""
+        await self._disk.run(self._logs.checkpoint)
 
     def close(self) -> None:
         """Answer everything that waits. The logs are closed by their owner, after this."""

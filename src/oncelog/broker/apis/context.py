@@ -1,0 +1,45 @@
+"""What handlers are given of the broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.broker.controller import ControllerShell
+from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.coordination.runtime import CoordinatorRuntime
+from oncelog.broker.net.server import Server
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.controller.image import MetadataImage
+from oncelog.core.config import BrokerConfig
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk
+
+__all__ = ["Context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of a broker that requests are about.
+
+    `log_dir` is the data folder; `server` is there for what it counts.
+    """
+
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    disk: Disk
+    log_dir: str
+    controller: ControllerShell
+    partitions: PartitionManager
+    producer_ids: ProducerIds
+    transactions: CoordinatorRuntime
+    groups: CoordinatorRuntime
+    server: Server
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as of now.
+
+        A value: keep it across an await only when an older view is wanted.
+        """
+        return self.controller.image

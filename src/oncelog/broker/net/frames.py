@@ -1,0 +1,61 @@
+"""The memory that frames are received into.
+
+Small frames are cut out of one read buffer that all connections of the loop share; of a frame that
+is not there yet, the rest is received straight into that frame's own buffer. Such a buffer grows as
+its bytes arrive, so a peer that only claims a size commits no memory; the memory of the last large
+frame serves the next one, which spares a page fault for each 4 KB.
+"""
+
+from __future__ import annotations
+
+from oncelog.core.limits import FRAME_BYTES_MIN, READ_BUFFER_BYTES, SPARE_FRAME_BYTES_MAX
+
+__all__ = ["ReadBuffer", "grow"]
+
+_ZEROS = memoryview(bytes(SPARE_FRAME_BYTES_MAX))
+
+
+class ReadBuffer:
+    """What all connections of one loop share: the read buffer, and one spare frame.
+
+    The read buffer is safe because the loop asks for the buffer, receives and calls
+    `buffer_updated` without running anything else.
+    """
+
+    __slots__ = ("_spare", "view")
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BUFFER_BYTES))
+        self._spare: bytearray | None = None
+
+    def new_frame(self, size: int, available: int) -> bytearray:
+        """A buffer for a frame of `size` bytes of which `available` are here; grow it with `grow`.
+
+        It may be shorter than the frame, never longer.
+        """
+        spare = self._spare
+        if spare is not None and len(spare) > available and size >= FRAME_BYTES_MIN:
+            self._spare = None
+            try:
+                spare.pop()
+            except BufferError:
+                pass  # Somebody still looks into that frame, and a buffer with views is not cut.
+            else:
+                del spare[size:]
+                return spare
+        return bytearray(min(size, max(2 * available, FRAME_BYTES_MIN)))
+
+    def keep(self, frame: bytearray) -> None:
+        """Offer the memory of a frame that was started; nobody may make new views of it."""
+        if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
+            self._spare = frame
+
+
+def grow(frame: bytearray, size: int) -> None:
+    """Double the buffer of a frame of `size` bytes; raises `BufferError` if it has views."""
+    missing = min(len(frame), size - len(frame))
+    while missing > 0:
+        # Never written to, so the system keeps one page of it, and reading it costs nothing.
+        piece = min(missing, len(_ZEROS))
+        frame.extend(_ZEROS[:piece])
+        missing -= piece

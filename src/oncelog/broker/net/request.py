@@ -1,0 +1,88 @@
+"""One request, from its frame to its reply: what its handler sees, and its place in the order.
+
+`handle(context, request)` is what a handler is. Its answer decides how the connection treats the
+requests behind it (D13):
+
+- the response itself (an object with the attributes of the API's newest class, or the reply's
+  buffers without the 4-byte size where the handler encodes it): it leaves in its turn;
+- a `Pending`: the response comes later; `Pending.holds_back` says whether later requests wait too;
+- a coroutine, only where the handler truly awaits something: later requests wait for it; it may end
+  with a response or a `Pending`;
+- None: no reply is sent at all (Produce with acks=0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from oncelog.core.pending import Pending
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.headers import RequestHeader
+
+__all__ = ["Api", "Buffers", "Handler", "Peer", "Request"]
+
+Buffers = bytes | bytearray | memoryview | Sequence[bytes | bytearray | memoryview]
+"""A reply's frame without its 4-byte size: one buffer, or several that are written one after the
+other.
+"""
+
+
+class Peer(Protocol):
+    """As much of the connection as a handler knows.
+
+    `id` rises with each connection that the broker accepts.
+    """
+
+    id: int
+    peer_host: str
+    client_software: str
+
+    def fail(self, reason: str) -> None:
+        """Close because of what the peer did, with one log line."""
+
+
+class Request:
+    """One request as its handler sees it.
+
+    `body` is the newest request class of the API, upgraded from `version`; for an API that reads
+    its own bytes it is a writable `memoryview` of the frame from the body on (no copy: the frame
+    belongs to this request alone). `version` is the one that the client asked in, `client_id` its
+    own name for itself, empty when it gave none.
+
+    While the reply cannot leave, the request keeps its place in the connection's order: `pending`
+    is what it waits for, `reply` the buffers once they are there.
+    """
+
+    __slots__ = (
+        "api",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "pending",
+        "reply",
+        "version",
+    )
+
+    def __init__(self, api: ApiKey, header: RequestHeader, body: Any, connection: Peer) -> None:
+        self.api = api
+        self.version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id or ""
+        self.body = body
+        self.connection = connection
+        self.pending: Pending | None = None
+        self.reply: Buffers | None = None
+
+
+Handler = Callable[[Any, Request], Any]
+"""``handle(context, request)``; see the module for what it returns."""
+
+
+class Api(NamedTuple):
+    """One API as this broker serves it. With `reads_bytes` its handler parses the body itself."""
+
+    key: ApiKey
+    handle: Handler
+    reads_bytes: bool

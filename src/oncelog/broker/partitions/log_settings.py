@@ -1,0 +1,33 @@
+"""From a topic's settings to those of its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from oncelog.core.config import BrokerConfig
+from oncelog.storage.config import LogConfig
+
+__all__ = ["log_config"]
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The settings of a topic's logs: its own overrides, else what this broker was started with."""
+    value = partial(config.topic_value, overrides)
+    return LogConfig(
+        segment_bytes=value("segment.bytes"),
+        segment_ms=value("segment.ms"),
+        segment_index_bytes=value("segment.index.bytes"),
+        index_interval_bytes=value("index.interval.bytes"),
+        max_message_bytes=value("max.message.bytes"),
+        flush_messages=value("flush.messages"),
+        flush_ms=value("flush.ms"),
+        retention_ms=value("retention.ms"),
+        retention_bytes=value("retention.bytes"),
+        cleanup_policy=frozenset(value("cleanup.policy")),
+        message_timestamp_type=value("message.timestamp.type"),
+        message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+        compression_type=value("compression.type"),
+        producer_id_expiration_ms=config.get_int("producer.id.expiration.ms"),
+    )

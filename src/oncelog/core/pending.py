@@ -1,0 +1,109 @@
+"""`Pending`: the one promise that a request makes for its answer.
+
+A handler that cannot answer at once returns a `Pending`. Whoever brings the answer about (a
+coordinator's shard, a high watermark that moves, a deadline) completes it once, with a result of
+its own kind; `convert` makes the response of it when the connection takes it up. Between the two
+stands nothing else: no future, no task, no second promise.
+
+`holds_back` says which of the two kinds of waiting it is (D13): the later requests of the
+connection wait as well, or only their replies do. When the connection closes it drops the promise:
+the answer is lost, and `on_drop` lets the other side forget the request if it is still undecided
+(D7). What was decided goes on.
+
+Pure: it must not know of loops, connections or messages.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oncelog.core.errors import require
+
+__all__ = ["Pending", "gather", "unchanged"]
+
+
+class Pending:
+    """The answer to one request, before it is there. Compared by identity."""
+
+    __slots__ = ("_waiter", "convert", "done", "dropped", "holds_back", "on_drop", "result")
+
+    def __init__(self, convert: Callable[[Any], Any], *, holds_back: bool) -> None:
+        self.convert = convert
+        self.holds_back = holds_back
+        self.done = False
+        self.dropped = False
+        self.result: Any = None
+        self.on_drop: Callable[[], None] | None = None
+        self._waiter: Callable[[], None] | None = None
+
+    def complete(self, result: object) -> None:
+        """The result is there. Whoever waits is told within the call; a dropped promise ignores it.
+
+        Raises `InvariantViolation` when it was completed before.
+        """
+        if self.dropped:
+            return
+        require(not self.done, "D13: a request was answered twice")
+        self.done = True
+        self.result = result
+        self.on_drop = None
+        if self._waiter is not None:
+            self._waiter()
+
+    def wait(self, waiter: Callable[[], None]) -> None:
+        """Call `waiter` once the result is there; at once if it is. One party waits at a time."""
+        if self.done:
+            waiter()
+        else:
+            self._waiter = waiter
+
+    def response(self) -> Any:
+        """What `convert` makes of the result: a response, or another `Pending` that comes first."""
+        require(self.done, "a response is made of a result")
+        return self.convert(self.result)
+
+    def drop(self) -> None:
+        """Nobody waits any more. What has not been decided is forgotten by the other side."""
+        if self.done or self.dropped:
+            return
+        self.dropped = True
+        if self.on_drop is not None:
+            self.on_drop()
+
+
+def unchanged(result: Any) -> Any:
+    """The `convert` of a promise whose result is the response itself."""
+    return result
+
+
+def gather(
+    parts: Sequence[object], convert: Callable[[list[Any]], Any], *, holds_back: bool
+) -> Pending:
+    """One promise for several: `convert` is given their responses, in the order of `parts`.
+
+    A part that is no `Pending` stands for itself. Dropping the whole drops every part.
+    """
+
+    def responses(_: object) -> Any:
+        return convert([part.response() if isinstance(part, Pending) else part for part in parts])
+
+    whole = Pending(responses, holds_back=holds_back)
+    missing = [part for part in parts if isinstance(part, Pending) and not part.done]
+    if not missing:
+        whole.complete(None)
+        return whole
+    missing_count = len(missing)
+
+    def one_is_there() -> None:
+        nonlocal missing_count
+        missing_count -= 1
+        if missing_count == 0:
+            whole.complete(None)
+
+    def drop_all() -> None:
+        for part in missing:
+            part.drop()
+
+    whole.on_drop = drop_all
+    for part in missing:
+        part.wait(one_is_there)
+    return whole

@@ -1,0 +1,90 @@
+"""The promise of an answer: kept once, converted when it is taken up, dropped by the connection."""
+
+import pytest
+
+from oncelog.core.errors import InvariantViolation
+from oncelog.core.pending import Pending, gather, unchanged
+
+
+def promise() -> Pending:
+    return Pending(unchanged, holds_back=True)
+
+
+def test_a_result_is_converted_when_it_is_taken_up() -> None:
+    pending = Pending(lambda result: f"response of {result}", holds_back=False)
+    pending.complete("result")
+    assert pending.done
+    assert pending.response() == "response of result"
+
+
+def test_a_waiter_is_told_within_the_call_that_keeps_the_promise() -> None:
+    pending, told = promise(), []
+    pending.wait(lambda: told.append("kept"))
+    assert told == []
+    pending.complete(1)
+    assert told == ["kept"]
+
+
+def test_who_waits_for_a_kept_promise_is_told_at_once() -> None:
+    pending, told = promise(), []
+    pending.complete(1)
+    pending.wait(lambda: told.append("kept"))
+    assert told == ["kept"]
+
+
+def test_a_promise_is_not_kept_twice() -> None:
+    pending = promise()
+    pending.complete(1)
+    with pytest.raises(InvariantViolation, match="D13"):
+        pending.complete(2)
+
+
+def test_a_dropped_promise_tells_the_other_side_once_and_ignores_the_result() -> None:
+    pending, told = promise(), []
+    pending.on_drop = lambda: told.append("dropped")
+    pending.wait(lambda: told.append("kept"))
+    pending.drop()
+    pending.drop()
+    pending.complete(1)
+    pending.complete(2)
+    assert told == ["dropped"]
+    assert not pending.done
+
+
+def test_a_kept_promise_is_not_dropped() -> None:
+    pending, told = promise(), []
+    pending.on_drop = lambda: told.append("dropped")
+    pending.complete(1)
+    pending.drop()
+    assert told == []
+    assert not pending.dropped
+
+
+def test_there_is_no_response_before_the_result() -> None:
+    with pytest.raises(InvariantViolation):
+        promise().response()
+
+
+def test_several_promises_are_one_in_the_order_of_the_parts() -> None:
+    first, second = promise(), Pending(lambda result: result * 2, holds_back=True)
+    whole = gather([first, "plain", second], list, holds_back=False)
+    second.complete(21)
+    assert not whole.done
+    first.complete("first")
+    assert whole.done
+    assert whole.response() == ["first", "plain", 42]
+
+
+def test_parts_that_are_all_there_make_a_kept_promise() -> None:
+    kept = promise()
+    kept.complete(1)
+    assert gather([kept, 2], sum, holds_back=True).response() == 3
+    assert gather([], len, holds_back=True).response() == 0
+
+
+def test_dropping_the_whole_drops_the_parts_that_are_missing() -> None:
+    kept, missing = promise(), promise()
+    kept.complete(1)
+    gather([kept, missing], list, holds_back=True).drop()
+    assert missing.dropped
+    assert not kept.dropped
