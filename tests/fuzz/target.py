@@ -172,7 +172,7 @@ class Target:
 
     async def start(self) -> None:
         await self.broker.start()
-        self._dispatcher = Dispatcher(self.broker)
+        self._dispatcher = self.broker.dispatcher
         await self.restore_topics()
 
     async def restore_topics(self) -> None:
