@@ -197,15 +197,15 @@ class Target:
     async def settle(self, link: Link) -> Outcome:
         """Let the loop run until the connection has nothing under way, or time does not help."""
         connection = link.connection
-        if connection._slots or connection._queue or connection._task is not None:
+        if connection._waiting or connection._queue or connection._task is not None:
             for _ in range(SETTLE_TURNS_COUNT):
                 await asyncio.sleep(0)
-                if connection.closed or not connection._slots:
+                if connection.closed or not connection._waiting:
                     break
             else:
                 for pause_s in WAIT_STEPS_S:
                     await asyncio.sleep(pause_s)
-                    if connection.closed or not connection._slots:
+                    if connection.closed or not connection._waiting:
                         break
         if connection._flush_scheduled:
             await asyncio.sleep(0)

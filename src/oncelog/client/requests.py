@@ -33,6 +33,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
+from oncelog.protocol.metadata_messages import MetadataRequest
 
 OFFSETS_BY_NAME_MAX = 9
 """OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
@@ -61,7 +62,7 @@ def metadata_request(names: Sequence[str] | None, *, create: bool) -> object:
             message(metadata.MetadataRequestTopic, topic_id=None, name=name) for name in names
         )
     return message(
-        metadata.MetadataRequest,
+        MetadataRequest,
         topics=topics,
         allow_auto_topic_creation=create,
         include_topic_authorized_operations=False,

@@ -73,7 +73,7 @@ class Support(Enum):
 
     YES = "supported"
     NOT_YET = "has no effect yet"
-    """Accepted and kept, for what is still to be built."""
+    """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
     NO_EFFECT = "has no effect in Oncelog"
     """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
     named, then passed over.
@@ -222,8 +222,9 @@ class BrokerConfig:
         self.advertised_listener = (
             None if advertised is None else parse_listener("advertised.listeners", advertised[0])
         )
-        if len(self._values["log.dirs"] or ()) > 1:
-            raise ConfigError("log.dirs has to name exactly one folder: more are not supported")
+        key = "log.dirs" if self._values["log.dirs"] else "log.dir"
+        if len(self._values[key]) != 1:
+            raise ConfigError(f"{key} has to name exactly one folder: more are not supported")
 
     def _definition(self, name: str) -> Definition:
         from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, is_kafka_broker_key
@@ -296,23 +297,20 @@ class BrokerConfig:
         return definition.default
 
     def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
-        """Where a topic key's value could come from, best first, in the topic key's unit."""
+        """Where a topic key's value could come from, best first, each in its own key's unit."""
         from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 
-        _, synonyms = TOPIC_KEYS[name]
+        keys = [synonym.broker_key for synonym in TOPIC_KEYS[name][1]]
         found = []
         if name in overrides:
             found.append(SynonymValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
-        for synonym in synonyms:
-            if synonym.broker_key in self._given:
-                value = _scaled(self._values[synonym.broker_key], synonym)
-                source = ConfigSource.STATIC_BROKER
-                found.append(SynonymValue(synonym.broker_key, format_value(value), source))
-        for synonym in synonyms:
-            default = BROKER_KEYS[synonym.broker_key].default
+        for key in keys:
+            if key in self._given:
+                found.append(SynonymValue(key, self._given[key], ConfigSource.STATIC_BROKER))
+        for key in keys:
+            default = BROKER_KEYS[key].default
             if default is not None:
-                text = format_value(_scaled(default, synonym))
-                found.append(SynonymValue(synonym.broker_key, text, ConfigSource.DEFAULT))
+                found.append(SynonymValue(key, format_value(default), ConfigSource.DEFAULT))
         return tuple(found)
 
 

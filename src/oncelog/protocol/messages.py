@@ -50,13 +50,15 @@ __all__ = [
     "unsupported_version_response",
 ]
 
-_CANONICAL: Final[dict[tuple[int, str], str]] = {
-    (ApiKey.OFFSET_COMMIT, "request"): "OffsetCommitRequest",
-    (ApiKey.OFFSET_COMMIT, "response"): "OffsetCommitResponse",
-    (ApiKey.OFFSET_FETCH, "request"): "OffsetFetchRequest",
-    (ApiKey.OFFSET_FETCH, "response"): "OffsetFetchResponse",
+_CANONICAL: Final[dict[tuple[int, str], tuple[str, str]]] = {
+    (ApiKey.METADATA, "request"): ("metadata_messages", "MetadataRequest"),
+    (ApiKey.METADATA, "response"): ("metadata_messages", "MetadataResponse"),
+    (ApiKey.OFFSET_COMMIT, "request"): ("canonical", "OffsetCommitRequest"),
+    (ApiKey.OFFSET_COMMIT, "response"): ("canonical", "OffsetCommitResponse"),
+    (ApiKey.OFFSET_FETCH, "request"): ("canonical", "OffsetFetchRequest"),
+    (ApiKey.OFFSET_FETCH, "response"): ("canonical", "OffsetFetchResponse"),
 }
-"""Classes of `oncelog.protocol.canonical`, by name: they are made when first asked for."""
+"""Classes of our own, by module of `oncelog.protocol` and name: made when first asked for."""
 
 Writer = Callable[[Any, Any], None]
 
@@ -103,12 +105,11 @@ def _schema_class(api: ApiKey, version: int, kind: str) -> type:
 
 
 def _newest_class(api: ApiKey, kind: str) -> type:
-    name = _CANONICAL.get((api, kind))
-    if name is None:
+    ours = _CANONICAL.get((api, kind))
+    if ours is None:
         return _schema_class(api, ADVERTISED[api].max, kind)
-    from oncelog.protocol import canonical
-
-    cls: type = getattr(canonical, name)
+    module, name = ours
+    cls: type = getattr(import_module(f"oncelog.protocol.{module}"), name)
     return cls
 
 

@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import INT32_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.conversion import NO_RETENTION, NO_TIME, converter
 from oncelog.protocol.lazy import lazy_module
@@ -49,9 +48,6 @@ Hook = Callable[[int, Any], Any]
 
 _GROUP_KEY: Final[Any] = 0
 """Version 0 of FindCoordinator can ask for groups only."""
-
-OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
-"""What stands for authorized operations where nobody asked for them (KIP-430)."""
 
 
 def _list(source: Any, target: type) -> tuple[Any, ...]:
@@ -259,18 +255,6 @@ def _with(message: Any, **more: object) -> SimpleNamespace:
     return SimpleNamespace(**values, **more)
 
 
-def _metadata_request_down(version: int, new: Any) -> Any:
-    if 8 <= version <= 10:
-        return _with(new, include_cluster_authorized_operations=False)
-    return new
-
-
-def _metadata_response_down(version: int, new: Any) -> Any:
-    if 8 <= version <= 10:
-        return _with(new, cluster_authorized_operations=OPERATIONS_NOT_ASKED)
-    return new
-
-
 def _offset_commit_request_down(version: int, new: Any) -> Any:
     # -1 ms leaves the retention to the broker.
     return _with(new, retention_time=NO_RETENTION) if version < 5 else new
@@ -306,7 +290,6 @@ REQUEST_DOWN: Final[dict[int, Hook]] = {
     ApiKey.LEAVE_GROUP: _leave_group_request_down,
     ApiKey.DELETE_TOPICS: _delete_topics_request_down,
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_request_down,
-    ApiKey.METADATA: _metadata_request_down,
 }
 
 RESPONSE_UP: Final[dict[int, Hook]] = {
@@ -321,7 +304,6 @@ RESPONSE_DOWN: Final[dict[int, Hook]] = {
     ApiKey.OFFSET_FETCH: _offset_fetch_response_down,
     ApiKey.LEAVE_GROUP: _leave_group_response_down,
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_response_down,
-    ApiKey.METADATA: _metadata_response_down,
     ApiKey.JOIN_GROUP: _join_group_response_down,
     ApiKey.API_VERSIONS: _api_versions_response_down,
 }

@@ -68,6 +68,27 @@ async def test_metadata_shows_topics_and_this_broker_in_every_version(
         assert f"{broker.host}:{broker.port}" == context.embedded.bootstrap_servers
 
 
+@pytest.mark.parametrize("version", [8, 9, 10])
+async def test_who_asks_for_authorized_operations_is_told_all_of_them(
+    tmp_path: Path, version: int
+) -> None:
+    async with running(tmp_path, {"auto.create.topics.enable": False}) as context:
+        client = await context.connect()
+        await create(client, topic("a"))
+        asked = {"topics": named("a", "missing"), "include_topic_authorized_operations": True}
+        cluster = {"include_cluster_authorized_operations": True}
+        response = await client.ask(ApiKey.METADATA, version, **asked, **cluster)
+        # Create, alter, describe, cluster action, describe and alter configs, idempotent write.
+        assert response.cluster_authorized_operations == 0b1_1111_1010_0000
+        assert [found.topic_authorized_operations for found in response.topics] == [
+            0b1101_1111_1000,
+            0b1101_1111_1000,
+        ]
+        response = await client.ask(ApiKey.METADATA, version, topics=named("a"))
+        assert response.cluster_authorized_operations == -(2**31)
+        assert response.topics[0].topic_authorized_operations == -(2**31)
+
+
 async def test_an_empty_list_asks_for_no_topic_from_version_1_on(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()

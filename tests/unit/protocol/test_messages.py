@@ -12,6 +12,7 @@ from oncelog.protocol import canonical
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.conversion import FieldShape, shapes
 from oncelog.protocol.messages import (
+    _CANONICAL,
     _schema_class,
     encode_request,
     encode_response,
@@ -108,7 +109,8 @@ def test_what_a_version_carries_survives_the_round_trip(
     assert type(seen) is response_class(api)
     assert encode_response(api, version, 8, seen) == frame
     check_against_kio(api, version, "response", frame, offset)
-    if version == ADVERTISED[api].max and api not in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
+    # A class of ours has fields that the newest version does not carry.
+    if version == ADVERTISED[api].max and (api, "request") not in _CANONICAL:
         assert found == request
         assert seen == response
 

@@ -4,7 +4,7 @@
 does not exist is created where the client allows it and `auto.create.topics.enable` is set, and
 answered at once: there is no moment in which it exists without leaders. Topics asked for by id
 (version 12 on) are never created. Authorized operations are all of them, as in Kafka without an
-authorizer. Gap: none known.
+authorizer; those of the cluster can be asked for in versions 8 to 10 (KIP-430). Gap: none known.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.metadata.v13.response import (
-    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
+from oncelog.broker.apis.describe_cluster import CLUSTER_OPERATIONS
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
+from oncelog.protocol.metadata_messages import MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -40,7 +41,7 @@ def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     wanted = body.topics
     if wanted is None or (request.version == 0 and not wanted):
         topics = [_topic(request, topic) for _, topic in sorted(context.image.topics.items())]
-        return _response(context.image, topics)
+        return _response(context.image, request, topics)
     if body.allow_auto_topic_creation and context.config.get_bool("auto.create.topics.enable"):
         image = context.image
         missing = [
@@ -50,7 +51,7 @@ def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
         ]
         if missing:
             return _create(context, request, missing)
-    return _response(context.image, _wanted(context, request, {}))
+    return _response(context.image, request, _wanted(context, request, {}))
 
 
 async def _create(context: Context, request: Request, missing: list[str]) -> Any:
@@ -59,7 +60,7 @@ async def _create(context: Context, request: Request, missing: list[str]) -> Any
         error = await context.controller.auto_create(name)
         if error is not ErrorCode.none:
             errors[name] = error
-    return _response(context.image, _wanted(context, request, errors))
+    return _response(context.image, request, _wanted(context, request, errors))
 
 
 def _wanted(context: Context, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
@@ -82,6 +83,8 @@ def _wanted(context: Context, request: Request, errors: dict[str, ErrorCode]) ->
                     # Versions below 12 cannot leave the name out.
                     name=asked.name if asked.name is not None or request.version >= 12 else "",
                     topic_id=asked.topic_id,
+                    # Kafka leaves them out only where it does not know the topic's name.
+                    **(_operations(request) if asked.topic_id is None else {}),
                 )
             )
     return found
@@ -93,10 +96,13 @@ def _unknown(name: str) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition
 
 
-def _topic(request: Request, topic: TopicImage) -> Any:
-    operations = {}
+def _operations(request: Request) -> dict[str, int]:
     if request.body.include_topic_authorized_operations:
-        operations = {"topic_authorized_operations": TOPIC_OPERATIONS}
+        return {"topic_authorized_operations": TOPIC_OPERATIONS}
+    return {}
+
+
+def _topic(request: Request, topic: TopicImage) -> Any:
     return message(
         MetadataResponseTopic,
         error_code=ErrorCode.none,
@@ -117,11 +123,14 @@ def _topic(request: Request, topic: TopicImage) -> Any:
             )
             for index, partition in enumerate(topic.partitions)
         ),
-        **operations,
+        **_operations(request),
     )
 
 
-def _response(image: MetadataImage, topics: list[Any]) -> Any:
+def _response(image: MetadataImage, request: Request, topics: list[Any]) -> Any:
+    operations = {}
+    if request.body.include_cluster_authorized_operations:
+        operations = {"cluster_authorized_operations": CLUSTER_OPERATIONS}
     return message(
         MetadataResponse,
         brokers=tuple(
@@ -138,4 +147,5 @@ def _response(image: MetadataImage, topics: list[Any]) -> Any:
         controller_id=image.controller_id,
         topics=tuple(topics),
         error_code=ErrorCode.none,
+        **operations,
     )
