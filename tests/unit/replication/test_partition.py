@@ -79,6 +79,16 @@ def test_a_new_leader_keeps_its_high_watermark_until_followers_fetch() -> None:
     assert state.high_watermark == 10
 
 
+def test_a_leader_of_a_new_epoch_forgets_what_followers_held_in_the_old_one() -> None:
+    state = leader((ME, 2, 3))
+    state.local_end_moved(10)
+    state.follower_end_moved(2, 8)
+    state.assign(leader=ME, leader_epoch=1, isr=(ME, 2), replicas=(ME, 2, 3))
+    assert state.high_watermark == 0
+    assert state.follower_end_moved(2, 5) is True
+    assert state.high_watermark == 5
+
+
 def test_an_older_assignment_is_ignored() -> None:
     state = leader()
     state.assign(leader=2, leader_epoch=4, isr=(2,), replicas=(ME, 2))
