@@ -81,14 +81,14 @@ class PartitionManager:
             partition = self._make(topic, topic_partition)
         partition.log.config = self._broker.log_config(topic.config)
         state = partition.state
-        state.min_insync_replicas = self._broker.config.topic_value(
-            topic.config, "min.insync.replicas"
-        )
         state.assign(
             leader=image.leader,
             leader_epoch=image.leader_epoch,
             isr=image.isr,
             replicas=image.replicas,
+            min_insync_replicas=self._broker.config.topic_value(
+                topic.config, "min.insync.replicas"
+            ),
         )
         partition.role_changed()
 
