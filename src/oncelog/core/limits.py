@@ -118,6 +118,9 @@ a second later.
 TRANSACTION_SWEEP_CONTINUE_MS = 1_000
 """When a sweep goes on that met the limit above."""
 
+PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
+"""Idle producers (and partitions) that are looked at before the loop gets its turn; 0.2 us each."""
+
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 
