@@ -17,7 +17,11 @@ from oncelog.broker.markers import MarkerWriter
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS, MACHINE_IMPORT_PAUSE_MS
+from oncelog.core.limits import (
+    COORDINATOR_APPEND_BYTES_MAX,
+    MACHINE_IMPORT_DELAY_MS,
+    MACHINE_IMPORT_PAUSE_MS,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -84,15 +88,21 @@ def transaction_shell(broker: Broker) -> CoordinatorShell:
 def group_shell(broker: Broker) -> CoordinatorShell:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
-    def make_machine(_partition: Partition) -> GroupMachine:
+    def make_machine(partition: Partition) -> GroupMachine:
         from oncelog.group.machine import GroupMachine
 
-        return GroupMachine(group_config(broker.config))
+        return GroupMachine(group_config(broker.config, partition.log.config.max_message_bytes))
 
     def topic_deleted(topic: TopicImage) -> object:
         from oncelog.group.events import TopicDeleted
 
         return TopicDeleted(topic.name, topic.topic_id)
+
+    def after_load() -> object:
+        # A topic is in the store before an offset of it is in a log, and the image is the store's.
+        from oncelog.group.events import TopicsKnown
+
+        return TopicsKnown({name: topic.topic_id for name, topic in broker.image.topics.items()})
 
     return CoordinatorShell(
         CONSUMER_OFFSETS_TOPIC,
@@ -102,6 +112,7 @@ def group_shell(broker: Broker) -> CoordinatorShell:
         make_machine=make_machine,
         carry_out=_no_effects,
         topic_deleted=topic_deleted,
+        after_load=after_load,
     )
 
 
@@ -125,8 +136,11 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
     )
 
 
-def group_config(config: BrokerConfig) -> GroupConfig:
-    """The group coordinator's settings, under Kafka's keys."""
+def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
+    """The group coordinator's settings, under Kafka's keys.
+
+    `max_message_bytes` is what its internal topic takes in one batch.
+    """
     from oncelog.group.config import GroupConfig
 
     return GroupConfig(
@@ -137,4 +151,5 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        append_bytes_max=min(COORDINATOR_APPEND_BYTES_MAX, max_message_bytes),
     )
