@@ -1,4 +1,4 @@
-"""`make test-full`: every test, a million bad frames, the demo for five seeds, with evidence.
+"""`make test-full`: every test, planted bugs, a million bad frames, five demos, with evidence.
 
 What they found is written to docs/evidence/.
 
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench.peer.kafka import ROOT, PeerUnavailable, jars
 from tests.fuzz.__main__ import fuzz
-from tests.support import evidence
+from tests.support import evidence, mutations
 
 FUZZ_FRAMES = 1_000_000
 DEMO_SEEDS = (1, 2, 3, 4, 5)
@@ -118,12 +118,14 @@ def main() -> int:
     """Exit code 0 when everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--only", choices=["tests", "fuzz", "demo"])
+    parser.add_argument("--only", choices=["tests", "mutations", "fuzz", "demo"])
     arguments = parser.parse_args()
     console = Console()
     passed = True
     if arguments.only in (None, "tests"):
         passed = run_tests(arguments.seed, console)
+    if arguments.only in (None, "mutations"):
+        passed = mutations.run([], console, with_evidence=True) and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
     if arguments.only in (None, "demo"):

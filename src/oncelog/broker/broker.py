@@ -132,7 +132,7 @@ class Broker:
             config, self.partitions, self.producer_ids, markers.carry_out
         )
         exits.callback(self.transactions.close)
-        self.groups = group_coordinator(config, self.partitions)
+        self.groups = group_coordinator(config, self.partitions, lambda: self.image)
         exits.callback(self.groups.close)
         self.server = Server(config, self.network, self.clock)
 

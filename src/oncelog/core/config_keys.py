@@ -88,7 +88,7 @@ _BROKER: Final = (
     Definition("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
     Definition("num.partitions", _INT, 1, "Partitions of a topic that does not say how many.", _at_least(1)),
     Definition("default.replication.factor", _INT, 1, "Replicas of a topic that does not say how many.", _at_least(1)),
-    Definition("min.insync.replicas", _INT, 1, "In-sync replicas that an acks=all write needs.", _at_least(1)),
+    Definition("min.insync.replicas", _INT, 1, "In-sync replicas that an acks=all write needs; where a topic has fewer replicas, all of them.", _at_least(1)),
     Definition("unclean.leader.election.enable", _BOOLEAN, False, "Whether a replica outside the ISR may lead when no other is left, at the price of acknowledged records."),
     Definition("max.request.partition.size.limit", _INT, 2000, "Partitions that one answer of DescribeTopicPartitions may hold.", _at_least(1)),
     # --- logs

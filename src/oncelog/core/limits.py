@@ -118,6 +118,9 @@ a second later.
 TRANSACTION_SWEEP_CONTINUE_MS = 1_000
 """When a sweep goes on that met the limit above."""
 
+PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
+"""Idle producers (and partitions) that are looked at before the loop gets its turn; 0.2 us each."""
+
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 
@@ -148,6 +151,11 @@ PRODUCER_ID_REFILL_COUNT = 100
 COORDINATOR_LOAD_BYTES = 1024 * 1024
 """Bytes of an internal partition replayed at a time while a coordinator loads; the loop runs in
 between.
+"""
+
+COORDINATOR_APPEND_BYTES_MAX = 256 * 1024
+"""Bytes of tombstones that the group coordinator writes at a time, for offsets that expired or
+whose topic is gone: about 3,000, which take the loop 10 ms.
 """
 
 TIMER_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000

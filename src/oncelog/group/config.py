@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from oncelog.core.limits import COORDINATOR_APPEND_BYTES_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
@@ -23,3 +25,5 @@ class GroupConfig:
     """`offsets.retention.minutes`"""
     offsets_retention_check_interval_ms: int = 600_000
     """`offsets.retention.check.interval.ms`"""
+    append_bytes_max: int = COORDINATOR_APPEND_BYTES_MAX
+    """What one append of the coordinator's own accord may take; not above `max.message.bytes`."""

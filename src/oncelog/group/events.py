@@ -7,6 +7,7 @@ make stand at the end. Nothing here knows bytes, connections or the wire classes
 Ids that need randomness come in with the event (`fresh_id`): the machine holds none.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -216,7 +217,33 @@ class TopicDeleted:
     topic_id: UUID = ZERO_TOPIC_ID
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsKnown:
+    """All topics that there are, by name, when the partition has just been loaded.
+
+    They have to be at least as new as the log: offsets of a topic that is missing here, or that has
+    another id, are of one that was deleted. No reply (submit without a token).
+    """
+
+    topics: Mapping[str, UUID]
+
+
 # What the machine's own timers make (`tick`); nobody else submits these.
+
+
+class Leftover(NamedTuple):
+    """An offset to delete if it was committed for one of these topics, all of which are gone."""
+
+    group_id: str
+    partition: TopicPartition
+    topic_ids: frozenset[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOffsets:
+    """Go on deleting offsets of topics that are gone."""
+
+    leftovers: tuple[Leftover, ...]
 
 
 @dataclass(frozen=True, slots=True)

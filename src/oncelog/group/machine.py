@@ -32,7 +32,17 @@ from oncelog.coordinator.machine import (
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
-from oncelog.group import admin, events, heartbeat, join, offsets, rebalance, records, sync
+from oncelog.group import (
+    admin,
+    deleted_topics,
+    events,
+    heartbeat,
+    join,
+    offsets,
+    rebalance,
+    records,
+    sync,
+)
 from oncelog.group.classic_group import ClassicGroup, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.failures import coordinator_error, refusal
@@ -51,7 +61,9 @@ HANDLERS: dict[type, Handler] = {
     events.TxnOffsetCommit: offsets.commit_in_transaction,
     events.OffsetFetch: offsets.fetch,
     events.OffsetDelete: offsets.delete,
-    events.TopicDeleted: offsets.topic_deleted,
+    events.TopicDeleted: deleted_topics.topic_deleted,
+    events.TopicsKnown: deleted_topics.topics_known,
+    events.RemoveOffsets: deleted_topics.remove_offsets,
     events.ExpireOffsets: offsets.expire,
     events.DescribeGroup: admin.describe,
     events.ListGroups: admin.list_groups,
@@ -61,7 +73,13 @@ HANDLERS: dict[type, Handler] = {
     events.SyncPhaseOver: rebalance.sync_phase_over,
 }
 
-UNORDERED = (events.DescribeGroup, events.ListGroups, events.TopicDeleted)
+UNORDERED = (
+    events.DescribeGroup,
+    events.ListGroups,
+    events.TopicDeleted,
+    events.TopicsKnown,
+    events.RemoveOffsets,
+)
 """Events that no group's transition holds back.
 
 OffsetFetch is not among them: it must not overtake a commit of its own connection that waits (D13).
@@ -176,6 +194,8 @@ class GroupMachine(Machine):
             self._settle(group, write)
         elif group_id is not None:
             self.room.offsets.crash(group_id, event)
+        elif isinstance(event, deleted_topics.RETRIED):
+            self.room.retries.append(event)
         draft.answer(refusal(event, code))
         return draft.decision()
 
@@ -184,11 +204,13 @@ class GroupMachine(Machine):
     def tick(self, now_ms: int) -> list[object]:
         """Turn the deadlines that have passed into events."""
         self.room.resume(now_ms)
-        due: list[object] = []
+        due, self.room.due = self.room.due, []
         for key in self.room.timers.due(now_ms):
             group = self.room.groups.get(key.group_id)
             if key.kind is TimerKind.SWEEP:
                 self._plan_sweep(now_ms)
+                due.extend(self.room.retries)
+                self.room.retries.clear()
                 due.extend(events.ExpireOffsets(group_id) for group_id in self.room.groups)
             elif group is not None and group.write is not None:
                 group.write.held.append(key)
@@ -199,7 +221,7 @@ class GroupMachine(Machine):
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
         planned_ms = self.room.timers.next_deadline_ms()
-        return 0 if self.room.resumed else planned_ms
+        return 0 if self.room.resumed or self.room.due else planned_ms
 
     def _plan_sweep(self, now_ms: int) -> None:
         interval_ms = self.room.config.offsets_retention_check_interval_ms

@@ -61,8 +61,11 @@ class OffsetStore:
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether a transaction or a commit on its way to the log may change the offset."""
-        flying = partition in self._in_flight.get(group_id, ())
-        return flying or self.pending.holds(group_id, partition)
+        return self.is_in_flight(group_id, partition) or self.pending.holds(group_id, partition)
+
+    def is_in_flight(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether a commit for the partition is on its way to the log."""
+        return partition in self._in_flight.get(group_id, ())
 
     def is_known(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether there is anything a tombstone would remove."""

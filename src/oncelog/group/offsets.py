@@ -20,11 +20,10 @@ from oncelog.group.events import (
     OffsetDelete,
     OffsetFetch,
     OffsetToFetch,
-    TopicDeleted,
     TxnOffsetCommit,
 )
 from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
-from oncelog.group.records import group_tombstone, offset_entry, offset_tombstone
+from oncelog.group.records import BatchRoom, group_tombstone, offset_entry, offset_tombstone
 from oncelog.group.registry import Draft, Room
 from oncelog.group.results import (
     NO_LEADER_EPOCH,
@@ -170,7 +169,9 @@ def _fetch_one(room: Room, event: OffsetFetch, wanted: OffsetToFetch) -> Fetched
         value = None
     if value is None or _is_of_another_topic(value, wanted):
         return FetchedOffset(*partition, NO_OFFSET, NO_LEADER_EPOCH, "", error)
-    return FetchedOffset(*partition, value.offset, value.leader_epoch, value.metadata, error)
+    return FetchedOffset(
+        *partition, value.offset, value.leader_epoch, value.metadata, error, value.topic_id
+    )
 
 
 def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
@@ -205,39 +206,23 @@ def delete(room: Room, event: OffsetDelete, draft: Draft) -> None:
     draft.reply_on_commit(draft.token, OffsetDeleteResult(ErrorCode.none, tuple(outcomes)))
 
 
-def topic_deleted(room: Room, event: TopicDeleted, draft: Draft) -> None:
-    """Delete the offsets of a topic that is gone, in all groups.
-
-    Not those of a newer topic of that name.
-    """
-    for group_id in room.offsets.group_ids():
-        for partition in room.offsets.partitions(group_id):
-            if partition.topic == event.topic and _belongs_to(room, group_id, partition, event):
-                draft.entries.append(offset_tombstone(group_id, partition))
-
-
-def _belongs_to(room: Room, group_id: str, partition: TopicPartition, event: TopicDeleted) -> bool:
-    values = list(room.offsets.pending.values(group_id, partition))
-    committed = room.offsets.get(group_id, partition)
-    if committed is not None:
-        values.append(committed)
-    fits = (ZERO_TOPIC_ID, event.topic_id)
-    return bool(values) and all(value.topic_id in fits for value in values)
-
-
 def expire(room: Room, event: ExpireOffsets, draft: Draft) -> None:
     """Delete the offsets of a group that outlived their retention.
 
-    With the last one an empty group goes too.
+    With the last one an empty group goes too. What does not fit into one append waits for the next
+    sweep.
     """
     group = room.groups.get(event.group_id)
     if group is None:
         return
     stay = 0
+    batch = BatchRoom(room.config.append_bytes_max)
     for partition, value in room.offsets.of_group(event.group_id):
         unstable = room.offsets.is_unstable(event.group_id, partition)
-        if not unstable and _is_expired(room, group, partition, value, draft.now_ms):
-            draft.entries.append(offset_tombstone(event.group_id, partition))
+        expired = not unstable and _is_expired(room, group, partition, value, draft.now_ms)
+        tombstone = offset_tombstone(event.group_id, partition)
+        if expired and batch.take(tombstone):
+            draft.entries.append(tombstone)
         else:
             stay += 1
     stay += sum(

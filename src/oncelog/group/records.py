@@ -5,7 +5,7 @@ The only module of this room that touches bytes. Keys of kinds that belong to ot
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.coordinator.machine import ApplyContext, Entry
 from oncelog.core.ids import TopicPartition
@@ -13,7 +13,11 @@ from oncelog.group.classic_group import ClassicGroup, Member
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.states import GroupState
+from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.records import group_log
+
+_RECORD_BYTES: Final = 24
+"""More than a record's lengths, deltas and attributes take beside its key."""
 
 
 class OffsetRecord(NamedTuple):
@@ -29,6 +33,21 @@ class GroupRecord(NamedTuple):
 
     group_id: str
     value: group_log.GroupMetadataValue | None
+
+
+class BatchRoom:
+    """Counts tombstones into one append of at most `bytes_max` bytes; the first always fits."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._free = bytes_max - HEADER_SIZE
+        self._is_empty = True
+
+    def take(self, tombstone: Entry) -> bool:
+        """Whether it still fits; if so it is counted."""
+        self._free -= len(tombstone.key) + _RECORD_BYTES
+        fits = self._free >= 0 or self._is_empty
+        self._is_empty = False
+        return fits
 
 
 def decode(entry: Entry, context: ApplyContext) -> OffsetRecord | GroupRecord | None:

@@ -27,6 +27,10 @@ class Room:
         self.timers = Timers()
         self.resumed: list[TimerKey] = []
         """Timers that a group's write held back, and that go on as soon as the time is known."""
+        self.due: list[object] = []
+        """Events that go on with a larger piece of work, each for the next tick."""
+        self.retries: list[object] = []
+        """Events that are submitted again with the next sweep."""
 
     def resume(self, now_ms: int) -> None:
         """Plan again the timers that were held back: sessions in full, everything else for now."""

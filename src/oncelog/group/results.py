@@ -7,8 +7,10 @@ Partitions are flat, in the order of the request.
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
+from oncelog.group.events import ZERO_TOPIC_ID
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -47,6 +49,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     error: ErrorCode
+    topic_id: UUID = ZERO_TOPIC_ID
+    """The topic that it was committed for."""
 
 
 class DescribedMember(NamedTuple):

@@ -77,7 +77,13 @@ class PartitionState:
         self._end_offsets: dict[int, int] = {}
 
     def assign(
-        self, *, leader: int, leader_epoch: int, isr: Iterable[int], replicas: Iterable[int]
+        self,
+        *,
+        leader: int,
+        leader_epoch: int,
+        isr: Iterable[int],
+        replicas: Iterable[int],
+        min_insync_replicas: int | None = None,
     ) -> bool:
         """Take the role that the metadata image gives.
 
@@ -85,6 +91,10 @@ class PartitionState:
 
         As a new leader the end offsets of followers are unknown (0) until they fetch, so the high
         watermark stays where it was unless this broker is the only member of the ISR.
+
+        `min_insync_replicas` is the topic's setting, None to keep what counts now. More than there
+        are replicas is no more than all of them (Kafka's `Partition.effectiveMinIsr`): otherwise a
+        lone broker could never write its internal topics (D9).
         """
         if leader_epoch < self.leader_epoch:
             return False
@@ -96,6 +106,8 @@ class PartitionState:
         self.leader_epoch = leader_epoch
         self.isr = frozenset(isr)
         self.replicas = tuple(replicas)
+        if min_insync_replicas is not None:
+            self.min_insync_replicas = min(min_insync_replicas, len(self.replicas))
         if role is Role.LEADER:
             known = {} if renewed else self._end_offsets
             members = self.isr | {self.broker_id}

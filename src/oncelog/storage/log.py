@@ -15,6 +15,7 @@ write; an fsync runs outside of it.
 """
 
 import threading
+from collections.abc import Iterable
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -113,6 +114,7 @@ class PartitionLog:
             log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
         )
         log._changed = not clean
+        log.remove_expired_producers(log.active_producers(), now_ms)
         if log._state.epochs.changed:
             log._write_epochs()
         return log
@@ -345,12 +347,13 @@ class PartitionLog:
         """All producers that are remembered; read only."""
         return self._state.producers.entries()
 
-    def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers idle for `producer.id.expiration.ms`; never one in a transaction.
+    def remove_expired_producers(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
+        """Of `entries` forget those idle for `producer.id.expiration.ms`; never in a transaction.
 
-        Returns how many.
+        Returns how many. The entries come from `active_producers`, a part of them at a time.
         """
-        return self._state.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
+        expiration_ms = self.config.producer_id_expiration_ms
+        return self._state.producers.remove_expired(entries, now_ms, expiration_ms)
 
     # ---- offsets ----
 

@@ -297,19 +297,23 @@ class ProducerStates:
             return first if oldest is None or first < oldest else oldest
         return oldest
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `expiration_ms`, never one with an open transaction.
+    def remove_expired(
+        self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int
+    ) -> int:
+        """Of `entries`, forget those idle for `expiration_ms` without an open transaction.
 
-        Returns how many.
+        Returns how many. An entry that is no longer the one of its producer is passed over.
         """
+        producers = self._producers
         expired = [
             entry.producer_id
-            for entry in self._producers.values()
+            for entry in entries
             if entry.transaction_first_offset == NO_OFFSET
             and now_ms - entry.last_timestamp_ms >= expiration_ms
+            and producers.get(entry.producer_id) is entry
         ]
         for producer_id in expired:
-            del self._producers[producer_id]
+            del producers[producer_id]
         return len(expired)
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:

@@ -97,6 +97,8 @@ class Bench:
             partitions=partitions,
             make_machine=self._make,
             carry_out=lambda _led, effect: self.effects.append(effect),
+            topic_deleted=lambda topic: Put("topics", f"deleted {topic.name}".encode()),
+            after_load=lambda: Put("topics", b"known"),
         )
 
     def _make(self, _partition: Partition) -> Memory:
@@ -109,6 +111,13 @@ class Bench:
     def follow(self) -> None:
         image = PartitionImage(ME, 0, (ME,), (ME,))
         self.runtime.apply(ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),)))
+
+    def elect_again(self) -> None:
+        self.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
+        self.follow()
+
+    def delete_topic(self, name: str) -> None:
+        self.runtime.apply(ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)))
 
     def ask(self, event: object) -> Any:
         return self.runtime.ask("id", event, unchanged, lambda error: ("refused", error))
@@ -142,12 +151,11 @@ async def test_a_new_leader_replays_the_log_and_meanwhile_says_so(tmp_path: Path
     bench.follow()
     for key in (b"a", b"b", b"c"):
         bench.ask(Put("id", key))
-    bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
-    bench.follow()
+    bench.elect_again()
     refused = bench.ask(Put("id", b"d"))
     assert refused.result is ErrorCode.coordinator_load_in_progress
     await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"b", b"c"]
+    assert bench.machines[1].applied == [b"a", b"b", b"c", b"known"]
     assert bench.ask(Put("id", b"d")).result == b"d"
 
 
@@ -159,10 +167,28 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     assert bench.machines[0].markers == []
     bench.partition.follower_fetched(OTHER, 1)
     assert bench.machines[0].markers == [(5, 0, True, 0)]
-    bench.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
-    bench.follow()
+    bench.elect_again()
     await bench.runtime.loaded()
     assert bench.machines[1].markers == [(5, 0, True, 0)]
+
+
+async def test_every_shard_hears_that_a_topic_is_deleted(tmp_path: Path) -> None:
+    """D9: a topic made again under its name inherits nothing."""
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.delete_topic("t")
+    assert bench.machines[0].applied == [b"deleted t"]
+
+
+async def test_a_shard_that_is_loaded_meanwhile_hears_what_it_missed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    bench.elect_again()
+    bench.delete_topic("t")
+    assert bench.machines[1].applied == []
+    await bench.runtime.loaded()
+    assert bench.machines[1].applied == [b"a", b"known"]
 
 
 async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:

@@ -78,8 +78,12 @@ async def test_internal_topics_are_closed_to_clients(context: Running) -> None:
 
 
 async def test_too_few_in_sync_replicas_refuse_acks_all_only(context: Running) -> None:
-    config = {"min.insync.replicas": "2"}
-    await context.broker.controller.create_topics([NewTopic("strict", config=config)])
+    await context.broker.controller.create_topics([NewTopic("strict")])
+    partition = context.broker.partitions.get("strict", 0)
+    assert partition is not None
+    partition.state.assign(
+        leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), min_insync_replicas=2
+    )
     client = await context.connect()
     refused = await produce(client, 9, batch(), topic="strict")
     assert error_of(refused) is ErrorCode.not_enough_replicas

@@ -1,6 +1,7 @@
 """INV-11: a producer id is never issued twice, across restarts and brokers."""
 
 import asyncio
+from typing import Any
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
@@ -39,6 +40,43 @@ async def test_nothing_is_taken_before_a_block_is_durable() -> None:
     assert ids.take() is None
     await ids.ready()
     assert ids.take() == 0
+
+
+class SlowStore(MemoryStore):
+    """A store whose writes begin at once and are there only when a test lets them end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.waiting_count = 0
+
+    async def create(self, path: str, value: bytes, **options: Any) -> int:
+        await self._wait()
+        return await super().create(path, value, **options)
+
+    async def compare_and_set(self, path: str, value: bytes, version: int, **options: Any) -> int:
+        await self._wait()
+        return await super().compare_and_set(path, value, version, **options)
+
+    async def _wait(self) -> None:
+        self.waiting_count += 1
+        await self.is_open.wait()
+
+
+async def test_no_id_of_a_block_is_given_out_while_it_is_being_stored() -> None:
+    """A crash at this moment would let the next start give the same ids out again."""
+    store = SlowStore()
+    for first in (0, PRODUCER_ID_BLOCK_COUNT):
+        ids = ids_on(store)
+        assert ids.take() is None
+        while not store.waiting_count:  # noqa: ASYNC110 - the refill is already started
+            await asyncio.sleep(0)
+        assert ids.take() is None
+        assert ids.remaining_count == 0
+        store.is_open.set()
+        assert await ids.next() == first
+        store.is_open.clear()
+        store.waiting_count = 0
 
 
 async def test_callers_that_wait_share_one_refill() -> None:

@@ -259,6 +259,18 @@ async def test_inv6_offsets_show_exactly_when_their_transaction_commits(
     assert await offset_of(context) == (41 if commit else -1, ErrorCode.none)
 
 
+async def test_offsets_of_a_transaction_are_kept_for_their_topic_by_its_id(
+    context: Running,
+) -> None:
+    producing = await started(context)
+    assert await producing.add_offsets() is ErrorCode.none
+    assert await producing.commit_offset(41, 3) is ErrorCode.none
+    assert await producing.end(commit=True) is ErrorCode.none
+    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
+    (kept,) = [value for room in rooms for _, value in room.offsets.of_group(GROUP)]
+    assert kept.topic_id == context.broker.image.topics["t"].topic_id
+
+
 @pytest.mark.parametrize(
     ("version", "expected"),
     [

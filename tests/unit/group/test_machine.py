@@ -58,7 +58,7 @@ def test_an_event_that_nobody_waits_for_has_no_refusal():
 def test_every_event_has_a_handler():
     events = {v for k, v in vars(e).items() if isinstance(v, type) and v.__module__ == e.__name__}
     events -= {e.JoinProtocol, e.MemberAssignment, e.LeavingMember, e.OffsetToCommit}
-    assert events - {e.OffsetToFetch} == set(HANDLERS)
+    assert events - {e.OffsetToFetch, e.Leftover} == set(HANDLERS)
 
 
 def test_after_a_restart_members_go_on_without_a_rebalance():

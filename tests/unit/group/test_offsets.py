@@ -398,6 +398,17 @@ def test_an_offset_that_a_transaction_is_about_to_change_does_not_expire():
     assert c.fetch().offset == -1
 
 
+def test_a_group_whose_first_offset_is_in_a_transaction_does_not_expire():
+    """INV-6: the group would be gone when its offset becomes visible, and never expire then."""
+    c = Context()
+    c.txn_commit(5)
+    c.advance(9 * DAY_MS)
+    assert "g" in c.machine.room.groups
+    c.marker(7, True)
+    assert c.fetch().offset == 5
+    assert "g" in c.machine.room.groups
+
+
 def test_a_group_that_never_was_more_than_a_given_id_is_forgotten():
     c = Context()
     c.join()

@@ -63,6 +63,17 @@ def test_the_high_watermark_waits_while_the_isr_is_too_small() -> None:
     assert not state.has_enough_replicas
 
 
+def test_no_more_replicas_have_to_be_in_sync_than_there_are() -> None:
+    state = partition(end=10)
+    state.assign(leader=ME, leader_epoch=0, isr=(ME,), replicas=(ME,), min_insync_replicas=2)
+    assert state.has_enough_replicas
+    assert state.high_watermark == 10
+    state.assign(leader=ME, leader_epoch=0, isr=(ME,), replicas=(ME, 2), min_insync_replicas=3)
+    assert not state.has_enough_replicas
+    state.assign(leader=ME, leader_epoch=0, isr=(ME, 2), replicas=(ME, 2))
+    assert state.has_enough_replicas
+
+
 def test_a_shrinking_isr_releases_the_high_watermark() -> None:
     state = leader((ME, 2))
     state.local_end_moved(10)
@@ -77,6 +88,16 @@ def test_a_new_leader_keeps_its_high_watermark_until_followers_fetch() -> None:
     assert state.high_watermark == 7
     assert state.follower_end_moved(2, 10) is True
     assert state.high_watermark == 10
+
+
+def test_a_leader_of_a_new_epoch_forgets_what_followers_held_in_the_old_one() -> None:
+    state = leader((ME, 2, 3))
+    state.local_end_moved(10)
+    state.follower_end_moved(2, 8)
+    state.assign(leader=ME, leader_epoch=1, isr=(ME, 2), replicas=(ME, 2, 3))
+    assert state.high_watermark == 0
+    assert state.follower_end_moved(2, 5) is True
+    assert state.high_watermark == 5
 
 
 def test_an_older_assignment_is_ignored() -> None:

@@ -35,7 +35,7 @@ class LossyDisk(SystemDisk):
     def sync_dir(self, path: str) -> None:
         self.names[path] = {name: os.stat(f"{path}/{name}").st_ino for name in os.listdir(path)}
 
-    def lose_power(self, source: Path, target: Path, lucky: str) -> None:
+    def lose_power(self, source: Path, target: Path, lucky: str | tuple[str, ...]) -> None:
         """Write to `target` what is left of `source`; unsynced files named `*lucky` survive."""
         target.mkdir()
         for name, inode in self.names.get(str(source), {}).items():
@@ -113,3 +113,30 @@ def take(ctx: LogContext, sequences: dict[int, int], kind: str, producer: int, s
         sequences[producer] += 1
     else:
         assert ctx.end(producer, 0, commit=kind == "commit").error is ErrorCode.none
+
+
+@pytest.mark.parametrize("flushed_again", [False, True])
+def test_a_segment_sealed_right_after_a_flush_keeps_its_aborted_transactions(
+    tmp_path: Path, flushed_again: bool
+) -> None:
+    """INV-3: it ends where the recovery point is, but its index was written after that flush."""
+    ctx = LogContext(tmp_path / "t-0", segment_bytes=300)
+    disk = ctx.disk = LossyDisk()
+    ctx.kill()
+    take(ctx, {1: 0}, "write", 1, 0)
+    take(ctx, {}, "abort", 1, 0)
+    ctx.log.flush()
+    sealed_at = ctx.log.log_end_offset
+    ctx.append_well(value=b"x" * 200)
+    assert ctx.log.segment_base_offsets == [0, sealed_at]
+    if flushed_again:
+        ctx.log.flush()
+    # The system may write names whenever it likes.
+    disk.sync_dir(str(ctx.folder))
+    aborted, point = ctx.log.aborted_transactions(0, sealed_at), ctx.log.recovery_point
+    assert len(aborted) == 1
+    assert (point > sealed_at) == flushed_again
+    disk.lose_power(ctx.folder, tmp_path / "left", (".index", ".timeindex"))
+    ctx.folder, ctx.disk = tmp_path / "left", SystemDisk()
+    ctx.open(recovery_point=point)
+    assert ctx.log.aborted_transactions(0, sealed_at) == aborted

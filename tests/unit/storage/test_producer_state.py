@@ -182,15 +182,40 @@ def test_a_coordinators_records_are_judged_by_epoch_alone(ctx: LogContext) -> No
     assert ctx.append(epoch=1, **options).error is STALE
 
 
+def remove_expired(ctx: LogContext, now_ms: int) -> int:
+    return ctx.log.remove_expired_producers(ctx.log.active_producers(), now_ms)
+
+
+def test_a_start_leaves_idle_producers_behind(ctx: LogContext) -> None:
+    """However short the broker's runs are, none of which lasts until the first look."""
+    ctx.append_well(producer=1, epoch=0, sequence=0)
+    ctx.now_ms += ctx.config.producer_id_expiration_ms - 1
+    ctx.append_well(producer=2, epoch=0, sequence=0)
+    assert len(ctx.restart().active_producers()) == 2
+    ctx.now_ms += 1
+    assert [entry.producer_id for entry in ctx.restart().active_producers()] == [2]
+    assert [entry.producer_id for entry in ctx.restart().active_producers()] == [2]
+
+
+def test_a_producer_that_came_back_is_not_expired_by_what_it_was(ctx: LogContext) -> None:
+    ctx.append_well(producer=1, epoch=0, sequence=0)
+    before = ctx.log.active_producers()
+    late_ms = NOW_MS + ctx.config.producer_id_expiration_ms
+    assert remove_expired(ctx, late_ms) == 1
+    ctx.append_well(producer=1, epoch=0, sequence=0)
+    assert ctx.log.remove_expired_producers(before, late_ms) == 0
+    assert [entry.producer_id for entry in ctx.log.active_producers()] == [1]
+
+
 def test_idle_producers_expire_by_the_time_of_their_last_append(ctx: LogContext) -> None:
     old = {"timestamp_ms": NOW_MS - 10 * 365 * 86_400_000}
     ctx.append_well(producer=1, epoch=0, sequence=0, **old)
     ctx.append_well(producer=2, epoch=0, sequence=0, transactional=True, **old)
     expiration_ms = ctx.config.producer_id_expiration_ms
-    assert ctx.log.remove_expired_producers(NOW_MS + expiration_ms - 1) == 0
+    assert remove_expired(ctx, NOW_MS + expiration_ms - 1) == 0
     ctx.restart()
-    assert ctx.log.remove_expired_producers(NOW_MS + expiration_ms - 1) == 0
-    assert ctx.log.remove_expired_producers(NOW_MS + expiration_ms) == 1
+    assert remove_expired(ctx, NOW_MS + expiration_ms - 1) == 0
+    assert remove_expired(ctx, NOW_MS + expiration_ms) == 1
     assert [entry.producer_id for entry in ctx.log.active_producers()] == [2]
 
 

@@ -1,25 +1,28 @@
 """OffsetFetch, versions 1 to 10: several groups from 8 on, topics by id from 10 on.
 
-Behaviour: what is committed, -1 where nothing is. With `require_stable` (from 7 on) a partition
-that an open transaction has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null
-topic list asks for every partition. Each group's error stands in its own part of the reply.
+Behaviour: what is committed, -1 where nothing is, in every version also where it was committed for
+an earlier topic of that name. With `require_stable` (from 7 on) a partition that an open
+transaction has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null topic list
+asks for every partition. Each group's error stands in its own part of the reply.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from oncelog.broker.apis.responses import NO_THROTTLE, each_once
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather, unchanged
-from oncelog.group.events import OffsetFetch, OffsetToFetch
+from oncelog.group.events import ZERO_TOPIC_ID, OffsetFetch, OffsetToFetch
 from oncelog.group.results import FetchedOffset, OffsetFetchResult
 from oncelog.protocol import canonical
 from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
+    from oncelog.controller.image import TopicImage
 
 __all__ = ["handle"]
 
@@ -62,7 +65,7 @@ def _start(context: Context, request: Request, group: Any) -> Any:
     wanted = None
     if group.topics is not None:
         wanted = tuple(
-            OffsetToFetch(name, index)
+            OffsetToFetch(name, index, _topic_id_of(context, topic))
             for topic in group.topics
             if (name := _name_of(context, topic)) is not None
             for index in topic.partition_indexes
@@ -74,8 +77,20 @@ def _start(context: Context, request: Request, group: Any) -> Any:
 def _name_of(context: Context, topic: Any) -> str | None:
     if topic.name is not None:
         return str(topic.name)
-    image = context.image.topic_by_id(topic.topic_id)
+    image = _image_of(context, topic)
     return None if image is None else image.name
+
+
+def _image_of(context: Context, topic: Any) -> TopicImage | None:
+    if topic.name is not None:
+        return context.image.topic(topic.name)
+    return context.image.topic_by_id(topic.topic_id)
+
+
+def _topic_id_of(context: Context, topic: Any) -> UUID:
+    """The id that the topic has now, however old the request's version is."""
+    image = _image_of(context, topic)
+    return ZERO_TOPIC_ID if image is None else image.topic_id
 
 
 def _response(
@@ -91,7 +106,8 @@ def _response(
 def _group(context: Context, request: Request, group: Any, result: OffsetFetchResult) -> Any:
     by_topic: dict[str, list[FetchedOffset]] = {}
     for fetched in result.partitions:
-        by_topic.setdefault(fetched.topic, []).append(fetched)
+        if group.topics is not None or not _is_of_another_topic(context, fetched):
+            by_topic.setdefault(fetched.topic, []).append(fetched)
     topics = []
     if group.topics is None:
         for name, offsets in by_topic.items():
@@ -112,6 +128,12 @@ def _group(context: Context, request: Request, group: Any, result: OffsetFetchRe
     return canonical.OffsetFetchResponseGroup(
         group_id=group.group_id, topics=tuple(topics), error_code=result.error
     )
+
+
+def _is_of_another_topic(context: Context, fetched: FetchedOffset) -> bool:
+    """Whether a topic of that name is there, but not the one that the offset was committed for."""
+    image = context.image.topic(fetched.topic)
+    return image is not None and fetched.topic_id not in (ZERO_TOPIC_ID, image.topic_id)
 
 
 def _topic(context: Context, name: str | None, topic_id: Any, partitions: list[Any]) -> Any:

@@ -10,17 +10,22 @@ start: their many small classes are a third of what a broker's start would cost.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.runtime import CoordinatorRuntime, EffectHandler, LedShard
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import TopicImage
+from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS, MACHINE_IMPORT_PAUSE_MS
+from oncelog.core.limits import (
+    COORDINATOR_APPEND_BYTES_MAX,
+    MACHINE_IMPORT_DELAY_MS,
+    MACHINE_IMPORT_PAUSE_MS,
+)
 from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -83,18 +88,26 @@ def transaction_coordinator(
     )
 
 
-def group_coordinator(config: BrokerConfig, partitions: PartitionManager) -> CoordinatorRuntime:
+def group_coordinator(
+    config: BrokerConfig, partitions: PartitionManager, image: Callable[[], MetadataImage]
+) -> CoordinatorRuntime:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
-    def make_machine(_partition: Partition) -> GroupMachine:
+    def make_machine(partition: Partition) -> GroupMachine:
         from oncelog.group.machine import GroupMachine
 
-        return GroupMachine(group_config(config))
+        return GroupMachine(group_config(config, partition.log.config.max_message_bytes))
 
     def topic_deleted(topic: TopicImage) -> object:
         from oncelog.group.events import TopicDeleted
 
         return TopicDeleted(topic.name, topic.topic_id)
+
+    def after_load() -> object:
+        # A topic is in the store before an offset of it is in a log, and the image is the store's.
+        from oncelog.group.events import TopicsKnown
+
+        return TopicsKnown({name: topic.topic_id for name, topic in image().topics.items()})
 
     return CoordinatorRuntime(
         CONSUMER_OFFSETS_TOPIC,
@@ -103,6 +116,7 @@ def group_coordinator(config: BrokerConfig, partitions: PartitionManager) -> Coo
         make_machine=make_machine,
         carry_out=_no_effects,
         topic_deleted=topic_deleted,
+        after_load=after_load,
     )
 
 
@@ -126,8 +140,11 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
     )
 
 
-def group_config(config: BrokerConfig) -> GroupConfig:
-    """The group coordinator's settings, under Kafka's keys."""
+def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
+    """The group coordinator's settings, under Kafka's keys.
+
+    `max_message_bytes` is what its internal topic takes in one batch.
+    """
     from oncelog.group.config import GroupConfig
 
     return GroupConfig(
@@ -138,4 +155,5 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        append_bytes_max=min(COORDINATOR_APPEND_BYTES_MAX, max_message_bytes),
     )

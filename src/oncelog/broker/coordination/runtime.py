@@ -201,7 +201,8 @@ class CoordinatorRuntime:
     `topic` is its internal topic, created with `partition_count_default` partitions;
     `make_machine(partition)` gives the machine for one partition of it; `carry_out(led, effect)`
     does what the machine wants done outside; `topic_deleted(topic)` makes the event that all shards
-    hear when a topic is gone.
+    hear when a topic is gone; `after_load()` the one that a shard hears first when it was replayed,
+    which says what it missed.
     """
 
     def __init__(
@@ -213,11 +214,13 @@ class CoordinatorRuntime:
         make_machine: MachineMaker,
         carry_out: EffectHandler,
         topic_deleted: Callable[[TopicImage], object] | None = None,
+        after_load: Callable[[], object] | None = None,
     ) -> None:
         self.topic = topic
         self.clock = partitions.clock
         self._partitions = partitions
         self._topic_deleted = topic_deleted
+        self._after_load = after_load
         self.loop = asyncio.get_running_loop()
         self.carry_out = carry_out
         self._partition_count_default = partition_count_default
@@ -266,7 +269,10 @@ class CoordinatorRuntime:
         return sum(led.shard.parked_count for led in self._led.values())
 
     def broadcast(self, event: object) -> None:
-        """Give every active shard an event that nobody waits for."""
+        """Give every active shard an event that nobody waits for.
+
+        One that is being loaded hears `after_load` instead.
+        """
         for led in list(self._led.values()):
             if led.shard.state is ShardState.ACTIVE:
                 led.submit(event)
@@ -359,6 +365,8 @@ class CoordinatorRuntime:
             offset = next_offset
             await asyncio.sleep(0)
         led.activate()
+        if self._after_load is not None:
+            led.submit(self._after_load())
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:

@@ -22,7 +22,7 @@ from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.core.limits import TIMER_MS_MAX
+from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX, TIMER_MS_MAX
 from oncelog.replication.partition import PartitionState
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure
@@ -95,12 +95,12 @@ class PartitionManager:
             partition = self._make(topic, topic_partition)
         partition.log.config = log_config(self._config, topic.config)
         state = partition.state
-        state.min_insync_replicas = self._config.topic_value(topic.config, "min.insync.replicas")
         state.assign(
             leader=image.leader,
             leader_epoch=image.leader_epoch,
             isr=image.isr,
             replicas=image.replicas,
+            min_insync_replicas=self._config.topic_value(topic.config, "min.insync.replicas"),
         )
         partition.role_changed()
 
@@ -138,7 +138,7 @@ class PartitionManager:
     # --- background work
 
     async def run(self) -> None:
-        """Retention, flushes, checkpoints, until cancelled.
+        """Retention, flushes, checkpoints, expiry of producers, until cancelled.
 
         Raises `StorageFailure` when the disk fails.
         """
@@ -146,6 +146,7 @@ class PartitionManager:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
+                tasks.create_task(self._expire_producers())
                 for key, work in (
                     ("log.retention.check.interval.ms", self._retain),
                     ("log.flush.scheduler.interval.ms", self._flush),
@@ -166,6 +167,26 @@ class PartitionManager:
         while True:
             await self.clock.sleep(interval_ms)
             await self._disk.run(work())
+
+    async def _expire_producers(self) -> None:
+        """Forget idle producers, in the loop because appends read and write the same tables.
+
+        A limited number per turn: there may be thousands of partitions, or of producers in one.
+        """
+        interval_ms = self._config.get_int("producer.id.expiration.check.interval.ms")
+        while True:
+            await self.clock.sleep(interval_ms)
+            now_ms = self.clock.now_ms()
+            seen_count = 0
+            for partition in self:
+                entries = partition.log.active_producers()
+                for begin in range(0, max(1, len(entries)), PRODUCERS_SWEPT_PER_TURN_COUNT_MAX):
+                    part = entries[begin : begin + PRODUCERS_SWEPT_PER_TURN_COUNT_MAX]
+                    partition.log.remove_expired_producers(part, now_ms)
+                    seen_count += 1 + len(part)
+                    if seen_count >= PRODUCERS_SWEPT_PER_TURN_COUNT_MAX:
+                        seen_count = 0
+                        await self.clock.sleep(0)
 
     def _retain(self) -> Callable[[], None]:
         now_ms = self.clock.now_ms()

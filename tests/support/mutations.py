@@ -1,0 +1,314 @@
+"""Plants the bugs of tests/mutations/ one at a time and demands that the tests named there fail.
+
+Run as ``python -m tests.support.mutations [NAME ...] [--evidence]``; part of `make test-full`.
+
+A mutation is a TOML file: `file` (from the repository's root), `before` and `after` (`before` is in
+the file exactly once), `tests` (paths or node ids of pytest; each must fail with the bug planted),
+`why` (what a user would suffer from it). Nothing in the checkout is changed: each mutation gets a
+copy of its own. First all named tests run on an unchanged copy, where they must pass.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.support import evidence
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests" / "mutations"
+COPIED = ("src", "tests", "bench", "docs", "examples", "pyproject.toml", "README.md")
+"""What a copy holds: some unit tests compare the code with the documents."""
+
+PARALLEL_MAX = 2
+RUN_SECONDS_MAX = 600
+TEST_SECONDS_MAX = 60
+FAILED_LINE = "FAILED "
+EXIT_OK, EXIT_TESTS_FAILED = 0, 1
+KEYS = ("file", "before", "after", "tests", "why")
+
+
+class BadMutation(ValueError):  # noqa: N818 - names a state of the file
+    """A mutation's file that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One planted bug. See the module."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one mutation; `problem` is empty if every named test failed."""
+
+    mutation: Mutation
+    seconds: float
+    problem: str = ""
+    output: str = ""
+
+    @property
+    def caught(self) -> bool:
+        """Whether every named test failed."""
+        return not self.problem
+
+
+def names() -> list[str]:
+    """All mutations of the repository, by name."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str, root: Path = ROOT) -> Mutation:
+    """Read one mutation. Raises `BadMutation` if it is not well formed or does not fit the code."""
+    path = root / "tests" / "mutations" / f"{name}.toml"
+    if not path.is_file():
+        raise BadMutation(f"{name}: there is no {path.relative_to(root)}")
+    try:
+        content = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise BadMutation(f"{name}: {error}") from error
+    if set(content) != set(KEYS):
+        odd = ", ".join(sorted(set(content) ^ set(KEYS)))
+        raise BadMutation(f"{name}: keys missing or unknown: {odd}")
+    tests = content.pop("tests")
+    if not isinstance(tests, list) or not tests or not all(isinstance(t, str) for t in tests):
+        raise BadMutation(f"{name}: `tests` is a list of paths or node ids")
+    if not all(isinstance(value, str) for value in content.values()):
+        raise BadMutation(f"{name}: all keys but `tests` hold text")
+    mutation = Mutation(name, tests=tuple(tests), **content)
+    _check(mutation, root)
+    return mutation
+
+
+def _check(mutation: Mutation, root: Path) -> None:
+    name = mutation.name
+    if not mutation.why.strip():
+        raise BadMutation(f"{name}: `why` is empty")
+    if mutation.before == mutation.after:
+        raise BadMutation(f"{name}: `after` changes nothing")
+    planted(mutation, root)
+    for test in mutation.tests:
+        file, *parts = test.split("::")
+        path = root / file
+        if not path.exists():
+            raise BadMutation(f"{name}: there is no test {file}")
+        for part in parts:
+            word = part.partition("[")[0]
+            if f"def {word}(" not in path.read_text() and f"class {word}" not in path.read_text():
+                raise BadMutation(f"{name}: {file} has no {word}")
+
+
+def planted(mutation: Mutation, root: Path) -> str:
+    """The text of the mutated file. Raises `BadMutation` unless `before` is in it exactly once."""
+    path = root / mutation.file
+    if not path.is_file():
+        raise BadMutation(f"{mutation.name}: there is no {mutation.file}")
+    text = path.read_text()
+    count = text.count(mutation.before)
+    if count != 1:
+        raise BadMutation(f"{mutation.name}: {mutation.file} has `before` {count} times, not once")
+    return text.replace(mutation.before, mutation.after)
+
+
+def copy_tree(target: Path) -> None:
+    """Copy what the tests need. Compiled files come along, as they carry their source's time."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name)
+        else:
+            shutil.copy2(source, target / name)
+
+
+def run_pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Run tests of a copy against the sources of that copy; returns exit code and output."""
+    options = [
+        "-q",
+        "--tb=short",
+        "--color=no",
+        "-rf",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+    ]
+    options.append(f"--timeout={TEST_SECONDS_MAX}")
+    environment = os.environ | {
+        "PYTHONPATH": f"{tree / 'src'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "1000",
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return -1, f"not over after {RUN_SECONDS_MAX} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+def check_unchanged(mutations: Sequence[Mutation]) -> str:
+    """Run all named tests without any bug, in one go; returns the output if they do not pass."""
+    tests = sorted({test for mutation in mutations for test in mutation.tests})
+    with tempfile.TemporaryDirectory(prefix="oncelog-mutations-") as folder:
+        tree = Path(folder)
+        copy_tree(tree)
+        imported = subprocess.run(
+            [sys.executable, "-c", "import oncelog; print(oncelog.__file__)"],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": f"{tree / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        if not Path(imported).is_relative_to(tree):
+            return f"the copy's sources are not what is imported, but {imported}"
+        code, output = run_pytest(tree, tests)
+    return "" if code == EXIT_OK else f"exit code {code}\n{output}"
+
+
+def run_mutation(mutation: Mutation) -> Result:
+    """Plant one bug and run its tests."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="oncelog-mutation-") as folder:
+        tree = Path(folder)
+        copy_tree(tree)
+        path = tree / mutation.file
+        path.write_text(planted(mutation, tree))
+        if path.suffix == ".py":
+            # It could pass for up to date: same size, and written within the same second.
+            Path(cache_from_source(str(path))).unlink(missing_ok=True)
+        code, output = run_pytest(tree, mutation.tests)
+    return Result(mutation, time.monotonic() - begun, judge(mutation.tests, code, output), output)
+
+
+def judge(tests: Iterable[str], code: int, output: str) -> str:
+    """Say why a run did not catch the bug; empty if it did.
+
+    Only failures of tests count: code that cannot be imported proves nothing.
+    """
+    if code == EXIT_OK:
+        return "survived: its tests pass"
+    if code != EXIT_TESTS_FAILED:
+        return f"no catch: exit code {code}"
+    failed = [
+        line.removeprefix(FAILED_LINE)
+        for line in output.splitlines()
+        if line.startswith(FAILED_LINE)
+    ]
+    missed = [test for test in tests if not any(is_of(line, test) for line in failed)]
+    return f"survived in {', '.join(missed)}" if missed else ""
+
+
+def is_of(failed: str, test: str) -> bool:
+    """Whether pytest's line about a failed test is about `test`, or about one inside of it."""
+    return failed.startswith(test) and failed[len(test) :][:1] in ("", " ", "[", ":", "/")
+
+
+def run_all(mutations: Sequence[Mutation], console: Console) -> list[Result]:
+    """Run each mutation, a few at a time, with a bar that shows how far it is."""
+    columns = (TextColumn("mutations"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    results = []
+    with (
+        Progress(*columns, TextColumn("{task.description}"), console=console) as progress,
+        ThreadPoolExecutor(PARALLEL_MAX) as pool,
+    ):
+        task = progress.add_task("", total=len(mutations))
+        for done in as_completed([pool.submit(run_mutation, m) for m in mutations]):
+            results.append(done.result())
+            progress.update(task, advance=1, description=results[-1].mutation.name)
+    return sorted(results, key=lambda result: result.mutation.name)
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    """One line per mutation, then the output of those that no test caught."""
+    table = Table(title="planted bugs")
+    for column in ("mutation", "file", "verdict"):
+        table.add_column(column, overflow="fold")
+    table.add_column("seconds", justify="right")
+    for result in results:
+        verdict = "[green]caught[/green]" if result.caught else f"[bold red]{result.problem}[/]"
+        mutation = result.mutation
+        table.add_row(mutation.name, mutation.file, verdict, f"{result.seconds:.1f}")
+    console.print(table)
+    for result in results:
+        if not result.caught:
+            console.print(f"[red]{result.mutation.name}[/red]: {result.mutation.why.strip()}")
+            console.print(result.output, markup=False, highlight=False)
+
+
+def write_evidence(results: Sequence[Result]) -> None:
+    """Note which mutations were planted and whether each was caught."""
+    passed = all(result.caught for result in results)
+    facts = {
+        result.mutation.name: {
+            "file": result.mutation.file,
+            "why": result.mutation.why.strip(),
+            "caught": result.caught,
+            "tests": list(result.mutation.tests),
+        }
+        for result in results
+    }
+    verdict = "all caught" if passed else "some survived"
+    evidence.write("mutations", verdict, {"count": len(results), "mutations": facts})
+
+
+def run(wanted: Sequence[str], console: Console, *, with_evidence: bool) -> bool:
+    """Run the named mutations, or all; true if every one was caught."""
+    try:
+        mutations = [load(name) for name in wanted or names()]
+    except BadMutation as error:
+        console.print(f"[red]{error}[/red]")
+        return False
+    with console.status("the same tests without any bug"):
+        problem = check_unchanged(mutations)
+    if problem:
+        console.print("[red]the tests do not pass on the code as it is[/red]")
+        console.print(problem, markup=False, highlight=False)
+        return False
+    results = run_all(mutations, console)
+    show(results, console)
+    if with_evidence:
+        write_evidence(results)
+    return all(result.caught for result in results)
+
+
+def main() -> int:
+    """Exit code 0 only if every bug was caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all if none is given")
+    parser.add_argument(
+        "--evidence", action="store_true", help="write docs/evidence/mutations.json"
+    )
+    arguments = parser.parse_args()
+    passed = run(arguments.names, Console(), with_evidence=arguments.evidence)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""OffsetCommit and OffsetFetch against a broker: where offsets are kept, and whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller import layout
+from oncelog.controller.topics import NewTopic
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.core.pending import unchanged
+from oncelog.group.events import OffsetCommit, OffsetToCommit
+from oncelog.group.offset_values import CommittedOffset
+from oncelog.metadata.sqlite import SqliteStore
+from oncelog.protocol import canonical
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message
+from tests.unit.broker.context import Client, Running, running
+
+NONE = ErrorCode.none
+GROUP = "group"
+STRICT = {"min.insync.replicas": 2}
+OLD = UUID(int=1)
+COMMIT_VERSIONS = range(2, 11)
+FETCH_VERSIONS = range(1, 11)
+
+
+async def create(context: Running, partitions: int = 1) -> UUID:
+    """Make the topic `t`, and that of the offsets; returns the id of `t`."""
+    controller = context.broker.controller
+    await controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
+    (outcome,) = await controller.create_topics([NewTopic("t", partitions)])
+    assert outcome.topic is not None
+    return outcome.topic.topic_id
+
+
+async def commit(
+    client: Client,
+    offset: int = 5,
+    version: int = 8,
+    topic_id: UUID | None = None,
+    *,
+    first: int = 0,
+    count: int = 1,
+) -> ErrorCode:
+    """Commit an offset for `count` partitions of `t` from the `first` on."""
+    partitions = tuple(
+        message(
+            canonical.OffsetCommitRequestPartition, partition_index=index, committed_offset=offset
+        )
+        for index in range(first, first + count)
+    )
+    topic = message(
+        canonical.OffsetCommitRequestTopic, name="t", topic_id=topic_id, partitions=partitions
+    )
+    answer = await client.ask(
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id=GROUP,
+        generation_id_or_member_epoch=-1,
+        topics=(topic,),
+    )
+    (error,) = {p.error_code for topic in answer.topics for p in topic.partitions}
+    return ErrorCode(error)
+
+
+async def fetch(client: Client, version: int = 9, topic_id: UUID | None = None) -> int:
+    """The offset committed for `t-0`, -1 for none."""
+    topic = canonical.OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,))
+    group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
+    answer = await client.ask(ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=False)
+    return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+
+
+async def test_a_lone_broker_takes_offsets_whatever_min_insync_replicas_says(
+    tmp_path: Path,
+) -> None:
+    """D9."""
+    async with running(tmp_path, STRICT) as context:
+        await create(context)
+        client = await context.connect()
+        assert await commit(client) is NONE
+        assert await fetch(client) == 5
+
+
+async def test_a_lone_broker_takes_offsets_in_a_folder_of_before_that_setting(
+    tmp_path: Path,
+) -> None:
+    """D9."""
+    async with running(tmp_path) as context:
+        await create(context)
+    async with running(tmp_path, STRICT) as context:
+        await context.broker.groups.loaded()
+        client = await context.connect()
+        assert await commit(client) is NONE
+        assert await fetch(client) == 5
+
+
+def held(context: Running) -> list[CommittedOffset]:
+    """Every offset that the broker's coordinators hold."""
+    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
+    return [value for room in rooms for _, value in room.offsets.of_group(GROUP)]
+
+
+async def settled(context: Running) -> None:
+    """Let loads, and what they leave for later turns of the loop, come to an end."""
+    await context.broker.groups.loaded()
+    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
+    while any(room.due for room in rooms):  # noqa: ASYNC110 - the timer is already due
+        await asyncio.sleep(0)
+
+
+async def forget_topic(folder: Path) -> None:
+    """What a crash leaves right after a deletion was stored: all else is as it was."""
+    store = SqliteStore(f"{folder}/metadata.sqlite")
+    path = layout.topic_path("t")
+    stored = await store.get(path)
+    assert stored is not None
+    await store.delete(path, stored.version)
+    await store.close()
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+async def test_a_commit_of_any_version_is_kept_for_the_topic_by_its_id(
+    tmp_path: Path, version: int
+) -> None:
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        client = await context.connect()
+        assert await commit(client, 5, version, topic_id) is NONE
+        assert [value.topic_id for value in held(context)] == [topic_id]
+    async with running(tmp_path) as context:
+        await settled(context)
+        assert [value.topic_id for value in held(context)] == [topic_id]
+
+
+async def test_a_fetch_of_any_version_leaves_out_what_an_earlier_topic_had(tmp_path: Path) -> None:
+    """As left by a commit that was parked while its topic was deleted."""
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        stale = OffsetCommit(GROUP, 8, -1, "", (OffsetToCommit("t", 0, 5, topic_id=OLD),))
+        context.broker.groups.ask(GROUP, stale, unchanged, unchanged)
+        assert [value.topic_id for value in held(context)] == [OLD]
+        client = await context.connect()
+        for version in FETCH_VERSIONS:
+            assert await fetch(client, version, topic_id) == -1
+        group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+        for version in FETCH_VERSIONS[1:]:
+            answer = await client.ask(
+                ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=False
+            )
+            assert answer.groups[0].topics == ()
+        assert await commit(client, 7) is NONE
+        for version in FETCH_VERSIONS:
+            assert await fetch(client, version, topic_id) == 7
+
+
+async def test_offsets_go_with_their_topic_however_many_there_are(tmp_path: Path) -> None:
+    async with running(tmp_path, {"message.max.bytes": 1000}) as context:
+        topic_id = await create(context, 100)
+        client = await context.connect()
+        for first in range(0, 100, 5):
+            assert await commit(client, first=first, count=5) is NONE
+        assert len(held(context)) == 100
+        await context.broker.controller.delete_topic(topic_id)
+        await settled(context)
+        assert held(context) == []
+        await create(context, 100)
+        assert await fetch(client) == -1
+    async with running(tmp_path) as context:
+        await settled(context)
+        assert held(context) == []
+
+
+async def test_a_crash_right_after_a_deletion_leaves_nothing_to_inherit(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        await create(context)
+        assert await commit(await context.connect()) is NONE
+    await forget_topic(tmp_path)
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        client = await context.connect()
+        assert await fetch(client, 9) == await fetch(client, 10, topic_id) == -1
+    async with running(tmp_path) as context:
+        await settled(context)
+        assert held(context) == [], "the new topic proves that the old one was deleted"

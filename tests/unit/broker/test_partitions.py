@@ -1,0 +1,147 @@
+"""The upkeep of partitions, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.core.config import BrokerConfig
+from oncelog.core.ids import NO_PRODUCER_ID
+from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
+from oncelog.runtime import SystemDisk
+from oncelog.storage import LogConfig
+from oncelog.storage.log_manager import LogManager
+from oncelog.storage.producer_state import ProducerEntry
+from tests.unit.broker.support import ME, NOW_MS, batch
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+ALONE = PartitionImage(ME, 0, (ME,), (ME,))
+
+
+class Clock:
+    """Sleeps end when a test lets the time pass; a pause of nothing ends with the turn."""
+
+    def __init__(self) -> None:
+        self.at_ms = NOW_MS
+        self.pauses_count = 0
+        self._sleeping: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    async def sleep(self, delay_ms: float) -> None:
+        if delay_ms == 0:
+            self.pauses_count += 1
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleeping.append((self.at_ms + delay_ms, future))
+        await future
+
+    async def advance(self, ms: int) -> None:
+        self.at_ms += ms
+        for until_ms, future in self._sleeping:
+            if until_ms <= self.at_ms and not future.done():
+                future.set_result(None)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+
+class Bench:
+    """A manager with one topic `t`, whose background work runs."""
+
+    def __init__(self, folder: Path, partitions_count: int) -> None:
+        self.clock = Clock()
+        self.logs = LogManager.open(
+            SystemDisk(),
+            str(folder),
+            config_for=lambda _topic: LogConfig(),
+            now_ms=NOW_MS,
+            node_id=ME,
+            cluster_id="c" * 22,
+            directory_id="d" * 22,
+        )
+        disk: Any = self
+        self.partitions = PartitionManager(ME, BrokerConfig(), self.logs, disk, self.clock)
+        topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
+        self.partitions.apply(ImageDelta(created=(topic,)))
+
+    async def run(self, work: Any) -> None:
+        """The disk's executor: what it would do in a thread is done at once."""
+        work()
+
+    def partition(self, index: int = 0) -> Partition:
+        found = self.partitions.get("t", index)
+        assert found is not None
+        return found
+
+    def append(self, producer_id: int, *, transactional: bool = False) -> None:
+        made = batch(producer_id=producer_id, epoch=0, sequence=0, transactional=transactional)
+        self.partition().append(made, now_ms=self.clock.now_ms())
+
+    def producers(self) -> list[int]:
+        return [entry.producer_id for entry in self.partition().log.active_producers()]
+
+
+@asynccontextmanager
+async def upkeep(folder: Path, partitions_count: int = 1) -> AsyncIterator[Bench]:
+    bench = Bench(folder, partitions_count)
+    task = asyncio.create_task(bench.partitions.run())
+    await bench.clock.advance(0)
+    yield bench
+    task.cancel()
+    await asyncio.wait([task])
+    bench.partitions.close()
+    bench.logs.close()
+
+
+async def test_producers_idle_for_a_day_are_forgotten_within_ten_minutes(tmp_path: Path) -> None:
+    async with upkeep(tmp_path) as bench:
+        bench.append(1)
+        await bench.clock.advance(23 * HOUR_MS)
+        bench.append(2)
+        assert bench.producers() == [1, 2]
+        await bench.clock.advance(HOUR_MS)
+        assert bench.producers() == [2]
+
+
+async def test_a_producer_in_a_transaction_is_not_forgotten_before_it_ends(tmp_path: Path) -> None:
+    """INV-3: its open transaction holds the last stable offset."""
+    async with upkeep(tmp_path) as bench:
+        bench.append(1, transactional=True)
+        await bench.clock.advance(48 * HOUR_MS)
+        assert bench.producers() == [1]
+        bench.partition().append_marker(
+            1, 0, 0, commit=True, now_ms=bench.clock.now_ms(), transaction_version=0
+        )
+        await bench.clock.advance(24 * HOUR_MS)
+        assert bench.producers() == []
+
+
+async def test_the_loop_gets_its_turn_while_producers_are_looked_at(tmp_path: Path) -> None:
+    async with upkeep(tmp_path, partitions_count=2) as bench:
+        asked: list[int] = []
+        many = [ProducerEntry(NO_PRODUCER_ID)] * (3 * PRODUCERS_SWEPT_PER_TURN_COUNT_MAX)
+        with watched(bench, many, asked):
+            await bench.clock.advance(10 * MINUTE_MS)
+        assert max(asked) <= PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
+        assert sum(asked) == len(many)
+        assert bench.clock.pauses_count == 3
+
+
+@contextmanager
+def watched(bench: Bench, entries: list[ProducerEntry], asked: list[int]) -> Iterator[None]:
+    """Partition 0 says it remembers `entries`, and notes how many of them are looked at a time."""
+    log: Any = bench.partition().log
+    log.active_producers = lambda: entries
+    log.remove_expired_producers = lambda part, _now_ms: asked.append(len(part))
+    yield
+    del log.active_producers, log.remove_expired_producers

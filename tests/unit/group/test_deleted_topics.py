@@ -1,0 +1,191 @@
+"""A topic made again under its name inherits no offsets, whatever came between."""
+
+from uuid import UUID
+
+import pytest
+
+from oncelog.coordinator import Append, Output
+from oncelog.core.errors import ErrorCode
+from oncelog.group import GroupConfig
+from oncelog.group import events as e
+from oncelog.protocol.record import Record, build_batch
+from tests.unit.group.context import Context, Marker
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+SWEEP_MS = 600_000
+
+
+class Measured(Context):
+    """Notes how large each append is."""
+
+    def __post_init__(self) -> None:
+        self.sizes: list[int] = []
+        super().__post_init__()
+
+    def handle(self, output: Output) -> None:
+        self.sizes += [size_of(append) for append in output.appends]
+        super().handle(output)
+
+
+def size_of(append: Append) -> int:
+    entries = append.entries
+    return len(build_batch([Record(0, 0, entry.key, entry.value) for entry in entries]))
+
+
+def commit(
+    c: Context, topic_id: UUID, count: int = 1, *, topic: str = "t", group_id: str = "g"
+) -> None:
+    wanted = tuple(e.OffsetToCommit(topic, index, 5, -1, "", topic_id) for index in range(count))
+    c.submit(e.OffsetCommit(group_id, 10, -1, "", wanted))
+
+
+def txn_commit(c: Context, topic_id: UUID, producer_id: int = 7) -> None:
+    wanted = (e.OffsetToCommit("t", 0, 6, -1, "", topic_id),)
+    c.submit(e.TxnOffsetCommit("g", 5, "x", producer_id, 0, -1, "", wanted))
+
+
+def kept(c: Context, group_id: str = "g") -> list[tuple[str, int]]:
+    return [(found.topic, found.partition) for found in c.fetch_all(group_id=group_id)]
+
+
+def tombstones_count(c: Context) -> int:
+    return sum(not isinstance(item, Marker) and item.entry.value is None for item in c.log)
+
+
+def load(c: Context, **topics: UUID) -> None:
+    """Crash, load, and hear which topics there are."""
+    c.restart()
+    c.submit_silently(e.TopicsKnown(topics))
+    c.advance(0)
+
+
+def test_more_offsets_than_one_append_holds_are_deleted_in_several() -> None:
+    c = Measured(GroupConfig(append_bytes_max=500))
+    commit(c, OLD, 50)
+    commit(c, OLD, 50, group_id="h")
+    c.sizes.clear()
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    assert len(c.sizes) == 1, "one append per turn of the loop"
+    c.advance(0)
+    assert len(c.sizes) > 2
+    assert max(c.sizes) <= 500
+    assert tombstones_count(c) == 100
+    assert kept(c) == kept(c, "h") == []
+    c.restart()
+    assert kept(c) == kept(c, "h") == []
+
+
+def test_an_append_too_small_for_anything_takes_one_at_a_time() -> None:
+    c = Context(GroupConfig(append_bytes_max=1))
+    commit(c, OLD, 3)
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.advance(0)
+    assert kept(c) == []
+
+
+def test_what_the_newer_topic_commits_between_two_appends_stays() -> None:
+    c = Context(GroupConfig(append_bytes_max=150))
+    commit(c, OLD, 20)
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit(e.OffsetCommit("g", 10, -1, "", (e.OffsetToCommit("t", 19, 7, -1, "", NEW),)))
+    c.advance(0)
+    assert kept(c) == [("t", 19)]
+
+
+def test_after_a_load_the_offsets_of_topics_that_are_gone_are_deleted() -> None:
+    """The crash came after the topic was forgotten, and before the tombstones."""
+    c = Context()
+    commit(c, OLD, 2)
+    commit(c, NEW, topic="u")
+    commit(c, OLD, group_id="h")
+    txn_commit(c, OLD)
+    load(c, t=NEW, u=NEW)
+    assert kept(c) == [("u", 0)]
+    assert kept(c, "h") == []
+    c.marker(7, True)
+    assert kept(c) == [("u", 0)]
+    written = len(c.log)
+    load(c, t=NEW, u=NEW)
+    assert len(c.log) == written, "once is enough"
+
+
+def test_a_load_deletes_no_offset_without_proof_that_its_topic_is_gone() -> None:
+    """D14: a topic that the metadata do not name may be one that they have lost."""
+    c = Context()
+    commit(c, e.ZERO_TOPIC_ID)
+    commit(c, OLD, topic="unknown")
+    written = len(c.log)
+    load(c, t=NEW)
+    assert kept(c) == [("t", 0), ("unknown", 0)]
+    assert len(c.log) == written
+
+
+def test_a_crash_amid_the_deletion_is_made_good_by_the_next_load() -> None:
+    c = Context(GroupConfig(append_bytes_max=150))
+    commit(c, OLD, 20)
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    assert 0 < len(kept(c)) < 20
+    load(c, t=NEW)
+    assert kept(c) == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.not_enough_replicas, ErrorCode.message_too_large])
+def test_a_deletion_that_was_not_written_is_tried_again(error: ErrorCode) -> None:
+    c = Context()
+    commit(c, OLD, 2)
+    c.hold = True
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.fail(error)
+    c.hold = False
+    assert len(kept(c)) == 2
+    c.advance(SWEEP_MS)
+    assert kept(c) == []
+
+
+def test_the_rest_of_a_deletion_that_was_not_written_is_tried_again() -> None:
+    c = Context(GroupConfig(append_bytes_max=150))
+    commit(c, OLD, 20)
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.hold = True
+    c.handle(c.shard.tick(c.now_ms))
+    c.fail(ErrorCode.not_enough_replicas)
+    c.hold = False
+    c.advance(SWEEP_MS)
+    assert kept(c) == []
+
+
+@pytest.mark.parametrize(("topic_id", "stays"), [(OLD, False), (NEW, True)])
+def test_a_commit_on_its_way_is_judged_when_it_has_arrived(topic_id: UUID, stays: bool) -> None:
+    c = Context()
+    commit(c, OLD)
+    c.hold = True
+    commit(c, topic_id)
+    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.hold = False
+    c.commit_all()
+    c.advance(SWEEP_MS)
+    assert kept(c) == ([("t", 0)] if stays else [])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_newer_topics_transaction_is_left_alone(committed: bool) -> None:
+    """INV-6: a tombstone would take the offset of the open transaction too."""
+    c = Context()
+    commit(c, OLD)
+    txn_commit(c, NEW)
+    load(c, t=NEW)
+    c.marker(7, committed)
+    c.advance(SWEEP_MS)
+    assert kept(c) == ([("t", 0)] if committed else [])
+
+
+def test_expired_offsets_beyond_one_append_wait_for_the_next_sweep() -> None:
+    settings = GroupConfig(append_bytes_max=500, offsets_retention_ms=1_000)
+    c = Measured(settings)
+    commit(c, OLD, 20)
+    c.sizes.clear()
+    c.advance(SWEEP_MS)
+    assert 0 < len(kept(c)) < 20
+    c.advance(2 * SWEEP_MS)
+    assert max(c.sizes) <= 500
+    assert "g" not in c.machine.room.groups
