@@ -1,9 +1,10 @@
-"""Carries kio's values from one version's classes to another's, field by field of the same name.
+"""What the fields of kio's classes are, and values carried from one version's classes to another's.
 
 kio has a class per message and version, all alike but for the fields that came and went. A
 converter from one class to another is derived once from their fields; a field that the source lacks
-takes the schema's default. It must not know any particular message: what names and shapes changed
-is in `oncelog.protocol.versions`.
+takes the schema's default. Only messages whose shape changed are converted (the hooks of
+`oncelog.protocol.versions`): any other is read into the newest class at once (`schema`). This
+module must not know any particular message.
 """
 
 import datetime
@@ -24,13 +25,17 @@ Converter = Callable[[Any], Any]
 
 
 class FieldShape(NamedTuple):
-    """What a converter needs to know of a field."""
+    """What a reader, writer or converter needs to know of a field."""
 
     name: str
     is_array: bool
     is_nullable: bool
     inner: type
     """The element's class: a dataclass for nested values, otherwise the primitive."""
+    kafka_type: str | None = None
+    """How kio names a primitive's encoding; not known of classes of ours."""
+    tag: int | None = None
+    """The number of a tagged field (KIP-482)."""
 
 
 @cache
@@ -40,15 +45,17 @@ def shapes(cls: type) -> tuple[FieldShape, ...]:
 
 
 def shape_of(field: Field[Any]) -> FieldShape:
-    """What a reader or converter needs to know of a field."""
+    """The shape of one field."""
     kind: Any = field.type
     is_nullable = False
     if get_origin(kind) in (UnionType, Union):
         is_nullable = NoneType in get_args(kind)
         kind = next(part for part in get_args(kind) if part is not NoneType)
-    if get_origin(kind) is tuple:
-        return FieldShape(field.name, True, is_nullable, get_args(kind)[0])
-    return FieldShape(field.name, False, is_nullable, kind)
+    is_array = get_origin(kind) is tuple
+    if is_array:
+        kind = get_args(kind)[0]
+    encoding, tag = field.metadata.get("kafka_type"), field.metadata.get("tag")
+    return FieldShape(field.name, is_array, is_nullable, kind, encoding, tag)
 
 
 @cache

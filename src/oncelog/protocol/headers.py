@@ -6,7 +6,8 @@ whose response always has header v0 (KIP-511), so that a client can read the ref
 that the broker does not know.
 """
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
@@ -45,6 +46,12 @@ class RequestHeader(NamedTuple):
     body_offset: int
 
 
+_new_header: Final[Callable[[tuple[object, ...]], RequestHeader]] = partial(
+    tuple.__new__, RequestHeader
+)
+"""Spares each request the Python function that calling `RequestHeader` would be."""
+
+
 @lru_cache(maxsize=_CLIENT_IDS_CACHED_COUNT)
 def _client_id(raw: bytes) -> str:
     return raw.decode()
@@ -74,7 +81,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             position = position + 1 if frame[position] == 0 else wire.skip_tags(frame, position)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise malformed(f"request header: {error}") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return _new_header((api_key, api_version, correlation_id, client_id, position))
 
 
 def request_header_bytes(
@@ -87,11 +94,20 @@ def request_header_bytes(
     return fixed + raw + b"\x00" if flexible else fixed + raw
 
 
+@cache
+def response_header_packer(api: ApiKey | int, version: int) -> Callable[[int], bytes]:
+    """What makes the header of a response, to a request of this version, of its correlation id."""
+    tagged = api != ApiKey.API_VERSIONS and is_flexible(api, version)
+    return _TAGGED_RESPONSE.pack if tagged else INT32.pack
+
+
+_TAGGED_RESPONSE: Final = Struct(">ix")
+"""A correlation id and no tagged field."""
+
+
 def response_header_bytes(api: ApiKey | int, version: int, correlation_id: int) -> bytes:
     """Encode the header of a response to a request of this version."""
-    if api != ApiKey.API_VERSIONS and is_flexible(api, version):
-        return INT32.pack(correlation_id) + b"\x00"
-    return INT32.pack(correlation_id)
+    return response_header_packer(api, version)(correlation_id)
 
 
 def parse_response_header(api: ApiKey | int, version: int, frame: Buffer) -> tuple[int, int]:

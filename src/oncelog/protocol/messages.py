@@ -5,36 +5,36 @@ Requests parse to, and responses are written from, the class of the newest versi
 versions differ in shape is in `oncelog.protocol.versions`. Frames here never include their 4-byte
 size.
 
-Messages are read by `schema` from kio's descriptions; kio's writers take any object with the right
-attributes, so no old version's response is ever built.
+Readers and writers are those that `schema` compiles of kio's descriptions. A reader of an old
+version builds the newest class at once, unless `versions` has a hook for its shape; a writer takes
+any object with the right attributes, so no old version's response is ever built.
 """
 
 import datetime
-import io
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from oncelog.core.limits import MESSAGE_BYTES_MAX
 from oncelog.protocol.api import ADVERTISED, ApiKey, is_flexible
-from oncelog.protocol.conversion import Converter, converter, defaults
+from oncelog.protocol.conversion import converter, defaults
 from oncelog.protocol.headers import (
     RequestHeader,
     parse_request_header,
     parse_response_header,
     request_header_bytes,
-    response_header_bytes,
+    response_header_packer,
     unsupported_version_response,
 )
-from oncelog.protocol.schema import read_message
+from oncelog.protocol.schema import MisfitError, Reader, Writer, reader, writer
 from oncelog.protocol.versions import REQUEST_DOWN, REQUEST_UP, RESPONSE_DOWN, RESPONSE_UP, Hook
 from oncelog.protocol.wire import Buffer, malformed
 
 __all__ = [
+    "MisfitError",
     "RequestHeader",
     "encode_request",
     "encode_response",
@@ -59,8 +59,6 @@ _CANONICAL: Final[dict[tuple[int, str], tuple[str, str]]] = {
     (ApiKey.OFFSET_FETCH, "response"): ("canonical", "OffsetFetchResponse"),
 }
 """Classes of our own, by module of `oncelog.protocol` and name: made when first asked for."""
-
-Writer = Callable[[Any, Any], None]
 
 
 def request_class(api: ApiKey) -> type[Any]:
@@ -113,21 +111,29 @@ def _newest_class(api: ApiKey, kind: str) -> type:
     return cls
 
 
-def _unchanged(_version: int, value: Any) -> Any:
-    return value
-
-
 @cache
-def _reading(api: ApiKey, version: int, kind: str) -> tuple[type, Hook, Converter]:
+def _reading(api: ApiKey, version: int, kind: str) -> tuple[Reader, Hook | None]:
+    """The reader of a version, and what makes the newest class of its values if it does not."""
     old, new = _schema_class(api, version, kind), _newest_class(api, kind)
-    hook = (REQUEST_UP if kind == "request" else RESPONSE_UP).get(api, _unchanged)
-    return old, hook, converter(old, new)
+    hook = (REQUEST_UP if kind == "request" else RESPONSE_UP).get(api)
+    if hook is None:
+        return reader(old, new), None
+    return reader(old, old), _upgrade(hook, converter(old, new))
+
+
+def _upgrade(hook: Hook, change: Callable[[Any], Any]) -> Hook:
+    def upgrade(version: int, value: Any) -> Any:
+        upgraded = hook(version, value)
+        return change(value) if upgraded is value else upgraded
+
+    return upgrade
 
 
 @cache
-def _writing(api: ApiKey, version: int, kind: str) -> tuple[Writer, Hook]:
-    hook = (REQUEST_DOWN if kind == "request" else RESPONSE_DOWN).get(api, _unchanged)
-    return entity_writer(_schema_class(api, version, kind)), hook
+def _writing(api: ApiKey, version: int, kind: str) -> tuple[Writer, Hook | None]:
+    """The writer of a version, and what makes its shape of the newest class if it differs."""
+    hook = (REQUEST_DOWN if kind == "request" else RESPONSE_DOWN).get(api)
+    return writer(_schema_class(api, version, kind)), hook
 
 
 def parse_request(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
@@ -138,7 +144,9 @@ def parse_request(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
     """
     if len(frame) > MESSAGE_BYTES_MAX:
         raise malformed(f"{api.name} request of {len(frame)} bytes")
-    return _parse(api, version, "request", frame, offset)
+    read, upgrade = _reading(api, version, "request")
+    value = read(frame, offset)
+    return value if upgrade is None else upgrade(version, value)
 
 
 def parse_response(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any:
@@ -146,36 +154,32 @@ def parse_response(api: ApiKey, version: int, frame: Buffer, offset: int) -> Any
 
     Raises `ProtocolError` (invalid_request).
     """
-    return _parse(api, version, "response", frame, offset)
-
-
-def _parse(api: ApiKey, version: int, kind: str, frame: Buffer, offset: int) -> Any:
-    schema, hook, change = _reading(api, version, kind)
-    value = read_message(schema, frame, offset)
-    upgraded = hook(version, value)
-    return change(value) if upgraded is value else upgraded
+    read, upgrade = _reading(api, version, "response")
+    value = read(frame, offset)
+    return value if upgrade is None else upgrade(version, value)
 
 
 def encode_response(api: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
     """Encode header and body of a response, without the frame's 4-byte size.
 
     `version` is that of the request; `response` is a `response_class(api)`. What an old version
-    cannot carry is left out.
+    cannot carry is left out. Raises `MisfitError` for a value that its field cannot carry.
     """
     write, hook = _writing(api, version, "response")
-    buffer = io.BytesIO()
-    buffer.write(response_header_bytes(api, version, correlation_id))
-    write(buffer, hook(version, response))
-    return buffer.getvalue()
+    out = bytearray(response_header_packer(api, version)(correlation_id))
+    write(out, response if hook is None else hook(version, response))
+    return bytes(out)
 
 
 def encode_request(
     api: ApiKey, version: int, correlation_id: int, client_id: str | None, request: Any
 ) -> bytes:
-    """Encode header and body of a request, without the frame's 4-byte size."""
+    """Encode header and body of a request, without the frame's 4-byte size.
+
+    Raises `MisfitError` for a value that its field cannot carry.
+    """
     write, hook = _writing(api, version, "request")
-    buffer = io.BytesIO()
     flexible = is_flexible(api, version)
-    buffer.write(request_header_bytes(api, version, correlation_id, client_id, flexible))
-    write(buffer, hook(version, request))
-    return buffer.getvalue()
+    out = bytearray(request_header_bytes(api, version, correlation_id, client_id, flexible))
+    write(out, request if hook is None else hook(version, request))
+    return bytes(out)

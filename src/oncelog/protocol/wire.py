@@ -24,6 +24,9 @@ Buffer = bytes | bytearray | memoryview
 
 NO_UUID_BYTES: Final = bytes(16)
 
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
+"""The unsigned varints of one byte, by value."""
+
 _VARINT_BYTES_MAX: Final = 5
 _VARLONG_BYTES_MAX: Final = 10
 
@@ -183,7 +186,7 @@ def compact_string(value: str | None) -> bytes:
     return uvarint(len(raw) + 1) + raw
 
 
-def tag(number: int, value: bytes) -> bytes:
+def tag(number: int, value: Buffer) -> bytes:
     """One tagged field."""
     return uvarint(number) + uvarint(len(value)) + value
 

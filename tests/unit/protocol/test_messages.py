@@ -26,7 +26,7 @@ from oncelog.protocol.messages import (
     response_class,
     to_milliseconds,
 )
-from oncelog.protocol.schema import read_message
+from oncelog.protocol.schema import reader
 from tests.unit.protocol.damage import check_damage
 
 CASES = [
@@ -118,7 +118,7 @@ def test_what_a_version_carries_survives_the_round_trip(
 def check_against_kio(api: ApiKey, version: int, kind: str, frame: bytes, offset: int) -> None:
     schema = _schema_class(api, version, kind)
     value, size = entity_reader(schema)(frame, offset)
-    assert read_message(schema, frame, offset) == value
+    assert reader(schema, schema)(frame, offset) == value
     assert offset + size == len(frame)
 
 
@@ -231,14 +231,6 @@ def test_an_array_that_the_bytes_cannot_hold_is_refused_before_anything_is_alloc
     for count in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07"):
         with pytest.raises(ProtocolError):
             parse_request(ApiKey.LIST_TRANSACTIONS, 0, count, 0)
-
-
-def test_the_elements_of_a_message_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.protocol.schema.MESSAGE_ELEMENTS_COUNT_MAX", 10)
-    api = ApiKey.FIND_COORDINATOR
-    assert upgraded_request(api, 4, coordinator_keys=("k",) * 10).coordinator_keys == ("k",) * 10
-    with pytest.raises(ProtocolError, match="more than 10"):
-        upgraded_request(api, 4, coordinator_keys=("k",) * 11)
 
 
 def test_unknown_tagged_fields_are_skipped_kip_482() -> None:

@@ -1,0 +1,206 @@
+"""Writes the source of a writer of one message class (see `oncelog.protocol.schema`).
+
+A field that may not be null and is, or a value beyond what its field can carry, raises: such a
+message was built wrongly here. The length of compact strings is not bounded, as kio's is not.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Final
+
+from oncelog.core.errors import OncelogError
+from oncelog.protocol import wire
+from oncelog.protocol.conversion import FieldShape, defaults, shapes
+from oncelog.protocol.schema_reader import (
+    EPOCH,
+    LAYOUTS,
+    MILLISECOND,
+    NULL_MARKER,
+    PRESENT_MARKER,
+)
+from oncelog.protocol.schema_source import Source
+
+_CHANGES: Final[dict[str, str]] = {
+    "timedelta_i32": "{0} // MILLISECOND",
+    "timedelta_i64": "{0} // MILLISECOND",
+    "datetime_i64": "({0} - EPOCH) // MILLISECOND",
+}
+"""What is packed of a value, where that is not the value itself."""
+
+
+class MisfitError(OncelogError, ValueError):
+    """A value does not fit the field that has to carry it: the message was built wrongly here."""
+
+
+class WriterSource:
+    """The source of the function that appends a `cls`, or what looks like one, to a bytearray."""
+
+    def __init__(self, cls: type) -> None:
+        self.source = Source(
+            *("write", "out", "message", "value", "items", "raw", "size"),
+            EPOCH=EPOCH,
+            MILLISECOND=MILLISECOND,
+            NO_UUID_BYTES=wire.NO_UUID_BYTES,
+            ONE_BYTE=wire.ONE_BYTE,
+            StructError=struct.error,
+            MisfitError=MisfitError,
+            pack=struct.pack,
+            tag=wire.tag,
+            uvarint=wire.uvarint,
+        )
+        self._flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+        self._out = "out"
+        """The variable of the bytearray that is appended to."""
+        self._run: list[tuple[str, str]] = []
+        """Layout and expression of the fields of fixed size that come next."""
+        line, block = self.source.line, self.source.block
+        with block("def write(out, message):"):
+            with block("try:"):
+                self._entity(cls, "message")
+            with block("except (StructError, AttributeError, TypeError, ValueError) as error:"):
+                line(f'raise MisfitError(f"{cls.__name__}: {{error}}") from error')
+
+    def _entity(self, cls: type, value: str) -> None:
+        tagged = []
+        for shape in shapes(cls):
+            if shape.tag is None:
+                self._field(f"{value}.{shape.name}", shape)
+            else:
+                tagged.append(shape)
+        if tagged:
+            self._tags(cls, value, sorted(tagged, key=lambda shape: shape.tag or 0))
+        elif self._flexible:
+            self._run.append(("x", ""))
+        self._pack()
+
+    def _field(self, value: str, shape: FieldShape) -> None:
+        if shape.is_array:
+            self._array(value, shape)
+        elif is_dataclass(shape.inner):
+            self._nested(value, shape)
+        elif shape.kafka_type == "string":
+            self._string(value, shape.is_nullable)
+        elif shape.kafka_type in ("bytes", "records"):
+            self._bytes(value, shape.is_nullable)
+        else:
+            self._fixed(value, shape)
+
+    def _named(self, value: str) -> str:
+        """A variable with a value that is looked at more than once."""
+        if value.isidentifier():
+            return value
+        name = self.source.variable(value.rpartition(".")[2])
+        self.source.line(f"{name} = {value}")
+        return name
+
+    def _fixed(self, value: str, shape: FieldShape) -> None:
+        kind = shape.kafka_type or ""
+        layout = LAYOUTS[kind]
+        if kind in _CHANGES:
+            change = _CHANGES[kind].format(value)
+            is_nullable = kind == "datetime_i64" and shape.is_nullable
+            value = f"-1 if {value} is None else {change}" if is_nullable else change
+        elif kind == "uuid":
+            uuid = self._named(value)
+            value = f'NO_UUID_BYTES if {uuid} is None else {uuid}.int.to_bytes(16, "big")'
+        self._run.append((layout, value))
+
+    def _pack(self) -> None:
+        """Write the run of fields of fixed size that was collected."""
+        layout = "".join(part for part, _ in self._run)
+        values = [value for _, value in self._run if value]
+        self._run.clear()
+        if values:
+            self.source.call(f"{self._out} += ", self.source.packer(layout), values)
+        elif layout:
+            self.source.line(f"{self._out} += {bytes(len(layout))!r}")
+
+    def _length(self, value: str, layout: str) -> None:
+        """Write a length or count. A compact one is one more than it says."""
+        if not self._flexible:
+            self._run.append((layout, value))
+            self._pack()
+            return
+        self._pack()
+        self.source.line(f"size = {value} + 1")
+        self.source.line(f"{self._out} += ONE_BYTE[size] if size < 128 else uvarint(size)")
+
+    @contextmanager
+    def _unless_null(self, variable: str, layout: str, is_nullable: bool) -> Iterator[None]:
+        """What is added within is for a value that is not null."""
+        if not is_nullable:
+            yield
+            return
+        self._pack()
+        with self.source.block(f"if {variable} is None:"):
+            null = b"\x00" if self._flexible else struct.pack(f">{layout}", -1)
+            self.source.line(f"{self._out} += {null!r}")
+        with self.source.block("else:"):
+            yield
+
+    def _string(self, value: str, is_nullable: bool) -> None:
+        if is_nullable:
+            self.source.line(f"value = {value}")
+            value = "value"
+        with self._unless_null("value", "h", is_nullable):
+            self.source.line(f"raw = {value}.encode()")
+            self._length("len(raw)", "h")
+            self.source.line(f"{self._out} += raw")
+
+    def _bytes(self, value: str, is_nullable: bool) -> None:
+        self.source.line(f"raw = {value}")
+        with self._unless_null("raw", "i", is_nullable):
+            self._length("len(raw)", "i")
+            self.source.line(f"{self._out} += raw")
+
+    def _array(self, value: str, shape: FieldShape) -> None:
+        self.source.line(f"items = {value}")
+        with self._unless_null("items", "i", shape.is_nullable):
+            self._length("len(items)", "i")
+            layout = LAYOUTS.get(shape.kafka_type or "")
+            if layout and shape.kafka_type not in (*_CHANGES, "uuid"):
+                self.source.line(f'{self._out} += pack(f">{{len(items)}}{layout}", *items)')
+                return
+            item = self.source.variable(value.rpartition(".")[2] + "_item")
+            with self.source.block(f"for {item} in items:"):
+                if is_dataclass(shape.inner):
+                    self._entity(shape.inner, item)
+                else:
+                    # For arrays of primitives nullability is that of the array.
+                    self._field(item, shape._replace(is_array=False, is_nullable=False))
+                    self._pack()
+
+    def _nested(self, value: str, shape: FieldShape) -> None:
+        name = self._named(value)
+        if not shape.is_nullable:
+            self._entity(shape.inner, name)
+            return
+        self._pack()
+        with self.source.block(f"if {name} is None:"):
+            self.source.line(f"{self._out}.append({NULL_MARKER})")
+        with self.source.block("else:"):
+            self.source.line(f"{self._out}.append({PRESENT_MARKER})")
+            self._entity(shape.inner, name)
+
+    def _tags(self, cls: type, value: str, tagged: list[FieldShape]) -> None:
+        """Write the tagged fields that differ from their default, in the order of their tags."""
+        self._pack()
+        line = self.source.line
+        out = self._out
+        tags = self.source.variable("tags")
+        line(f"{tags} = []")
+        for shape in tagged:
+            name = self.source.variable(shape.name)
+            default = self.source.constant(f"{shape.name}_default", defaults(cls)[shape.name])
+            line(f"{name} = {value}.{shape.name}")
+            with self.source.block(f"if {name} != {default}:"):
+                self._out = self.source.variable(f"{name}_bytes")
+                line(f"{self._out} = bytearray()")
+                # A tagged field is null by its absence; what is present is not nullable.
+                self._field(name, shape._replace(is_nullable=False))
+                self._pack()
+                line(f"{tags}.append(tag({shape.tag}, {self._out}))")
+        self._out = out
+        line(f'{out} += uvarint(len({tags})) + b"".join({tags})')
