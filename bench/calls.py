@@ -1,0 +1,391 @@
+"""`python -m bench.calls`: how many Python functions the broker calls for one request.
+
+What is counted: the starts of functions that are written in oncelog's own files ('call' events of
+`sys.setprofile`; resuming a coroutine or a generator is one too) after a request's bytes have
+arrived, until the broker is at rest again. So its reply is included, and what the request causes in
+later turns of the loop, as the markers and COMPLETE of an EndTxn. `everywhere` adds functions of
+libraries and generated ones (named tuples, dataclasses, kio), which are cheaper or not ours.
+
+The broker and its client share one thread, and the client turns the loop by hand until nothing more
+happens, so no clock takes part: the figures repeat exactly on one version of Python. Each request
+is sent many times and the smallest count is taken, because now and then one carries a little more
+(an index entry, a periodic task that came due). The frames are made by hand, so the module measures
+any build of the broker.
+"""
+
+import asyncio
+import os.path
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from struct import Struct
+from struct import pack as packed
+from types import FrameType
+
+from rich.console import Console
+from rich.table import Table
+
+import oncelog
+from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.loop import new_event_loop
+
+REPEATS = 41
+WARM_UP = 12
+QUIET_TURNS = 12
+"""The broker is at rest when so many turns of the loop called nothing."""
+TURNS_MAX = 200_000
+
+TOPIC = "calls"
+GROUP = "calls"
+TRANSACTIONAL_ID = "calls"
+
+_PRODUCE, _FETCH, _METADATA, _FIND, _JOIN, _HEARTBEAT, _SYNC, _CREATE = 0, 1, 3, 10, 11, 12, 14, 19
+_INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN = 22, 24, 26
+_PRODUCER = Struct(">hqh")
+"""Error, producer id, epoch: in the replies of InitProducerId and EndTxn 5."""
+_PACKAGE = os.path.dirname(oncelog.__file__) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Python function calls of one request."""
+
+    until_reply: int
+    """In oncelog's files, until the client had the reply."""
+    total: int
+    """In oncelog's files, until the broker was at rest."""
+    everywhere: int
+    """In all files and generated functions, until the broker was at rest."""
+
+
+class _Turn:
+    """Awaited, it gives the loop one turn."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class _Counter:
+    """Counts the Python functions that start in this thread while it is switched on."""
+
+    def __init__(self) -> None:
+        self.own = 0
+        self.everywhere = 0
+
+    def __enter__(self) -> None:
+        self.own = self.everywhere = 0
+        sys.setprofile(self._event)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        # By `get_buffer` the loop asks where the bytes shall go: they have not arrived yet.
+        if event != "call" or code.co_filename == __file__ or code.co_name == "get_buffer":
+            return
+        self.everywhere += 1
+        if code.co_filename.startswith(_PACKAGE):
+            self.own += 1
+
+
+class _Client:
+    """A socket that asks one thing after the other and counts what that costs the broker."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self._counter = _Counter()
+        self.calls = Calls(0, 0, 0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def ask(self, api: int, version: int, body: bytes, flexible: bool = False) -> bytes:
+        """Send one request and wait until the broker is at rest; returns the reply's body."""
+        header = packed(">hhi", api, version, 1) + _string("calls") + (b"\0" if flexible else b"")
+        frame = packed(">i", len(header) + len(body)) + header + body
+        with self._counter:
+            self._socket.sendall(frame)
+            reply = await self._reply()
+            until_reply = self._counter.own
+            await self._rest()
+        self.calls = Calls(until_reply, self._counter.own, self._counter.everywhere)
+        return reply[9 if flexible else 8 :]
+
+    async def _reply(self) -> bytes:
+        reply = b""
+        for _ in range(TURNS_MAX):
+            try:
+                piece = self._socket.recv(65536)
+            except BlockingIOError:
+                await _Turn()
+                continue
+            if not piece:
+                raise ConnectionError("the broker closed the connection instead of answering")
+            reply += piece
+            if len(reply) >= 4 and len(reply) == int.from_bytes(reply[:4], "big") + 4:
+                return reply
+        raise TimeoutError("the broker does not answer")
+
+    async def _rest(self) -> None:
+        quiet, before = 0, self._counter.everywhere
+        while quiet < QUIET_TURNS:
+            await _Turn()
+            quiet = quiet + 1 if self._counter.everywhere == before else 0
+            before = self._counter.everywhere
+
+
+def _string(text: str) -> bytes:
+    return packed(">h", len(text)) + text.encode()
+
+
+def _compact(content: str | bytes | None) -> bytes:
+    if content is None:
+        return b"\0"
+    raw = content.encode() if isinstance(content, str) else content
+    return _uvarint(len(raw) + 1) + raw
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _expect_no_error(error: int, what: str) -> None:
+    if error:
+        raise RuntimeError(f"{what} was answered with error {error}")
+
+
+class _Requests:
+    """One method per counted request; each puts the broker into the state it needs first."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        self._topic_id = bytes(16)
+        self._producer = (-1, -1)
+        self._sequence = 0
+        self._added = False
+        self._group = 0
+        self._member = ""
+        self._generation = -1
+
+    async def prepare(self) -> None:
+        """A topic of one partition, both coordinators, a producer and a stable group."""
+        topic = _string(TOPIC) + packed(">ihii", 1, 1, 0, 0)
+        await self._client.ask(_CREATE, 2, packed(">i", 1) + topic + packed(">i?", 60_000, False))
+        for kind in (0, 1):
+            await self._client.ask(_FIND, 2, _string(GROUP) + packed(">b", kind))
+        body = b"\2" + bytes(16) + _compact(TOPIC) + b"\0" + b"\0\0\0"
+        reply = await self._client.ask(_METADATA, 12, body, flexible=True)
+        start = reply.index(_compact(TOPIC)) + len(_compact(TOPIC))
+        self._topic_id = reply[start : start + 16]
+        await self.init_producer_id()
+        await self.join_group()
+
+    # --- what is counted
+
+    async def produce(self) -> Calls:
+        """One record of 100 bytes, acks=all, without a producer id."""
+        return await self._produce(None, build_batch([_record()]))
+
+    async def fetch(self) -> Calls:
+        """The one batch at offset 0, without a fetch session."""
+        part = packed(">iiqiqi", 0, -1, 0, -1, -1, 1) + b"\0"
+        topic = self._topic_id + b"\2" + part + b"\0"
+        body = packed(">iiibii", 500, 1, 52_428_800, 0, 0, -1) + b"\2" + topic + b"\1\1\0"
+        reply = await self._client.ask(_FETCH, 16, body, flexible=True)
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "Fetch")
+        if len(reply) < 160:
+            raise RuntimeError("Fetch gave no batch")
+        return self._client.calls
+
+    async def init_producer_id(self) -> Calls:
+        """A transactional id without an open transaction takes its next epoch."""
+        body = _compact(TRANSACTIONAL_ID) + packed(">iqh", 60_000, -1, -1) + b"\0"
+        reply = await self._client.ask(_INIT_PRODUCER_ID, 4, body, flexible=True)
+        error, producer_id, epoch = _PRODUCER.unpack_from(reply, 4)
+        self._producer = (producer_id, epoch)
+        _expect_no_error(error, "InitProducerId")
+        self._sequence = 0
+        return self._client.calls
+
+    async def add_partitions_to_txn(self) -> Calls:
+        """The first partition of a transaction; the transaction is ended afterwards."""
+        calls = await self._add_partitions()
+        await self._end_txn_tv1()
+        return calls
+
+    async def end_txn(self) -> Calls:
+        """The commit of a transaction of one record by the newer protocol (TV2)."""
+        await self._produce(TRANSACTIONAL_ID, self._transactional_batch())
+        body = _compact(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True) + b"\0"
+        reply = await self._client.ask(_END_TXN, 5, body, flexible=True)
+        error, producer_id, epoch = _PRODUCER.unpack_from(reply, 4)
+        self._producer = (producer_id, epoch)
+        _expect_no_error(error, "EndTxn")
+        self._sequence = 0
+        return self._client.calls
+
+    async def end_txn_tv1(self) -> Calls:
+        """The same by the older protocol, as librdkafka speaks it."""
+        await self._add_partitions()
+        await self._produce(TRANSACTIONAL_ID, self._transactional_batch())
+        return await self._end_txn_tv1()
+
+    async def join_group(self) -> Calls:
+        """A group's first and only member joins, with the two assignors of the Java client."""
+        self._group += 1
+        self._member = ""
+        reply = await self._join_group()
+        at = reply.index(b"calls-")
+        self._member = reply[at : at + reply[at - 1] - 1].decode()
+        return await self.join_group_again()
+
+    async def join_group_again(self) -> Calls:
+        """The only member of a stable group joins again."""
+        reply = await self._join_group()
+        calls = self._client.calls
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "JoinGroup")
+        self._generation = int.from_bytes(reply[6:10], "big")
+        await self.sync_group()
+        return calls
+
+    async def sync_group(self) -> Calls:
+        """The leader's assignment, stored in `__consumer_offsets`."""
+        assignment = packed(">i", 1) + _string(self._member) + packed(">i", 0)
+        reply = await self._client.ask(_SYNC, 3, self._as_member() + assignment)
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "SyncGroup")
+        return self._client.calls
+
+    async def heartbeat(self) -> Calls:
+        """A member of a stable group."""
+        reply = await self._client.ask(_HEARTBEAT, 3, self._as_member())
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "Heartbeat")
+        return self._client.calls
+
+    # --- pieces
+
+    def _transactional_batch(self) -> bytearray:
+        producer_id, epoch = self._producer
+        self._sequence += 1
+        return build_batch(
+            [_record()],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._sequence - 1,
+            transactional=True,
+        )
+
+    async def _produce(self, transactional_id: str | None, batch: bytearray) -> Calls:
+        part = packed(">i", 0) + _compact(bytes(batch)) + b"\0"
+        topic = _compact(TOPIC) + b"\2" + part + b"\0"
+        body = _compact(transactional_id) + packed(">hi", -1, 30_000) + b"\2" + topic + b"\0"
+        # From version 12 on a transactional Produce adds its partition itself (TV2).
+        version = 12 if transactional_id is None or not self._added else 11
+        reply = await self._client.ask(_PRODUCE, version, body, flexible=True)
+        at = 1 + len(_compact(TOPIC)) + 1 + 4
+        _expect_no_error(int.from_bytes(reply[at : at + 2], "big"), "Produce")
+        return self._client.calls
+
+    async def _add_partitions(self) -> Calls:
+        body = _string(TRANSACTIONAL_ID) + packed(">qh", *self._producer)
+        body += packed(">i", 1) + _string(TOPIC) + packed(">ii", 1, 0)
+        reply = await self._client.ask(_ADD_PARTITIONS, 0, body)
+        _expect_no_error(int.from_bytes(reply[-2:], "big"), "AddPartitionsToTxn")
+        self._added = True
+        return self._client.calls
+
+    async def _end_txn_tv1(self) -> Calls:
+        body = _string(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True)
+        reply = await self._client.ask(_END_TXN, 1, body)
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "EndTxn")
+        self._added = False
+        return self._client.calls
+
+    async def _join_group(self) -> bytes:
+        body = _compact(f"{GROUP}-{self._group}") + packed(">ii", 300_000, 300_000)
+        body += _compact(self._member) + b"\0" + _compact("consumer") + b"\3"
+        body += _compact("range") + b"\1\0" + _compact("cooperative-sticky") + b"\1\0"
+        return await self._client.ask(_JOIN, 9, body + b"\0\0", flexible=True)
+
+    def _as_member(self) -> bytes:
+        group = _string(f"{GROUP}-{self._group}") + packed(">i", self._generation)
+        return group + _string(self._member) + packed(">h", -1)
+
+
+def _record() -> Record:
+    return Record(0, 1_700_000_000_000, None, bytes(100))
+
+
+COUNTED: dict[str, Callable[[_Requests], Awaitable[Calls]]] = {
+    "Produce": _Requests.produce,
+    "Fetch": _Requests.fetch,
+    "EndTxn": _Requests.end_txn,
+    "EndTxn (TV1)": _Requests.end_txn_tv1,
+    "JoinGroup": _Requests.join_group,
+    "JoinGroup again": _Requests.join_group_again,
+    "SyncGroup": _Requests.sync_group,
+    "Heartbeat": _Requests.heartbeat,
+    "AddPartitionsToTxn": _Requests.add_partitions_to_txn,
+    "InitProducerId": _Requests.init_producer_id,
+}
+"""EndTxn is version 5, JoinGroup 9, Produce 12, Fetch 16, the others those of librdkafka."""
+
+
+async def _count(repeats: int) -> dict[str, Calls]:
+    config = {"group.initial.rebalance.delay.ms": 0}
+    async with oncelog.EmbeddedBroker(config=config) as broker:
+        client = _Client(broker.bootstrap_servers)
+        try:
+            requests = _Requests(client)
+            await requests.prepare()
+            return {name: await _smallest(ask, requests, repeats) for name, ask in COUNTED.items()}
+        finally:
+            client.close()
+
+
+async def _smallest(
+    ask: Callable[[_Requests], Awaitable[Calls]], requests: _Requests, repeats: int
+) -> Calls:
+    for _ in range(WARM_UP):
+        await ask(requests)
+    seen = [await ask(requests) for _ in range(repeats)]
+    return Calls(
+        min(calls.until_reply for calls in seen),
+        min(calls.total for calls in seen),
+        min(calls.everywhere for calls in seen),
+    )
+
+
+def count(repeats: int = REPEATS) -> dict[str, Calls]:
+    """Python function calls of one request of each API in `COUNTED`; takes about two seconds.
+
+    Not for a thread in which a loop runs, nor under another profiler.
+    """
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_count(repeats))
+
+
+def main() -> int:
+    """Print the table."""
+    table = Table(title=f"Python function calls per request, Python {sys.version.split()[0]}")
+    table.add_column("request")
+    table.add_column("until its reply", justify="right")
+    table.add_column("in all", justify="right")
+    table.add_column("everywhere", justify="right")
+    for name, calls in count().items():
+        table.add_row(name, str(calls.until_reply), str(calls.total), str(calls.everywhere))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

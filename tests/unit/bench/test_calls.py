@@ -1,0 +1,37 @@
+"""What one request may cost in Python function calls, so that no change adds to it unnoticed."""
+
+import pytest
+
+from bench.calls import COUNTED, Calls, count
+
+BOUNDS = {"Produce": 79, "Fetch": 64, "EndTxn": 345, "JoinGroup": 216}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, Calls]:
+    return count(repeats=15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_name", BOUNDS)
+def test_a_request_costs_no_more_calls_than_allowed(
+    counted: dict[str, Calls], request_name: str
+) -> None:
+    assert counted[request_name].total <= BOUNDS[request_name]
+
+
+@pytest.mark.slow
+def test_every_request_is_counted_and_counted_alike_the_second_time(
+    counted: dict[str, Calls],
+) -> None:
+    again = count(repeats=15)
+    assert set(counted) == set(COUNTED)
+    assert {name: calls.total for name, calls in counted.items()} == {
+        name: calls.total for name, calls in again.items()
+    }
+
+
+@pytest.mark.slow
+def test_what_end_txn_causes_after_its_reply_is_counted(counted: dict[str, Calls]) -> None:
+    assert counted["EndTxn"].total > counted["EndTxn"].until_reply
+    assert counted["Produce"].total == counted["Produce"].until_reply
