@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.coordinator import Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import (
@@ -106,7 +107,7 @@ class Narrator(Context):
             case "tick":
                 self.tick(int(plain[0]))
             case "drop":
-                self.shard.drop(int(plain[0]))
+                self.shard.drop(Token(int(plain[0])))
             case "resign":
                 self.run(self.shard.resign(self.now_ms))
             case "fail-over":

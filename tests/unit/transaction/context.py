@@ -3,6 +3,7 @@ answer on demand.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard, Token
 from oncelog.core.errors import ErrorCode
@@ -29,8 +30,18 @@ ID = "orders"
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)
 OFFSETS = TopicPartition("__consumer_offsets", 7)
-FIRST_PRODUCER_ID = 1000
+FIRST_PRODUCER_ID = ProducerId(1000)
 EPOCH_MAX = 32767
+
+
+def initialised(producer_id: int, epoch: int) -> InitProducerIdResult:
+    """What a producer is answered that may begin under this id and epoch."""
+    return InitProducerIdResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
+
+
+def ended(producer_id: int, epoch: int) -> EndTxnResult:
+    """What a producer is answered that goes on under this id and epoch."""
+    return EndTxnResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 @dataclass
@@ -48,10 +59,11 @@ class Context:
         self.now_ms = 1_000_000
         self.log: list[tuple[Entry, int]] = []
         self.held: list[Append] = []
-        self.results: dict[int, object] = {}
+        # Which kind of result a token has, its test knows.
+        self.results: dict[int, Any] = {}
         self.markers: list[SendMarkers] = []
         self.has_producer_ids = True
-        self._next_producer_id = FIRST_PRODUCER_ID
+        self._next_producer_id = int(FIRST_PRODUCER_ID)
         self._next_token = 1
         self.load()
 
@@ -106,13 +118,13 @@ class Context:
         for append in held:
             self.run(self.shard.append_failed(append.append_id, error, self.now_ms))
 
-    def send(self, event: object) -> int:
+    def send(self, event: object) -> Token:
         """Submit a request; its answer, if and when there is one, is in `results` under the
         returned token.
         """
-        token = self._next_token
+        token = Token(self._next_token)
         self._next_token += 1
-        self.run(self.shard.submit(event, Token(token), self.now_ms))
+        self.run(self.shard.submit(event, token, self.now_ms))
         return token
 
     def tick(self, after_ms: int = 0) -> None:
@@ -123,7 +135,7 @@ class Context:
 
     def start_init(
         self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000, id_: str = ID
-    ) -> int:
+    ) -> Token:
         return self.send(
             InitProducerId(id_, timeout_ms, ProducerId(producer_id), ProducerEpoch(epoch))
         )
@@ -142,7 +154,7 @@ class Context:
         epoch: int | None = None,
         verify_only: bool = False,
         version: int | None = None,
-    ) -> int:
+    ) -> Token:
         now = self.metadata
         return self.send(
             AddPartitions(
@@ -167,7 +179,7 @@ class Context:
         epoch: int | None = None,
         version: int | None = None,
         connection: int = 0,
-    ) -> int:
+    ) -> Token:
         now = self.metadata
         return self.send(
             EndTxn(
@@ -235,8 +247,14 @@ class Context:
     def state(self) -> TransactionState:
         return self.metadata.state
 
+    def is_in(self, state: TransactionState) -> bool:
+        """The same as a call: after `assert context.state is ...` a type checker expects that state
+        to stay, whatever the context is told to do.
+        """
+        return self.state is state
+
     @property
-    def ids(self) -> tuple[int, int]:
+    def ids(self) -> tuple[ProducerId, ProducerEpoch]:
         return self.metadata.producer_id, self.metadata.producer_epoch
 
     def go_to(self, state: TransactionState) -> None:
@@ -258,5 +276,10 @@ class Context:
         """Rewrite the log's last word about the id with another epoch, and lead anew: as if there
         had been that many.
         """
-        self.log.append((records.encode(replace(self.metadata, producer_epoch=epoch)), self.now_ms))
+        self.log.append(
+            (
+                records.encode(replace(self.metadata, producer_epoch=ProducerEpoch(epoch))),
+                self.now_ms,
+            )
+        )
         self.fail_over()
