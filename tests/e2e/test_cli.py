@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
 
@@ -34,7 +35,9 @@ class Shell:
         self.environment.pop("NO_COLOR", None)
         self.environment["TERM"] = "xterm-256color"
 
-    def start(self, *arguments: str, stdin: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+    def start(
+        self, *arguments: str, stdin: int | IO[bytes] | None = subprocess.PIPE
+    ) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-m", "oncelog", *arguments],
             stdin=stdin,
@@ -99,7 +102,7 @@ def test_lines_go_through_a_pipe_of_commands(shell: Shell) -> None:
         shell.start(
             "consume", "pipe", "--json", "--from-beginning", "--until-end", stdin=subprocess.DEVNULL
         ) as consume,
-        shell.start("produce", "pipe-copy", "--format", "json", stdin=consume.stdout.fileno())
+        shell.start("produce", "pipe-copy", "--format", "json", stdin=consume.stdout)
         as produce,
     ):  # fmt: skip
         assert produce.wait(WAIT_S) == 0

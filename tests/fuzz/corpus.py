@@ -100,7 +100,7 @@ def served() -> list[tuple[ApiKey, int]]:
 
 
 @cache
-def request_class(api: ApiKey, version: int) -> type[Any]:
+def request_class(api: ApiKey, version: int) -> type:
     """kio's class of exactly this version."""
     module = import_module(f"kio.schema.{api.schema_name}.v{version}.request")
     for candidate in vars(module).values():
@@ -156,7 +156,7 @@ class Corpus:
         data = buffer.getvalue()
         return Frame(api, version, data, len(header), self._group_id, self._transactional_id)
 
-    def value(self, cls: type[Any]) -> Any:
+    def value(self, cls: type) -> Any:
         """An instance of a kio class."""
         return cls(**{name: make(self) for name, make in _plan(cls)})
 
@@ -264,12 +264,12 @@ Maker = Callable[[Corpus], Any]
 
 
 @cache
-def _writer(cls: type[Any]) -> Callable[[Any, Any], None]:
+def _writer(cls: type) -> Callable[[Any, Any], None]:
     return entity_writer(cls)
 
 
 @cache
-def _plan(cls: type[Any]) -> list[tuple[str, Maker]]:
+def _plan(cls: type) -> list[tuple[str, Maker]]:
     """How to make each field."""
     plan = []
     for item in fields(cls):
@@ -290,7 +290,7 @@ def _plan(cls: type[Any]) -> list[tuple[str, Maker]]:
     return plan
 
 
-def _entity(cls: type[Any]) -> Maker:
+def _entity(cls: type) -> Maker:
     return lambda corpus: corpus.value(cls)
 
 

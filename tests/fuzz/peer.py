@@ -117,7 +117,9 @@ class Peer:
         _, body = messages.parse_response_header(ApiKey.FETCH, FETCH_VERSION, answer)
         part = parse_fetch_response(answer, FETCH_VERSION, body).topics[0].partitions[0]
         _expect(part.error == 0, f"Fetch: error {part.error}")
-        return bytes(part.records or b"")
+        records = part.records or b""
+        assert isinstance(records, bytes | bytearray | memoryview)
+        return bytes(records)
 
     async def _exchange(self, frame: bytes) -> bytes:
         self.wire.give(len(frame).to_bytes(4, "big") + frame)

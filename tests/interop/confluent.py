@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.interop import fresh
+from tests.support.interop.librdkafka import given
 
 __all__ = [
     "WAIT_S",
@@ -14,6 +15,7 @@ __all__ = [
     "consumer",
     "create_topic",
     "fresh",
+    "given",
     "producer",
     "read_all",
     "send",
@@ -24,7 +26,7 @@ __all__ = [
 WAIT_S = 20
 
 
-def create_topic(bootstrap_servers: str, partitions: int = 1, **config: str) -> str:
+def create_topic(bootstrap_servers: str, partitions: int = 1, /, **config: str) -> str:
     name = fresh("topic")
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     futures = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
@@ -42,7 +44,7 @@ def transactional(bootstrap_servers: str, transactional_id: str, **settings: obj
     return made
 
 
-def consumer(bootstrap_servers: str, group: str | None = None, **settings: object) -> Consumer:
+def consumer(bootstrap_servers: str, group: str | None = None, /, **settings: object) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -92,9 +94,9 @@ def read_all(
             return False
         error = message.error()
         if error is None:
-            values.append(message.value())
+            values.append(given(message.value()))
         elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
+            ended.add(given(message.partition()))
         else:
             raise AssertionError(error)
         return len(ended) == partitions

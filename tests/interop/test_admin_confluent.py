@@ -1,5 +1,8 @@
 """librdkafka's admin client: groups, offsets, partitions, settings, records, security."""
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 from confluent_kafka import (
     ConsumerGroupState,
@@ -32,6 +35,7 @@ from tests.interop.confluent import (
     consumer,
     create_topic,
     fresh,
+    given,
     producer,
     read_all,
     send,
@@ -46,16 +50,16 @@ def admin(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers})
 
 
-def refused(future: object) -> int:
+def refused(future: Future[Any]) -> int:
     """The error code of a call that has to fail."""
     with pytest.raises(KafkaException) as failure:
-        future.result(WAIT_S)  # type: ignore[attr-defined]
+        future.result(WAIT_S)
     return int(failure.value.args[0].code())
 
 
 def set_config(
     admin: AdminClient, topic: str, name: str, value: str | None, operation: str
-) -> object:
+) -> Future[Any]:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType[operation])
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     (future,) = admin.incremental_alter_configs([resource]).values()
@@ -64,7 +68,8 @@ def set_config(
 
 def config_of(admin: AdminClient, topic: str, name: str) -> ConfigEntry:
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return future.result(WAIT_S)[name]
+    found: ConfigEntry = future.result(WAIT_S)[name]
+    return found
 
 
 def wait_for_config(admin: AdminClient, topic: str, name: str, value: str) -> None:
@@ -79,7 +84,7 @@ def test_groups_are_listed_described_and_deleted(
     member = consumer(bootstrap_servers, group)
     member.subscribe([topic])
 
-    def described():  # type: ignore[no-untyped-def]
+    def described() -> Any:
         (future,) = admin.describe_consumer_groups([group]).values()
         return future.result(WAIT_S)
 
@@ -143,13 +148,13 @@ def test_a_topics_setting_is_in_effect_at_once(admin: AdminClient, bootstrap_ser
     topic = create_topic(bootstrap_servers)
     client = producer(bootstrap_servers)
     send(client, topic, [bytes(4000)])
-    set_config(admin, topic, "max.message.bytes", "2000", "SET").result(WAIT_S)  # type: ignore[attr-defined]
+    set_config(admin, topic, "max.message.bytes", "2000", "SET").result(WAIT_S)
     wait_for_config(admin, topic, "max.message.bytes", "2000")
     errors: list[KafkaError] = []
-    client.produce(topic, bytes(4000), on_delivery=lambda error, _: errors.append(error))
+    client.produce(topic, bytes(4000), on_delivery=lambda error, _: errors.append(given(error)))
     client.flush(WAIT_S)
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
-    set_config(admin, topic, "max.message.bytes", None, "DELETE").result(WAIT_S)  # type: ignore[attr-defined]
+    set_config(admin, topic, "max.message.bytes", None, "DELETE").result(WAIT_S)
     assert config_of(admin, topic, "max.message.bytes").is_default
     send(client, topic, [bytes(4000)])
 
@@ -158,9 +163,9 @@ def test_a_list_is_appended_to_and_subtracted_from(
     admin: AdminClient, bootstrap_servers: str
 ) -> None:
     topic = create_topic(bootstrap_servers)
-    set_config(admin, topic, "cleanup.policy", "compact", "APPEND").result(WAIT_S)  # type: ignore[attr-defined]
+    set_config(admin, topic, "cleanup.policy", "compact", "APPEND").result(WAIT_S)
     wait_for_config(admin, topic, "cleanup.policy", "delete,compact")
-    set_config(admin, topic, "cleanup.policy", "delete", "SUBTRACT").result(WAIT_S)  # type: ignore[attr-defined]
+    set_config(admin, topic, "cleanup.policy", "delete", "SUBTRACT").result(WAIT_S)
     wait_for_config(admin, topic, "cleanup.policy", "compact")
     future = set_config(admin, topic, "retention.ms", "1", "APPEND")
     assert refused(future) == KafkaError.INVALID_CONFIG
@@ -195,16 +200,17 @@ def test_records_are_deleted_up_to_an_offset(admin: AdminClient, bootstrap_serve
     place = TopicPartition(topic, 0)
     send(producer(bootstrap_servers), topic, [b"%d" % n for n in range(5)])
 
-    def delete(offset: int) -> object:
+    def delete(offset: int) -> Future[Any]:
         (future,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
         return future
 
-    assert delete(2).result(WAIT_S).low_watermark == 2  # type: ignore[attr-defined]
-    assert delete(1).result(WAIT_S).low_watermark == 2  # type: ignore[attr-defined]
-    (future,) = admin.list_offsets({place: OffsetSpec.earliest()}).values()
+    assert delete(2).result(WAIT_S).low_watermark == 2
+    assert delete(1).result(WAIT_S).low_watermark == 2
+    earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    (future,) = admin.list_offsets({place: earliest}).values()
     assert future.result(WAIT_S).offset == 2
     assert refused(delete(6)) == KafkaError.OFFSET_OUT_OF_RANGE
-    assert delete(-1).result(WAIT_S).low_watermark == 5  # type: ignore[attr-defined]
+    assert delete(-1).result(WAIT_S).low_watermark == 5
     assert read_all(bootstrap_servers, topic) == []
 
 
@@ -230,6 +236,9 @@ def test_access_rules_need_an_authorizer(admin: AdminClient) -> None:
 
 
 def test_no_user_has_credentials(admin: AdminClient) -> None:
-    assert admin.describe_user_scram_credentials().result(WAIT_S) == {}
-    (future,) = admin.describe_user_scram_credentials(["nobody"]).values()
+    # Of all users one future, of named ones a future each.
+    everyone: Any = admin.describe_user_scram_credentials()
+    assert everyone.result(WAIT_S) == {}
+    named: Any = admin.describe_user_scram_credentials(["nobody"])
+    (future,) = named.values()
     assert refused(future) == KafkaError.RESOURCE_NOT_FOUND

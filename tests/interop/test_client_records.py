@@ -7,6 +7,7 @@ import pytest
 from oncelog.client import (
     Admin,
     Consumer,
+    ConsumerRecord,
     FatalError,
     NewTopic,
     OffsetAndMetadata,
@@ -46,7 +47,7 @@ async def test_records_come_back_whole_and_in_order(servers: str, topic: str, co
         assert [future.result().offset for future in sent] == list(range(1_000))
     async with Consumer(servers) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        records = []
+        records: list[ConsumerRecord] = []
         while len(records) < 1_001:
             records += await consumer.poll(2_000, max_records=300)
     assert [r.offset for r in records] == list(range(1_001))

@@ -51,7 +51,7 @@ async def read(servers: str, topic: str, isolation: str = "read_committed") -> l
         Consumer(servers, isolation_level=isolation) as consumer,  # type: ignore[arg-type]
     ):
         ends = await admin.list_offsets(
-            dict.fromkeys(partitions, "latest"),  # type: ignore[arg-type]
+            dict.fromkeys(partitions, "latest"),
             isolation,  # type: ignore[arg-type]
         )
         consumer.assign(partitions)

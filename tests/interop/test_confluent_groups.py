@@ -11,6 +11,7 @@ from tests.interop.confluent import (
     consumer,
     create_topic,
     fresh,
+    given,
     producer,
     send,
     wait_until,
@@ -34,7 +35,7 @@ class Member:
             return
         error = message.error()
         if error is None:
-            self.values.append(message.value())
+            self.values.append(given(message.value()))
         elif error.code() != KafkaError._PARTITION_EOF:
             raise AssertionError(error)
 

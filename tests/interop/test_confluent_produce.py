@@ -10,6 +10,7 @@ from tests.interop.confluent import (
     consumer,
     create_topic,
     fresh,
+    given,
     producer,
     read_all,
     send,
@@ -71,7 +72,7 @@ def test_a_record_beyond_the_topics_limit_is_refused(bootstrap_servers: str) -> 
     topic = create_topic(bootstrap_servers, **{"max.message.bytes": "2000"})
     errors: list[KafkaError] = []
     sender = producer(bootstrap_servers)
-    sender.produce(topic, b"x" * 5000, on_delivery=lambda error, _: errors.append(error))
+    sender.produce(topic, b"x" * 5000, on_delivery=lambda error, _: errors.append(given(error)))
     assert sender.flush(WAIT_S) == 0
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
@@ -80,7 +81,10 @@ def test_clients_cannot_write_to_internal_topics(bootstrap_servers: str) -> None
     errors: list[KafkaError] = []
     sender = producer(bootstrap_servers)
     sender.produce(
-        "__consumer_offsets", b"x", partition=0, on_delivery=lambda error, _: errors.append(error)
+        "__consumer_offsets",
+        b"x",
+        partition=0,
+        on_delivery=lambda error, _: errors.append(given(error)),
     )
     assert sender.flush(WAIT_S) == 0
     assert [error.code() for error in errors] == [KafkaError.TOPIC_EXCEPTION]

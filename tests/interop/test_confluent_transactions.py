@@ -12,6 +12,7 @@ from tests.interop.confluent import (
     consumer,
     create_topic,
     fresh,
+    given,
     producer,
     read_all,
     send,
@@ -161,7 +162,7 @@ def test_offsets_in_a_transaction_are_visible_exactly_when_it_commits(
     def step() -> bool:
         message = reader.poll(0.2)
         if message is not None and message.error() is None:
-            taken.append(message.value())
+            taken.append(given(message.value()))
         return len(taken) == 10
 
     wait_until(step, "the source's records")

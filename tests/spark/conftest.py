@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.support.broker import BrokerProcess
 
 
 @pytest.fixture(scope="session")
-def bootstrap_servers(tmp_path_factory) -> Iterator[str]:
+def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     external = os.environ.get("ONCELOG_TEST_BOOTSTRAP")
     if external:
         yield external
@@ -21,6 +22,6 @@ def bootstrap_servers(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture
-def job(bootstrap_servers, tmp_path) -> Job:
+def job(bootstrap_servers: str, tmp_path: Path) -> Job:
     """A job of its own, with topics that nobody else uses."""
     return Job(bootstrap_servers, tmp_path, f"job-{uuid.uuid4().hex[:8]}")

@@ -6,7 +6,9 @@ through one sink.
 """
 
 import argparse
+from collections.abc import Callable
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from oncelog.spark import OncelogSource, exactly_once, session
@@ -73,11 +75,11 @@ def main() -> None:
     spark.stop()
 
 
-def failing(path: str):
+def failing(path: str) -> Callable[[str], Column]:
     """A function that fails once over all runs, after its rows are on their way."""
 
     @F.udf("binary")
-    def fail_once(value):
+    def fail_once(value: bytes) -> bytes:
         import os
 
         try:

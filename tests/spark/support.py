@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -16,6 +17,7 @@ from oncelog.client.admin import Admin
 from oncelog.client.producer import Producer
 from oncelog.client.values import NewTopic
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
+from tests.support.interop.librdkafka import given
 
 JOB_TIMEOUT_S = 120
 POLL_TIMEOUT_S = 15
@@ -40,7 +42,7 @@ class Job:
     def progress(self) -> Path:
         return self.folder / "progress"
 
-    def steps(self) -> list[dict]:
+    def steps(self) -> list[dict[str, Any]]:
         return read_progress(str(self.progress))
 
     def crash_row(self) -> CrashRow:
@@ -54,7 +56,7 @@ class Job:
         finally:
             kill_session(process)
 
-    def start(self, crash_point: str = "", *more: str) -> subprocess.Popen:
+    def start(self, crash_point: str = "", *more: str) -> "subprocess.Popen[bytes]":
         """Start it in a session of its own, so that its JVM and its workers can be killed too."""
         command = [sys.executable, "-m", "tests.spark.job", "--bootstrap", self.bootstrap_servers]
         command += ["--source", f"{self.name}-in", "--output", f"{self.name}-out"]
@@ -82,7 +84,7 @@ class Job:
         return self.output.read_text(errors="replace")
 
 
-def kill_session(process: subprocess.Popen) -> None:
+def kill_session(process: "subprocess.Popen[bytes]") -> None:
     """SIGKILL what the job leaves behind: its JVM and its Python workers."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -131,9 +133,10 @@ def read(
             message = consumer.poll(POLL_TIMEOUT_S)
             assert message is not None, f"{topic} has no end within {POLL_TIMEOUT_S} s"
             if message.error():
-                left.discard(message.partition())
+                left.discard(given(message.partition()))
             else:
-                records.append((message.partition(), message.key(), message.value()))
+                place = given(message.partition())
+                records.append((place, given(message.key()), given(message.value())))
         return records
     finally:
         consumer.close()

@@ -35,7 +35,7 @@ def crash_at(job: Job, point: str, batch: int) -> None:
     assert job.crash_row() is ROWS[point]
 
 
-def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job):
+def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job: Job) -> None:
     """The rows that differ most: inside the write stage, before the end, and after it (INV-10)."""
     job.has_counts = True
     job.arguments = ["--per-batch", "600"]
@@ -55,7 +55,9 @@ def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job):
     assert len(seen) > 3000, "no aborted records: the kills hit nothing"
 
 
-def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(job):
+def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(
+    job: Job,
+) -> None:
     load(job.bootstrap_servers, job.name, 0, 500)
     assert job.run() == 0, job.text()
     job.checkpoint.rename(job.folder / "lost")
@@ -70,7 +72,9 @@ def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_th
 
 
 @pytest.mark.soak
-def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its_successor(job):
+def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its_successor(
+    job: Job,
+) -> None:
     job.has_counts = True
     job.arguments = ["--per-batch", "300"]
     load(job.bootstrap_servers, job.name, 0, 2000)
@@ -97,7 +101,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("point", CRASH_POINTS)
 @pytest.mark.parametrize("batch", [0, 2])
-def test_every_row_of_the_crash_table(job, point, batch):
+def test_every_row_of_the_crash_table(job: Job, point: str, batch: int) -> None:
     job.has_counts = True
     job.arguments = ["--per-batch", "600"]
     load(job.bootstrap_servers, job.name, 0, 2000)

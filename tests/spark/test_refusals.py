@@ -1,17 +1,22 @@
 """What the sink and the source refuse, in a sentence each. One session, no kills."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.spark import OncelogSource, UnsupportedModeError, UsageError, exactly_once, session
 from tests.spark.job import QUICK_JVM
-from tests.spark.support import check_copied, load, read
+from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def spark():
+def spark() -> Iterator[SparkSession]:
     running = (
         session("refusals", cores=2)
         .config("spark.log.level", "OFF")
@@ -24,29 +29,30 @@ def spark():
 
 
 @pytest.fixture
-def rate(spark):
+def rate(spark: SparkSession) -> DataFrame:
     """A source that is not Kafka."""
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     return stream.select(F.col("value").cast("string").alias("value"))
 
 
-def source(spark, job, **options):
+def source(spark: SparkSession, job: Job, **options: str) -> DataFrame:
     reader = spark.readStream.format("oncelog").option("bootstrapServers", job.bootstrap_servers)
     return reader.option("subscribe", f"{job.name}-in").options(**options).load()
 
 
-def write(df, job, **options):
+def write(df: DataFrame, job: Job, **options: Any) -> DataStreamWriter:
     options = {"topic": f"{job.name}-out"} | options
-    return exactly_once(
+    writer: DataStreamWriter = exactly_once(
         df,
         bootstrap_servers=job.bootstrap_servers,
         application_id=job.name,
         progress_path=str(job.progress),
         **options,
     ).option("checkpointLocation", str(job.checkpoint))
+    return writer
 
 
-def failure_of(writer) -> str:
+def failure_of(writer: DataStreamWriter) -> str:
     query = writer.trigger(availableNow=True).start()
     with pytest.raises(Exception) as failure:  # noqa: PT011 - Spark wraps what the sink raised
         query.awaitTermination()
@@ -62,25 +68,31 @@ def failure_of(writer) -> str:
         (lambda df: df.withColumn("headers", F.lit("x")), "'headers' is string"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused_at_once(rate, job, shape, message):
+def test_columns_that_do_not_fit_are_refused_at_once(
+    rate: DataFrame, job: Job, shape: Callable[[DataFrame], DataFrame], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         write(shape(rate), job)
 
 
-def test_a_frame_that_is_not_streaming_or_has_no_topic_is_refused(spark, rate, job):
+def test_a_frame_that_is_not_streaming_or_has_no_topic_is_refused(
+    spark: SparkSession, rate: DataFrame, job: Job
+) -> None:
     with pytest.raises(UsageError, match="streaming"):
         write(spark.range(1).select(F.lit("x").alias("value")), job)
     with pytest.raises(UsageError, match="column 'topic'"):
         write(rate, job, topic=None)
 
 
-def test_a_connect_frame_is_refused(job):
+def test_a_connect_frame_is_refused(job: Job) -> None:
     connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
     with pytest.raises(UnsupportedModeError, match="Spark Connect"):
         write(connect(), job)
 
 
-def test_a_source_that_is_not_kafka_needs_a_marker_topic_and_works_with_one(rate, job):
+def test_a_source_that_is_not_kafka_needs_a_marker_topic_and_works_with_one(
+    rate: DataFrame, job: Job
+) -> None:
     load(job.bootstrap_servers, job.name, 0, 0)
     query = write(rate, job).trigger(processingTime="0 seconds").start()
     with pytest.raises(Exception, match="marker_topic"):
@@ -96,7 +108,9 @@ def test_a_source_that_is_not_kafka_needs_a_marker_topic_and_works_with_one(rate
     assert sorted(values) == list(range(len(values)))
 
 
-def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(spark, job):
+def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(
+    spark: SparkSession, job: Job
+) -> None:
     load(job.bootstrap_servers, job.name, 0, 10)
     rows = source(spark, job).select("key", "value")
     null = F.lit(None).cast("string")
@@ -107,7 +121,7 @@ def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(spark, j
     assert read(job.bootstrap_servers, f"{job.name}-out") == []
 
 
-def test_wrong_source_options_are_one_sentence(spark, job):
+def test_wrong_source_options_are_one_sentence(spark: SparkSession, job: Job) -> None:
     load(job.bootstrap_servers, job.name, 0, 1)
     rows = source(spark, job, startingOffsets="latest").select("value")
     assert "checkpointLocation" in failure_of(write(rows, job))
@@ -115,7 +129,7 @@ def test_wrong_source_options_are_one_sentence(spark, job):
     assert "maxoffsets" in failure_of(write(rows, job))
 
 
-def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark, job):
+def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark: SparkSession, job: Job) -> None:
     load(job.bootstrap_servers, job.name, 0, 200)
     copied = source(spark, job, maxOffsetsPerTrigger="70").withColumn(
         "headers",
@@ -126,7 +140,9 @@ def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark, job):
     query = write(copied.drop("topic"), job).trigger(availableNow=True).start()
     query.awaitTermination()
     check_copied(job, 200)
-    assert query.lastProgress["batchId"] >= 2
+    progress = query.lastProgress
+    assert progress is not None
+    assert progress["batchId"] >= 2
     reader = spark.read.format("oncelog").option("bootstrapServers", job.bootstrap_servers)
     before = {
         row["value"]: row for row in reader.option("subscribe", f"{job.name}-in").load().collect()
@@ -141,7 +157,7 @@ def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark, job):
         assert bytes(row["headers"][0]["value"]) == b"%d" % origin["offset"]
 
 
-def test_a_writer_started_again_goes_on_where_it_stopped(spark, job):
+def test_a_writer_started_again_goes_on_where_it_stopped(spark: SparkSession, job: Job) -> None:
     load(job.bootstrap_servers, job.name, 0, 100)
     writer = write(source(spark, job).select("key", "value"), job).trigger(availableNow=True)
     writer.start().awaitTermination()

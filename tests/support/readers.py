@@ -177,7 +177,7 @@ def _is_used(source: Source, uses: Uses, node: ast.AST) -> bool:
         elif isinstance(around, ast.Call) and inner in around.args:
             owner = _last_name(around.func)
             fields = uses.fields.get(owner, [])
-            position = around.args.index(inner)  # type: ignore[arg-type]
+            position = around.args.index(inner)
             if position < len(fields):
                 return uses.is_loaded(fields[position], owner)
         elif isinstance(around, ast.Assign | ast.AnnAssign):

@@ -66,12 +66,14 @@ class Writer:
     def run(self) -> None:
         raise NotImplementedError
 
-    def report(self, value: Value) -> Callable[[object, Message], None]:
+    def report(self, value: Value) -> Callable[[KafkaError | None, Message], None]:
         """A delivery callback that records the acknowledged offset."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                self.history.ack(value, message.offset())
+                offset = message.offset()
+                assert offset is not None, "a delivered message has an offset"
+                self.history.ack(value, offset)
 
         return delivered
 
@@ -223,7 +225,13 @@ def read_all(bootstrap_servers: str, topic: str, isolation: str) -> list[tuple[i
         messages = consumer.consume(5000, 0.2)
         if messages:
             idle_since = time.monotonic()
-        records += [(m.partition(), m.offset(), m.value()) for m in messages if m.error() is None]
+        for message in messages:
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            if message.error() is None:
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                records.append((partition, offset, value))
         for at in consumer.position(partitions):
             if at.offset >= ends[at.partition]:
                 behind.discard(at.partition)

@@ -6,7 +6,7 @@ client's side: no sequence is used twice for different records.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog.client import requests
@@ -19,8 +19,9 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
-from oncelog.client.machines.producer import ProducerMachine, ProducerSettings, record_size
+from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machines.transaction import State, TransactionMachine
+from oncelog.client.placement import Placement
 from oncelog.client.sender import Sender, Token
 from oncelog.client.transactions import TransactionCalls
 from oncelog.client.values import OffsetAndMetadata, RecordMetadata
@@ -29,7 +30,6 @@ from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import CLIENT_BUFFER_SIZE_MAX, INT32_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import read_header
-from oncelog.protocol.hashing import partition_for_key
 from oncelog.protocol.record import Record
 
 __all__ = ["Producer"]
@@ -109,10 +109,8 @@ class Producer:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._sender: Sender | None = None
         self._attach_to: tuple[int, int] | None = None
-        # Records of topics whose partition count is not known yet, in the order of `send`.
-        self._unplaced: dict[str, list[tuple[float, Record, Token]]] = {}
-        self._unplaced_size = 0
-        self._sticky: dict[str, int] = {}
+        metadata = self._cluster.metadata
+        self._placement = Placement(self._machine, metadata.partition_count, self._fail_token)
         # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the
         # end would open the next one.
         self._coordinating = asyncio.Lock()
@@ -154,8 +152,8 @@ class Producer:
             acks=self._acks,
             transactional_id=self._transactional_id,
             before_pass=self._place,
-            reject_topic=self._reject_topic,
-            wanted_topics=lambda: set(self._unplaced),
+            reject_topic=self._placement.reject_topic,
+            wanted_topics=self._placement.topics,
         )
         self._sender.start()
 
@@ -167,7 +165,7 @@ class Producer:
         if self._sender is not None:
             sender, self._sender = self._sender, None
             await sender.stop(RetriableError(ErrorCode.network_exception, "producer closed"))
-            self._fail_unplaced(lambda _created: True, "producer closed")
+            self._placement.fail_all("producer closed")
         await self._cluster.close()
 
     async def __aenter__(self) -> "Producer":
@@ -225,13 +223,7 @@ class Producer:
         time_ms = self._cluster.clock.now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(0, time_ms, key, value, tuple(headers))
         token = Token(asyncio.get_running_loop().create_future(), time_ms)
-        if partition is None and topic not in self._unplaced:
-            partition = self._choose(topic, key)
-        if partition is None:
-            self._unplaced.setdefault(topic, []).append((created_ms, record, token))
-            self._unplaced_size += record_size(record)
-        else:
-            self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
+        self._placement.put(topic, partition, record, token, created_ms)
         sender.wake()
         return token.future
 
@@ -275,7 +267,7 @@ class Producer:
         Failures show in the futures and at the commit.
         """
         sender = self._require_sender()
-        await sender.until(lambda: not self._unplaced)
+        await sender.until(lambda: not self._placement.topics())
         serial = self._machine.last_serial
         self._machine.seal()
         await sender.until(lambda: self._machine.is_resolved_up_to(serial))
@@ -344,7 +336,7 @@ class Producer:
         sender = self._require_sender()
         dropped = AbortableError(ErrorCode.transaction_abortable, "the transaction was aborted")
         sender.settle(self._machine.abandon(dropped))
-        self._fail_unplaced(lambda _created: True, "the transaction was aborted")
+        self._placement.fail_all("the transaction was aborted")
         await sender.until(lambda: self._machine.is_idle)
         await self._end(commit=False)
 
@@ -442,40 +434,12 @@ class Producer:
 
     # --- placing records --------------------------------------------------------------
 
-    def _choose(self, topic: str, key: bytes | None) -> int | None:
-        count = self._cluster.metadata.partition_count(topic)
-        if not count:
-            return None
-        if key is not None:
-            return partition_for_key(key, count)
-        sticky = self._sticky.get(topic, 0) % count
-        if not self._machine.open_batch_has_room(TopicPartition(topic, sticky)):
-            sticky = (sticky + 1) % count
-        self._sticky[topic] = sticky
-        return sticky
-
     def _place(self, now_ms: float) -> None:
-        """Give the records that waited for metadata their partitions.
-
-        Fail those that waited too long.
-        """
-        for topic in [t for t in self._unplaced if self._cluster.metadata.partition_count(t)]:
-            for created_ms, record, token in self._unplaced.pop(topic):
-                self._unplaced_size -= record_size(record)
-                partition = self._choose(topic, record.key)
-                tp = TopicPartition(topic, partition or 0)
-                self._machine.append(tp, record, token, created_ms)
+        """Place the records that waited for metadata; fail those that waited too long."""
+        self._placement.place()
         if self._transaction.error is not None:
-            self._fail_unplaced(
-                lambda _created: True, f"transaction failed: {self._transaction.error}"
-            )
-        deadline_ms = now_ms - self._delivery_timeout_ms
-        self._fail_unplaced(lambda created_ms: created_ms <= deadline_ms, "topic is unknown")
-
-    def _reject_topic(self, topic: str, error: ClientError) -> None:
-        for _created_ms, record, token in self._unplaced.pop(topic, ()):
-            self._unplaced_size -= record_size(record)
-            self._fail_token(token, error)
+            self._placement.fail_all(f"transaction failed: {self._transaction.error}")
+        self._placement.fail_created_by(now_ms - self._delivery_timeout_ms, "topic is unknown")
 
     def _fail_token(self, token: Token, error: ClientError) -> None:
         self.batch_failed(error)
@@ -483,22 +447,6 @@ class Producer:
             token.future.set_exception(error)
             if self._transactional_id is not None:
                 token.future.exception()
-
-    def _fail_unplaced(self, expired: Callable[[float], bool], reason: str) -> None:
-        for topic, waiting in list(self._unplaced.items()):
-            kept = []
-            for item in waiting:
-                if not expired(item[0]):
-                    kept.append(item)
-                    continue
-                self._unplaced_size -= record_size(item[1])
-                text = f"{topic}: {reason}"
-                code = ErrorCode.unknown_topic_or_partition
-                self._fail_token(item[2], AbortableError(code, text))
-            if kept:
-                self._unplaced[topic] = kept
-            else:
-                del self._unplaced[topic]
 
     # --- checks -----------------------------------------------------------------------
 
@@ -513,7 +461,7 @@ class Producer:
 
     @property
     def _held_size(self) -> int:
-        return self._machine.buffered_size + self._unplaced_size
+        return self._machine.buffered_size + self._placement.held_size
 
     def _require_sender(self) -> Sender:
         if self._sender is None:

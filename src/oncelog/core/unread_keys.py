@@ -24,8 +24,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
         "log.roll.jitter.ms",
         "log.segment.delete.delay.ms",
         "offsets.commit.timeout.ms",
-        "producer.id.expiration.check.interval.ms",
-        "producer.id.expiration.ms",
         "replica.lag.time.max.ms",
         "transaction.partition.verification.enable",
         "unclean.leader.election.enable",

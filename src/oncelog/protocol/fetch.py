@@ -165,15 +165,10 @@ def _parse_compact(buffer: Buffer, version: int, position: int) -> FetchRequest:
             partitions.append(partition)
         position = wire.skip_tags(buffer, position)
         topics.append(FetchTopic(name, topic_id, partitions))
-    forgotten = []
+    forgotten: list[ForgottenTopic] = []
     topic_count, position = wire.read_compact_array_count(buffer, position)
-    for _ in range(topic_count):
-        name, topic_id, position = read_topic(buffer, version, position)
-        count, position = wire.read_compact_array_count(buffer, position)
-        total = _bounded(total + count + 1)
-        indexes = Struct(f">{count}i").unpack_from(buffer, position)
-        position = wire.skip_tags(buffer, position + 4 * count)
-        forgotten.append(ForgottenTopic(name, topic_id, indexes))
+    if topic_count:
+        forgotten, position = _read_forgotten(buffer, version, position, topic_count, total)
     rack_id, position = wire.read_compact_string(buffer, position)
     replica_epoch = -1
     cluster_id = None
@@ -196,6 +191,21 @@ def _parse_compact(buffer: Buffer, version: int, position: int) -> FetchRequest:
         replica_epoch,
         cluster_id,
     )
+
+
+def _read_forgotten(
+    buffer: Buffer, version: int, position: int, topic_count: int, total: int
+) -> tuple[list[ForgottenTopic], int]:
+    """What the session no longer wants, and the position after it; few requests have any."""
+    forgotten = []
+    for _ in range(topic_count):
+        name, topic_id, position = read_topic(buffer, version, position)
+        count, position = wire.read_compact_array_count(buffer, position)
+        total = _bounded(total + count + 1)
+        indexes = Struct(f">{count}i").unpack_from(buffer, position)
+        position = wire.skip_tags(buffer, position + 4 * count)
+        forgotten.append(ForgottenTopic(name, topic_id, indexes))
+    return forgotten, position
 
 
 def _bounded(total: int) -> int:

@@ -47,6 +47,8 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
         super().__init__(f"cannot {operation} {path}: {cause}")
         self.operation = operation
         self.path = path
+        self.missing = isinstance(cause, FileNotFoundError)
+        """Whether nothing is wrong but that there is no such file."""
 
 
 class FolderInUse(OncelogError):  # noqa: N818 - names a state of the folder

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.batch import read_header
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
@@ -29,8 +29,8 @@ from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_tim
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, ProducerEntry, Rejection
 from oncelog.storage.recovery import Recovered, RecoveryReport, recover, remove_segment_files
-from oncelog.storage.replay import DerivedState, replay_headers
-from oncelog.storage.results import AppendResult, OffsetOutOfRange
+from oncelog.storage.replay import state_before
+from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
 from oncelog.storage.retention import expired_segments_count
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
@@ -169,7 +169,7 @@ class PartitionLog:
                     f"replicated batches begin below {self.log_end_offset}",
                 )
             self._write(batches, placed)
-            self._note(batches, headers, placed, leader_epoch, origin, now_ms)
+            self._state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
         self._after_append(sum(header.record_count for _, header in headers))
         return AppendResult(
             _NONE,
@@ -178,26 +178,6 @@ class PartitionLog:
             log_append_time_ms,
             self.log_start_offset,
         )
-
-    def _note(
-        self,
-        batches: Buffer,
-        headers: list[tuple[int, BatchHeader]],
-        placed: list[PlacedBatch],
-        leader_epoch: int,
-        origin: Origin,
-        now_ms: int,
-    ) -> None:
-        """Follow in memory what is now in the file."""
-        state = self._state
-        if origin is Origin.REPLICATION:
-            for position, header in headers:
-                state.apply(header, batches, position, now_ms, note_aborted=True)
-            return
-        state.epochs.assign(leader_epoch, placed[0].base_offset)
-        for (_, header), place in zip(headers, placed, strict=True):
-            if header.producer_id >= 0:
-                state.producers.apply_batch(header, place.base_offset, now_ms)
 
     def append_marker(
         self,
@@ -286,18 +266,8 @@ class PartitionLog:
         return AppendResult(error, log_start_offset=self.log_start_offset, message=message)
 
     def _rejected(self, rejection: Rejection) -> AppendResult:
-        found = rejection.duplicate
-        if found is None:
-            return self._refused(rejection.error, rejection.message)
-        stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
-        return AppendResult(
-            _NONE,
-            found.first_offset,
-            found.last_offset,
-            found.timestamp_ms if stamped else -1,
-            self.log_start_offset,
-            duplicate=True,
-        )
+        is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
+        return answer_to(rejection, is_stamped, self.log_start_offset)
 
     # ---- read ----
 
@@ -461,20 +431,10 @@ class PartitionLog:
             )
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
-            self._rebuild_state(now_ms)
-
-    def _rebuild_state(self, now_ms: int) -> None:
-        end = self.log_end_offset
-        aborted = self._state.aborted
-        aborted.truncate_from_end(end)
-        state = DerivedState(self._state.epochs)
-        state.aborted = aborted
-        state.epochs.truncate_from_end(end)
-        loaded = self._snapshots.load_newest(end, state.producers)
-        start = self._segments.first_base_offset if loaded is None else loaded
-        replay_headers(self._segments, start, state, now_ms)
-        self._state = state
-        self._write_epochs()
+            self._state = state_before(
+                self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
+            )
+            self._write_epochs()
 
     def flush(self) -> None:
         """Make all that was appended before this call survive a loss of power. Blocking.

@@ -11,10 +11,13 @@ from oncelog.protocol.batch import BatchHeader
 from oncelog.protocol.record import EndMarker, iter_records, read_end_marker
 from oncelog.storage.aborted import AbortedTransaction, AbortedTransactions
 from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.producer_state import ProducerStates
+from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.producer_state import Origin, ProducerStates
 from oncelog.storage.segment import Segment
+from oncelog.storage.segment_list import SegmentList
+from oncelog.storage.snapshots import Snapshots
 
-__all__ = ["DerivedState", "end_marker_of", "replay_headers"]
+__all__ = ["DerivedState", "end_marker_of", "replay_headers", "state_before"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,6 +45,25 @@ class DerivedState:
         self.producers = ProducerStates()
         self.aborted = AbortedTransactions()
         self.epochs = epochs or LeaderEpochs()
+
+    def note_appended(
+        self,
+        batches: Buffer,
+        headers: list[tuple[int, BatchHeader]],
+        placed: list[PlacedBatch],
+        leader_epoch: int,
+        origin: Origin,
+        now_ms: int,
+    ) -> None:
+        """Note batches that were just written; those of clients have no final headers yet."""
+        if origin is Origin.REPLICATION:
+            for position, header in headers:
+                self.apply(header, batches, position, now_ms, note_aborted=True)
+            return
+        self.epochs.assign(leader_epoch, placed[0].base_offset)
+        for (_, header), place in zip(headers, placed, strict=True):
+            if header.producer_id >= 0:
+                self.producers.apply_batch(header, place.base_offset, now_ms)
 
     def apply(
         self, header: BatchHeader, buffer: Buffer, position: int, now_ms: int, note_aborted: bool
@@ -112,3 +134,24 @@ def replay_headers(
             state.apply(header, body, 0, now_ms, note_aborted=False)
             count += 1
     return count
+
+
+def state_before(
+    end_offset: int,
+    state: DerivedState,
+    segments: SegmentList,
+    snapshots: Snapshots,
+    now_ms: int,
+) -> DerivedState:
+    """The state as of `end_offset`, where the log was just cut off; `state` is used up.
+
+    Producers cannot be undone: they are built again, from the newest snapshot that is left.
+    """
+    cut = DerivedState(state.epochs)
+    cut.aborted = state.aborted
+    cut.epochs.truncate_from_end(end_offset)
+    cut.aborted.truncate_from_end(end_offset)
+    loaded = snapshots.load_newest(end_offset, cut.producers)
+    start = segments.first_base_offset if loaded is None else loaded
+    replay_headers(segments, start, cut, now_ms)
+    return cut

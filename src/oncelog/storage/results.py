@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.storage.producer_state import Rejection
 
-__all__ = ["AppendResult", "OffsetOutOfRange"]
+__all__ = ["AppendResult", "OffsetOutOfRange", "answer_to"]
 
 
 class AppendResult(NamedTuple):
@@ -20,6 +21,27 @@ class AppendResult(NamedTuple):
     log_start_offset: int = -1
     duplicate: bool = False
     message: str | None = None
+
+
+def answer_to(rejection: Rejection, is_stamped: bool, log_start_offset: int) -> AppendResult:
+    """The answer to a batch that the producer's state rejected.
+
+    That is its error, or for a duplicate the place of the batch in the log. `is_stamped`: the topic
+    has LogAppendTime, so the answer tells the time as well.
+    """
+    found = rejection.duplicate
+    if found is None:
+        return AppendResult(
+            rejection.error, log_start_offset=log_start_offset, message=rejection.message
+        )
+    return AppendResult(
+        ErrorCode.none,
+        found.first_offset,
+        found.last_offset,
+        found.timestamp_ms if is_stamped else -1,
+        log_start_offset,
+        duplicate=True,
+    )
 
 
 class OffsetOutOfRange(ProtocolError):  # noqa: N818 - Kafka's name

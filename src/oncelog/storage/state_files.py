@@ -49,11 +49,12 @@ class StateFiles:
     def _sync(self, path: str) -> None:
         try:
             file = self._disk.open(path)
-        except StorageFailure:
-            if self._disk.exists(path):
+        except StorageFailure as failure:
+            if not failure.missing:
                 raise
-            # Not every segment has each of these files, and retention, in another thread, may
-            # delete one at any moment: what is gone needs no sync.
+            # Not every segment has each of these files, and other threads may delete one or write
+            # it for the first time at any moment. What is gone needs no sync; what comes now was
+            # not there when the flush began, and belongs to the next one.
             return
         try:
             file.fsync()

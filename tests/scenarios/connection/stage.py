@@ -68,12 +68,12 @@ class Stage:
         self.open(name)
         self._count += 1
         number = str(self._count)
-        fields = {
+        by_api: dict[ApiKey, dict[str, Any]] = {
             ApiKey.END_TXN: {"transactional_id": number},
             ApiKey.JOIN_GROUP: {"group_id": number},
             ApiKey.FIND_COORDINATOR: {"key_type": 9, "coordinator_keys": (number,)},
-        }[api]
-        request = messages.message(messages.request_class(api), **fields)
+        }
+        request = messages.message(messages.request_class(api), **by_api[api])
         frame = messages.encode_request(api, VERSIONS[api], self._count, "test", request)
         data = len(frame).to_bytes(4, "big") + frame
         connection = self._peers[name][0]

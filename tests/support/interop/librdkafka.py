@@ -1,7 +1,8 @@
 """confluent-kafka (librdkafka)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -69,18 +70,20 @@ class ConfluentSender(Sender):
             if error is not None:
                 failed.append(error)
             else:
-                offsets[index] = message.offset()
+                offsets[index] = given(message.offset())
 
         with translated():
             for index, record in enumerate(records):
-                stamp = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
+                stamp: dict[str, Any] = (
+                    {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
+                )
                 self.producer.produce(
                     topic,
                     record.value,
                     record.key,
                     record.partition,
                     headers=list(record.headers),
-                    on_delivery=lambda error, message, at=index: report(at, error, message),
+                    on_delivery=partial(report, index),
                     **stamp,
                 )
                 self.producer.poll(0)
@@ -139,7 +142,8 @@ class ConfluentReader(Reader):
             if error is None:
                 found.append(received(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._ended[message.topic(), message.partition()] = message.offset()
+                place = (given(message.topic()), given(message.partition()))
+                self._ended[place] = given(message.offset())
             else:
                 raise refused(error)
         return found
@@ -179,13 +183,23 @@ class ConfluentReader(Reader):
             self.consumer.close()
 
 
+T = TypeVar("T")
+
+
+def given(value: T | None) -> T:
+    """A field that librdkafka sets in every message it hands out."""
+    assert value is not None
+    return value
+
+
 def received(message: Message) -> Received:
+    headers: Any = message.headers() or ()
     return Received(
-        message.partition(),
-        message.offset(),
+        given(message.partition()),
+        given(message.offset()),
         message.value(),
         message.key(),
-        tuple((name, value) for name, value in message.headers() or ()),
+        tuple(headers),
         message.timestamp()[1],
     )
 
@@ -298,4 +312,5 @@ class ConfluentKafka(Client):
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
         with translated():
             found = self.admin.list_consumer_group_offsets([wanted])[group].result(WAIT_S)
-        return found.topic_partitions[0].offset
+        (place,) = found.topic_partitions
+        return int(place.offset)

@@ -1,5 +1,6 @@
 """Delayed operations complete once, by what they wait for or by their deadline."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,22 @@ def replicated(tmp_path: Path, loop: HandLoop) -> Partition:
 
 
 def test_commit_waiters_are_released_lowest_offset_first() -> None:
-    waiters, released = CommitWaiters(), []
+    waiters = CommitWaiters()
+    released: list[tuple[int, ErrorCode]] = []
+
+    def release(end: int, error: ErrorCode) -> None:
+        released.append((end, error))
+
     for end_offset in (7, 3, 5):
-        waiters.add(end_offset, lambda error, end=end_offset: released.append((end, error)))
+        waiters.add(end_offset, partial(release, end_offset))
     waiters.advance(5)
     assert released == [(3, ErrorCode.none), (5, ErrorCode.none)]
     assert waiters
 
 
 def test_commit_waiters_fail_all_at_once() -> None:
-    waiters, released = CommitWaiters(), []
+    waiters = CommitWaiters()
+    released: list[ErrorCode] = []
     waiters.add(3, released.append)
     waiters.fail(ErrorCode.not_leader_or_follower)
     assert released == [ErrorCode.not_leader_or_follower]

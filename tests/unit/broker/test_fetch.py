@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ async def test_a_session_waits_and_tells_only_what_is_new(context: Running, vers
     client, writer = await context.connect(), await context.connect()
     topic = context.broker.image.topic("t")
     assert topic is not None
-    options = {"topic_id": topic.topic_id}
+    options: dict[str, Any] = {"topic_id": topic.topic_id}
     await send_fetch(client, version, session_epoch=0, **options)
     opened = await receive_fetch(client, version)
     assert opened.error is ErrorCode.none

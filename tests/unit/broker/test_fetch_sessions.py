@@ -45,7 +45,9 @@ def found(*answers: FetchPartitionResponse) -> list[FetchTopicResponse]:
     return [FetchTopicResponse("t", None, answers)]
 
 
-def at(partition: int, high_watermark: int = 0, records: bytes | None = None, error: int = 0):  # type: ignore[no-untyped-def]
+def at(
+    partition: int, high_watermark: int = 0, records: bytes | None = None, error: int = 0
+) -> FetchPartitionResponse:
     if error:
         return FetchPartitionResponse(partition, error)
     return FetchPartitionResponse(partition, 0, high_watermark, high_watermark, 0, None, records)

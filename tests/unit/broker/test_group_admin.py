@@ -85,7 +85,7 @@ async def described(client: Client, version: int = 6, **fields: Any) -> Any:
     return group
 
 
-async def listed(client: Client, **filters: tuple[str, ...]) -> Any:
+async def listed(client: Client, **filters: Any) -> Any:
     response = await client.ask(ApiKey.LIST_GROUPS, **filters)
     assert response.error_code is NONE
     return [(group.group_id, group.group_state, group.group_type) for group in response.groups]

@@ -68,7 +68,7 @@ async def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None
 async def test_without_a_cleanup_policy_only_records_deleted_by_hand_go(
     tmp_path: Path, where: str
 ) -> None:
-    settings = {"log.retention.ms": 1, "log.retention.bytes": 1}
+    settings: dict[str, object] = {"log.retention.ms": 1, "log.retention.bytes": 1}
     policy = {"log.cleanup.policy": ""} if where == "broker" else {}
     async with running(tmp_path, settings | policy) as context:
         config = {"cleanup.policy": ""} if where == "topic" else {}

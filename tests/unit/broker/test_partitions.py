@@ -37,6 +37,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.at_ms
 
+    def monotonic_ms(self) -> float:
+        return float(self.at_ms)
+
     async def sleep(self, delay_ms: float) -> None:
         if delay_ms == 0:
             self.pauses_count += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,7 @@ def _topic_class() -> type:
     return MetadataRequestTopic
 
 
-async def _until(condition) -> None:  # type: ignore[no-untyped-def]
+async def _until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - the broker has no event for it
             await asyncio.sleep(0)

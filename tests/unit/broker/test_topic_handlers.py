@@ -99,7 +99,7 @@ async def test_an_empty_list_asks_for_no_topic_from_version_1_on(tmp_path: Path)
 async def test_a_named_topic_is_created_when_client_and_broker_allow_it(tmp_path: Path) -> None:
     async with running(tmp_path, {"num.partitions": 3}) as context:
         client = await context.connect()
-        asked = {"topics": named("new"), "allow_auto_topic_creation": False}
+        asked: dict[str, Any] = {"topics": named("new"), "allow_auto_topic_creation": False}
         (missing,) = (await client.ask(ApiKey.METADATA, **asked)).topics
         assert missing.error_code is ErrorCode.unknown_topic_or_partition
         asked["allow_auto_topic_creation"] = True

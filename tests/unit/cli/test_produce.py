@@ -48,8 +48,8 @@ def test_no_input_is_no_record(oncelog: Oncelog, topic: str) -> None:
 
 
 def test_keys_headers_and_partitions_are_given_with_options(oncelog: Oncelog, topic: str) -> None:
-    options = ("--key-separator", r"\t", "--header", "source=test", "--header", "n=1")
-    options += ("--partition", "1", "--null-marker", "NULL")
+    options = ["--key-separator", r"\t", "--header", "source=test", "--header", "n=1"]
+    options += ["--partition", "1", "--null-marker", "NULL"]
     result = oncelog("produce", topic, *options, stdin="k\tv\nNULL\tNULL\n")
     assert result.exit_code == 0, result.stderr
     first, second = records(oncelog, topic)

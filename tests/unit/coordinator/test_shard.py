@@ -102,6 +102,7 @@ class Toy(Machine):
         return NOTHING if token is None else Decision(replies=(Reply(token, error),))
 
     def dropped(self, token: Token) -> None:
+        assert isinstance(token, int)
         self.lost.append(token)
 
     def tick(self, now_ms: int) -> Sequence[object]:

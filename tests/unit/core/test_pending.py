@@ -68,10 +68,12 @@ def test_there_is_no_response_before_the_result() -> None:
 def test_several_promises_are_one_in_the_order_of_the_parts() -> None:
     first, second = promise(), Pending(lambda result: result * 2, holds_back=True)
     whole = gather([first, "plain", second], list, holds_back=False)
+    kept: list[str] = []
+    whole.wait(lambda: kept.append("whole"))
     second.complete(21)
-    assert not whole.done
+    assert kept == []
     first.complete("first")
-    assert whole.done
+    assert kept == ["whole"]
     assert whole.response() == ["first", "plain", 42]
 
 

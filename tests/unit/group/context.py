@@ -6,6 +6,7 @@ can crash and replay. Markers stand in the log too.
 
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
 from oncelog.core.errors import ErrorCode
@@ -90,6 +91,7 @@ class Context:
             for entry in append.entries:
                 self.log.append(Written(entry, append.timestamp_ms, producer_id))
         for reply in output.replies:
+            assert isinstance(reply.token, int)
             assert reply.token not in self.replies, "a request is answered once"
             self.replies[reply.token] = reply.value
         if not self.hold:
@@ -158,10 +160,10 @@ class Context:
             str(self.next_id),
         )
 
-    def join(self, member_id: str = "", **options: object) -> int:
-        return self.submit(self.join_event(member_id, **options))  # type: ignore[arg-type]
+    def join(self, member_id: str = "", **options: Any) -> int:
+        return self.submit(self.join_event(member_id, **options))
 
-    def new_member(self, **options: object) -> tuple[str, int]:
+    def new_member(self, **options: Any) -> tuple[str, int]:
         """Ask for an id, then join with it. Returns the id and the token of the waiting join."""
         first = self.joined(self.join(**options))
         assert first.error is ErrorCode.member_id_required
@@ -203,7 +205,7 @@ class Context:
         assert isinstance(result, LeaveResult)
         return [member.error for member in result.members]
 
-    def stable(self, count: int = 1, **options: object) -> list[str]:
+    def stable(self, count: int = 1, **options: Any) -> list[str]:
         """A stable group of that many dynamic members, generation 1, the first one its leader."""
         members, tokens = [], []
         for _ in range(count):
@@ -227,15 +229,15 @@ class Context:
         member: str = "",
         generation: int = -1,
         partition: TopicPartition = T0,
-        **options: object,
+        **options: Any,
     ) -> e.OffsetCommit:
         wanted = e.OffsetToCommit(partition.topic, partition.partition, offset)
-        version = int(options.pop("version", 8))  # type: ignore[call-overload]
+        version = int(options.pop("version", 8))
         group_id = str(options.pop("group_id", "g"))
-        return e.OffsetCommit(group_id, version, generation, member, (wanted,), **options)  # type: ignore[arg-type]
+        return e.OffsetCommit(group_id, version, generation, member, (wanted,), **options)
 
-    def commit(self, *args: object, **options: object) -> ErrorCode:
-        return self.outcome(self.submit(self.commit_event(*args, **options)))  # type: ignore[arg-type]
+    def commit(self, *args: Any, **options: Any) -> ErrorCode:
+        return self.outcome(self.submit(self.commit_event(*args, **options)))
 
     def txn_commit_event(
         self,
@@ -244,10 +246,10 @@ class Context:
         member: str = "",
         generation: int = -1,
         partition: TopicPartition = T0,
-        **options: object,
+        **options: Any,
     ) -> e.TxnOffsetCommit:
         wanted = e.OffsetToCommit(partition.topic, partition.partition, offset)
-        version = int(options.pop("version", 4))  # type: ignore[call-overload]
+        version = int(options.pop("version", 4))
         group_id = str(options.pop("group_id", "g"))
         return e.TxnOffsetCommit(
             group_id,
@@ -258,11 +260,11 @@ class Context:
             generation,
             member,
             (wanted,),
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
-    def txn_commit(self, *args: object, **options: object) -> ErrorCode:
-        return self.outcome(self.submit(self.txn_commit_event(*args, **options)))  # type: ignore[arg-type]
+    def txn_commit(self, *args: Any, **options: Any) -> ErrorCode:
+        return self.outcome(self.submit(self.txn_commit_event(*args, **options)))
 
     def outcome(self, token: int) -> ErrorCode:
         result = self.replies[token]

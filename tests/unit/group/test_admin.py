@@ -22,7 +22,7 @@ def deleted(c: Context, group_id: str = "g") -> ErrorCode:
     return result.error
 
 
-def test_a_stable_group_is_described_with_its_members_metadata():
+def test_a_stable_group_is_described_with_its_members_metadata() -> None:
     c = Context()
     member = c.stable()[0]
     result = described(c)
@@ -36,7 +36,7 @@ def test_a_stable_group_is_described_with_its_members_metadata():
     assert result.members[0].assignment == b"a-" + member.encode()
 
 
-def test_a_rebalancing_group_is_described_without_metadata():
+def test_a_rebalancing_group_is_described_without_metadata() -> None:
     c = Context()
     c.new_member()
     result = described(c)
@@ -44,14 +44,14 @@ def test_a_rebalancing_group_is_described_without_metadata():
     assert result.members[0].metadata == b""
 
 
-def test_an_unknown_group_is_dead_and_named_as_unknown_from_version_6_on():
+def test_an_unknown_group_is_dead_and_named_as_unknown_from_version_6_on() -> None:
     c = Context()
     assert (described(c).error, described(c).state) == (ErrorCode.group_id_not_found, "Dead")
     old = described(c, version=5)
     assert (old.error, old.state) == (ErrorCode.none, "Dead")
 
 
-def test_groups_are_listed_by_state_and_type():
+def test_groups_are_listed_by_state_and_type() -> None:
     c = Context()
     c.stable()
     c.commit(1, group_id="simple")
@@ -62,7 +62,7 @@ def test_groups_are_listed_by_state_and_type():
     assert listed(c, types=("consumer",)) == []
 
 
-def test_a_deleted_group_takes_all_its_offsets_with_it():
+def test_a_deleted_group_takes_all_its_offsets_with_it() -> None:
     c = Context()
     c.commit(1)
     c.txn_commit(2, partition=T1)
@@ -75,7 +75,7 @@ def test_a_deleted_group_takes_all_its_offsets_with_it():
     assert c.machine.room.groups == {}
 
 
-def test_a_group_with_members_is_not_deleted():
+def test_a_group_with_members_is_not_deleted() -> None:
     c = Context()
     member = c.stable()[0]
     assert deleted(c) is ErrorCode.non_empty_group
@@ -84,7 +84,7 @@ def test_a_group_with_members_is_not_deleted():
     assert c.machine.room.recorded == set()
 
 
-def test_a_commit_in_flight_does_not_outlive_its_group():
+def test_a_commit_in_flight_does_not_outlive_its_group() -> None:
     c = Context()
     c.commit(1)
     c.hold = True
@@ -99,7 +99,7 @@ def test_a_commit_in_flight_does_not_outlive_its_group():
     assert c.joined(joining).generation_id == 1
 
 
-def test_a_deletion_that_fails_leaves_the_group_as_it_was():
+def test_a_deletion_that_fails_leaves_the_group_as_it_was() -> None:
     c = Context()
     c.commit(1)
     c.hold = True

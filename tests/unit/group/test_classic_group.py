@@ -13,7 +13,7 @@ def member(member_id: str, instance: str | None = None, metadata: bytes = b"") -
     return Member(member_id, instance, "c", "/h", 10_000, 60_000, protocols)
 
 
-def test_moves_that_the_table_does_not_list_are_our_bug():
+def test_moves_that_the_table_does_not_list_are_our_bug() -> None:
     for before in GroupState:
         for after in GroupState:
             group = ClassicGroup("g", state=before)
@@ -26,7 +26,7 @@ def test_moves_that_the_table_does_not_list_are_our_bug():
     assert not may_rebalance(GroupState.PREPARING_REBALANCE)
 
 
-def test_an_instance_id_names_one_member():
+def test_an_instance_id_names_one_member() -> None:
     group = ClassicGroup("g")
     group.add(member("a", "i"), "consumer")
     with pytest.raises(InvariantViolation):
@@ -36,7 +36,7 @@ def test_an_instance_id_names_one_member():
     assert (group.pending_syncs, group.leader_id) == ({"b"}, "b")
 
 
-def test_a_dynamic_member_is_not_renamed_and_an_empty_group_has_no_protocol():
+def test_a_dynamic_member_is_not_renamed_and_an_empty_group_has_no_protocol() -> None:
     group = ClassicGroup("g")
     with pytest.raises(InvariantViolation):
         group.select_protocol()
@@ -45,11 +45,11 @@ def test_a_dynamic_member_is_not_renamed_and_an_empty_group_has_no_protocol():
         group.rename_static_member("a", "b")
 
 
-def test_metadata_of_a_protocol_that_a_member_does_not_offer_is_empty():
+def test_metadata_of_a_protocol_that_a_member_does_not_offer_is_empty() -> None:
     assert member("a", metadata=b"x").metadata("sticky") == b""
 
 
-def test_a_consumer_group_whose_subscription_is_not_known_might_read_any_topic():
+def test_a_consumer_group_whose_subscription_is_not_known_might_read_any_topic() -> None:
     group = ClassicGroup("g")
     group.add(member("a", metadata=b"garbage"), "consumer")
     group.learn_subscription()
@@ -74,10 +74,10 @@ def test_a_consumer_group_whose_subscription_is_not_known_might_read_any_topic()
         b"\x00\x00\x00\x00\x00\x01\x00\x01\xff",
     ],
 )
-def test_bytes_that_are_no_subscription_are_not_taken_for_one(metadata):
+def test_bytes_that_are_no_subscription_are_not_taken_for_one(metadata: bytes) -> None:
     assert subscribed_topics(metadata) is None
 
 
-def test_a_subscription_of_a_later_version_is_read_by_its_prefix():
+def test_a_subscription_of_a_later_version_is_read_by_its_prefix() -> None:
     later = b"\x00\x03" + subscription("t", "u")[2:] + b"more"
-    assert subscribed_topics(later) == {"t", "u"}
+    assert subscribed_topics(later) == frozenset({"t", "u"})

@@ -5,7 +5,7 @@ from oncelog.group.states import GroupState
 from tests.unit.group.context import Context
 
 
-def test_a_member_is_out_after_its_session_timeout_and_not_before():
+def test_a_member_is_out_after_its_session_timeout_and_not_before() -> None:
     c = Context()
     member = c.stable()[0]
     c.heartbeat(member)
@@ -16,7 +16,7 @@ def test_a_member_is_out_after_its_session_timeout_and_not_before():
     assert c.group().state is GroupState.EMPTY
 
 
-def test_a_member_that_falls_silent_makes_the_others_rebalance():
+def test_a_member_that_falls_silent_makes_the_others_rebalance() -> None:
     c = Context()
     leader, follower = c.stable(2)
     c.advance(5_000)
@@ -28,7 +28,7 @@ def test_a_member_that_falls_silent_makes_the_others_rebalance():
     assert leader not in c.group().members
 
 
-def test_a_silent_member_that_the_others_wait_for_ends_their_wait():
+def test_a_silent_member_that_the_others_wait_for_ends_their_wait() -> None:
     c = Context()
     leader, follower = c.stable(2)
     c.advance(1_000)
@@ -39,7 +39,7 @@ def test_a_silent_member_that_the_others_wait_for_ends_their_wait():
     assert follower not in c.group().members
 
 
-def test_heartbeats_that_do_not_fit_are_refused():
+def test_heartbeats_that_do_not_fit_are_refused() -> None:
     c = Context()
     member = c.stable()[0]
     assert c.heartbeat(member, group_id="") is ErrorCode.invalid_group_id
@@ -49,7 +49,7 @@ def test_heartbeats_that_do_not_fit_are_refused():
     assert c.heartbeat(member, instance="i") is ErrorCode.unknown_member_id
 
 
-def test_a_leaving_member_makes_the_others_rebalance_at_once():
+def test_a_leaving_member_makes_the_others_rebalance_at_once() -> None:
     c = Context()
     leader, follower = c.stable(2)
     assert c.leave(leader) == [ErrorCode.none]
@@ -57,7 +57,7 @@ def test_a_leaving_member_makes_the_others_rebalance_at_once():
     assert c.group().state is GroupState.PREPARING_REBALANCE
 
 
-def test_the_last_one_to_leave_empties_the_group_and_the_log_knows():
+def test_the_last_one_to_leave_empties_the_group_and_the_log_knows() -> None:
     c = Context()
     member = c.stable()[0]
     assert c.leave(member) == [ErrorCode.none]
@@ -67,7 +67,7 @@ def test_the_last_one_to_leave_empties_the_group_and_the_log_knows():
     assert c.leave(member) == [ErrorCode.unknown_member_id]
 
 
-def test_each_leaving_member_has_an_outcome_of_its_own():
+def test_each_leaving_member_has_an_outcome_of_its_own() -> None:
     c = Context()
     member = c.stable()[0]
     given = c.joined(c.join()).member_id
@@ -79,7 +79,7 @@ def test_each_leaving_member_has_an_outcome_of_its_own():
     assert result.error is ErrorCode.invalid_group_id
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_id():
+def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     c = Context()
     c.join(instance="i")
     c.advance(6_000)
@@ -100,7 +100,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id():
     assert not c.group().members
 
 
-def test_who_leaves_while_its_requests_wait_is_told_to_join_anew():
+def test_who_leaves_while_its_requests_wait_is_told_to_join_anew() -> None:
     c = Context()
     leader, first = c.new_member()
     c.leave(leader)
@@ -114,7 +114,7 @@ def test_who_leaves_while_its_requests_wait_is_told_to_join_anew():
     assert c.synced(waiting).error is ErrorCode.unknown_member_id
 
 
-def test_the_last_one_missing_ends_the_gathering_by_leaving():
+def test_the_last_one_missing_ends_the_gathering_by_leaving() -> None:
     c = Context()
     leader, follower = c.stable(2)
     token = c.join(leader)
@@ -122,7 +122,7 @@ def test_the_last_one_missing_ends_the_gathering_by_leaving():
     assert c.joined(token).generation_id == 2
 
 
-def test_when_emptiness_cannot_be_stored_the_group_is_empty_nevertheless():
+def test_when_emptiness_cannot_be_stored_the_group_is_empty_nevertheless() -> None:
     c = Context()
     member = c.stable()[0]
     c.hold = True
@@ -140,7 +140,7 @@ def test_when_emptiness_cannot_be_stored_the_group_is_empty_nevertheless():
     assert c.group().state is GroupState.EMPTY
 
 
-def test_a_session_timer_that_was_overtaken_by_a_heartbeat_does_nothing():
+def test_a_session_timer_that_was_overtaken_by_a_heartbeat_does_nothing() -> None:
     c = Context()
     member = c.stable()[0]
     c.submit_silently(SessionExpired("g", member))

@@ -5,14 +5,14 @@ from oncelog.group.states import GroupState
 from tests.unit.group.context import Context
 
 
-def test_a_new_dynamic_member_is_given_its_id_first():
+def test_a_new_dynamic_member_is_given_its_id_first() -> None:
     c = Context()
     first = c.joined(c.join())
     assert (first.error, first.member_id) == (ErrorCode.member_id_required, "c-1")
     assert c.group().state is GroupState.EMPTY
 
 
-def test_before_version_4_a_new_member_joins_at_once():
+def test_before_version_4_a_new_member_joins_at_once() -> None:
     c = Context()
     token = c.join(version=3)
     assert token not in c.replies
@@ -21,7 +21,7 @@ def test_before_version_4_a_new_member_joins_at_once():
     assert c.joined(token).member_id == "c-1"
 
 
-def test_the_first_rebalance_waits_for_more_members_as_long_as_they_come():
+def test_the_first_rebalance_waits_for_more_members_as_long_as_they_come() -> None:
     c = Context()
     _, first = c.new_member()
     c.advance(2_000)
@@ -32,7 +32,7 @@ def test_the_first_rebalance_waits_for_more_members_as_long_as_they_come():
     assert c.joined(first).generation_id == c.joined(second).generation_id == 1
 
 
-def test_the_first_rebalance_does_not_wait_beyond_the_rebalance_timeout():
+def test_the_first_rebalance_does_not_wait_beyond_the_rebalance_timeout() -> None:
     c = Context()
     _, first = c.new_member(rebalance_ms=7_000)
     started_ms = c.now_ms
@@ -42,7 +42,7 @@ def test_the_first_rebalance_does_not_wait_beyond_the_rebalance_timeout():
     assert c.now_ms - started_ms == 7_000
 
 
-def test_only_the_leader_learns_who_the_others_are():
+def test_only_the_leader_learns_who_the_others_are() -> None:
     c = Context()
     leader, first = c.new_member()
     follower, second = c.new_member()
@@ -52,7 +52,7 @@ def test_only_the_leader_learns_who_the_others_are():
     assert c.joined(second).members == ()
 
 
-def test_the_protocol_that_all_support_and_most_prefer_is_selected():
+def test_the_protocol_that_all_support_and_most_prefer_is_selected() -> None:
     c = Context()
     _, first = c.new_member(protocols=("sticky", "range"))
     c.new_member(protocols=("range", "sticky"))
@@ -61,7 +61,7 @@ def test_the_protocol_that_all_support_and_most_prefer_is_selected():
     assert c.joined(first).protocol_name == "range"
 
 
-def test_a_member_without_a_common_protocol_is_refused():
+def test_a_member_without_a_common_protocol_is_refused() -> None:
     c = Context()
     c.stable()
     assert c.joined(c.join(protocols=("other",))).error is ErrorCode.inconsistent_group_protocol
@@ -71,7 +71,7 @@ def test_a_member_without_a_common_protocol_is_refused():
     assert "new" not in c.machine.room.groups
 
 
-def test_requests_that_make_no_sense_are_refused():
+def test_requests_that_make_no_sense_are_refused() -> None:
     c = Context()
     assert c.joined(c.join(group_id="")).error is ErrorCode.invalid_group_id
     assert c.joined(c.join(session_ms=5_999)).error is ErrorCode.invalid_session_timeout
@@ -81,7 +81,7 @@ def test_requests_that_make_no_sense_are_refused():
     assert c.joined(c.join("who")).error is ErrorCode.unknown_member_id
 
 
-def test_a_given_id_expires_unless_its_member_comes_back():
+def test_a_given_id_expires_unless_its_member_comes_back() -> None:
     c = Context()
     given = c.joined(c.join()).member_id
     c.advance(9_999)
@@ -91,7 +91,7 @@ def test_a_given_id_expires_unless_its_member_comes_back():
     assert c.joined(c.join(given)).error is ErrorCode.unknown_member_id
 
 
-def test_a_rebalance_waits_for_those_who_were_given_an_id():
+def test_a_rebalance_waits_for_those_who_were_given_an_id() -> None:
     c = Context()
     member = c.stable()[0]
     c.join()
@@ -103,13 +103,13 @@ def test_a_rebalance_waits_for_those_who_were_given_an_id():
     assert c.joined(token).generation_id == 2
 
 
-def test_an_id_that_was_given_out_is_no_static_members():
+def test_an_id_that_was_given_out_is_no_static_members() -> None:
     c = Context()
     given = c.joined(c.join()).member_id
     assert c.joined(c.join(given, instance="i")).error is ErrorCode.unknown_server_error
 
 
-def test_a_follower_that_joins_again_unchanged_hears_of_its_generation():
+def test_a_follower_that_joins_again_unchanged_hears_of_its_generation() -> None:
     c = Context()
     _, follower = c.stable(2)
     again = c.joined(c.join(follower))
@@ -117,7 +117,7 @@ def test_a_follower_that_joins_again_unchanged_hears_of_its_generation():
     assert c.group().state is GroupState.STABLE
 
 
-def test_a_leader_that_joins_again_starts_a_rebalance():
+def test_a_leader_that_joins_again_starts_a_rebalance() -> None:
     c = Context()
     leader, follower = c.stable(2)
     token = c.join(leader)
@@ -127,14 +127,14 @@ def test_a_leader_that_joins_again_starts_a_rebalance():
     assert c.joined(token).generation_id == c.joined(other).generation_id == 2
 
 
-def test_a_follower_with_changed_metadata_starts_a_rebalance():
+def test_a_follower_with_changed_metadata_starts_a_rebalance() -> None:
     c = Context()
     _, follower = c.stable(2)
     c.join(follower, topics=("t", "u"))
     assert c.group().state is GroupState.PREPARING_REBALANCE
 
 
-def test_while_the_assignment_is_awaited_only_a_changed_join_rebalances():
+def test_while_the_assignment_is_awaited_only_a_changed_join_rebalances() -> None:
     c = Context()
     leader, first = c.new_member()
     follower, _ = c.new_member()
@@ -146,7 +146,7 @@ def test_while_the_assignment_is_awaited_only_a_changed_join_rebalances():
     assert c.group().state is GroupState.PREPARING_REBALANCE
 
 
-def test_who_does_not_rejoin_in_time_is_out_and_a_new_leader_is_elected():
+def test_who_does_not_rejoin_in_time_is_out_and_a_new_leader_is_elected() -> None:
     c = Context()
     leader, follower = c.stable(2)
     token = c.join(follower, topics=("u",))
@@ -158,7 +158,7 @@ def test_who_does_not_rejoin_in_time_is_out_and_a_new_leader_is_elected():
     assert list(c.group().members) == [follower]
 
 
-def test_a_waiting_new_member_is_given_up_after_five_minutes():
+def test_a_waiting_new_member_is_given_up_after_five_minutes() -> None:
     c = Context(GroupConfig(max_session_timeout_ms=10**7))
     member = c.stable(session_ms=2_000_000)[0]
     token = c.join(version=3, rebalance_ms=900_000)
@@ -170,7 +170,7 @@ def test_a_waiting_new_member_is_given_up_after_five_minutes():
     assert list(c.group().members) == [member]
 
 
-def test_a_full_group_turns_new_members_away():
+def test_a_full_group_turns_new_members_away() -> None:
     c = Context(GroupConfig(max_size=1))
     member = c.stable()[0]
     assert c.joined(c.join()).error is ErrorCode.group_max_size_reached
@@ -178,7 +178,7 @@ def test_a_full_group_turns_new_members_away():
     assert c.joined(token).error is ErrorCode.none
 
 
-def test_in_a_rebalance_the_last_to_rejoin_are_turned_away():
+def test_in_a_rebalance_the_last_to_rejoin_are_turned_away() -> None:
     c = Context(GroupConfig(max_size=2))
     leader, follower = c.stable(2)
     c.join(leader)
@@ -190,7 +190,7 @@ def test_in_a_rebalance_the_last_to_rejoin_are_turned_away():
     assert list(c.group().members) == [leader, given]
 
 
-def test_a_member_of_a_full_rebalance_may_ask_again():
+def test_a_member_of_a_full_rebalance_may_ask_again() -> None:
     c = Context(GroupConfig(max_size=1))
     _, first = c.new_member()
     again = c.join("c-1")
@@ -199,7 +199,7 @@ def test_a_member_of_a_full_rebalance_may_ask_again():
     assert c.joined(again).error is ErrorCode.none
 
 
-def test_a_group_whose_limit_was_lowered_rebalances_after_a_restart():
+def test_a_group_whose_limit_was_lowered_rebalances_after_a_restart() -> None:
     c = Context()
     members = c.stable(2)
     c.config = GroupConfig(max_size=1)
@@ -210,7 +210,7 @@ def test_a_group_whose_limit_was_lowered_rebalances_after_a_restart():
     assert c.joined(tokens[0]).generation_id == 2
 
 
-def test_version_0_has_no_rebalance_timeout_and_uses_the_session_timeout():
+def test_version_0_has_no_rebalance_timeout_and_uses_the_session_timeout() -> None:
     c = Context()
     c.join(version=0, rebalance_ms=-1)
     assert c.group().rebalance_timeout_ms == 10_000
@@ -230,7 +230,7 @@ def static_group(c: Context, protocols: tuple[str, ...] = ("range",)) -> tuple[s
     return ids
 
 
-def test_a_restarted_static_member_takes_its_place_without_a_rebalance():
+def test_a_restarted_static_member_takes_its_place_without_a_rebalance() -> None:
     c = Context()
     _, follower = static_group(c)
     result = c.joined(c.join(instance="j"))
@@ -243,7 +243,7 @@ def test_a_restarted_static_member_takes_its_place_without_a_rebalance():
     assert c.heartbeat(follower, instance="j") is ErrorCode.fenced_instance_id
 
 
-def test_the_former_self_of_a_static_member_is_fenced():
+def test_the_former_self_of_a_static_member_is_fenced() -> None:
     c = Context()
     leader, _ = static_group(c)
     c.join(instance="i")
@@ -253,7 +253,7 @@ def test_the_former_self_of_a_static_member_is_fenced():
     assert c.joined(c.join(leader, instance="k")).error is ErrorCode.unknown_member_id
 
 
-def test_a_restarted_static_leader_is_told_to_skip_the_assignment_from_version_9_on():
+def test_a_restarted_static_leader_is_told_to_skip_the_assignment_from_version_9_on() -> None:
     c = Context()
     leader, _ = static_group(c)
     old = c.joined(c.join(instance="i", version=8))
@@ -265,14 +265,14 @@ def test_a_restarted_static_leader_is_told_to_skip_the_assignment_from_version_9
     assert (follower.skip_assignment, follower.members) == (False, ())
 
 
-def test_a_restarted_static_member_that_changes_the_protocol_rebalances():
+def test_a_restarted_static_member_that_changes_the_protocol_rebalances() -> None:
     c = Context()
     static_group(c, ("range", "sticky"))
     c.join(instance="i", protocols=("sticky",))
     assert c.group().state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_static_member_restarted_while_others_gather_fences_its_waiting_self():
+def test_a_static_member_restarted_while_others_gather_fences_its_waiting_self() -> None:
     c = Context()
     leader, follower = static_group(c)
     waiting = c.join(leader, instance="i")
@@ -283,7 +283,7 @@ def test_a_static_member_restarted_while_others_gather_fences_its_waiting_self()
     assert c.joined(again).generation_id == 2
 
 
-def test_a_static_member_restarted_while_the_assignment_is_awaited_rebalances():
+def test_a_static_member_restarted_while_the_assignment_is_awaited_rebalances() -> None:
     c = Context()
     first = c.join(instance="i")
     second = c.join(instance="j")
@@ -297,7 +297,7 @@ def test_a_static_member_restarted_while_the_assignment_is_awaited_rebalances():
     assert c.joined(again).generation_id == 2
 
 
-def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends():
+def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:
     c = Context()
     leader, follower = static_group(c)
     token = c.join(leader, instance="i")
@@ -308,7 +308,7 @@ def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends():
     assert follower in c.group().members
 
 
-def test_a_rebalance_that_only_absent_static_members_could_finish_is_put_off():
+def test_a_rebalance_that_only_absent_static_members_could_finish_is_put_off() -> None:
     c = Context()
     leader, follower = static_group(c)
     c.submit(Leave("g", (LeavingMember("", "i"),)))
@@ -322,7 +322,7 @@ def test_a_rebalance_that_only_absent_static_members_could_finish_is_put_off():
     assert c.group().generation_id == 2
 
 
-def test_when_a_replacement_cannot_be_stored_the_former_self_is_a_member_again():
+def test_when_a_replacement_cannot_be_stored_the_former_self_is_a_member_again() -> None:
     c = Context()
     _, follower = static_group(c)
     c.hold = True

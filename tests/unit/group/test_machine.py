@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from oncelog.coordinator import ApplyContext, Entry, Shard
@@ -11,7 +13,7 @@ from oncelog.group.machine import HANDLERS, _event_of
 from oncelog.group.results import HeartbeatResult
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
-from tests.unit.group.context import T0, Context
+from tests.unit.group.context import T0, Context, Written
 
 REQUESTS = [
     Context().join_event("m"),
@@ -28,12 +30,12 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
-def test_before_activation_and_after_resignation_every_request_is_refused(event):
+def test_before_activation_and_after_resignation_every_request_is_refused(event: object) -> None:
     shard = Shard(GroupMachine(GroupConfig()))
-    loading = shard.submit(event, 1, 0).replies[0].value
+    loading: Any = shard.submit(event, 1, 0).replies[0].value
     shard.activate(0)
     shard.resign(0)
-    resigned = shard.submit(event, 2, 0).replies[0].value
+    resigned: Any = shard.submit(event, 2, 0).replies[0].value
     errors = []
     for result in (loading, resigned):
         outcome = result.partitions[0] if "Commit" in type(result).__name__ else result
@@ -41,7 +43,7 @@ def test_before_activation_and_after_resignation_every_request_is_refused(event)
     assert errors == [ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator]
 
 
-def test_a_heartbeat_is_believed_while_the_groups_are_loaded():
+def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
     shard = Shard(GroupMachine(GroupConfig()))
     output = shard.submit(e.Heartbeat("g", 1, "m"), 1, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
@@ -51,17 +53,17 @@ def test_a_heartbeat_is_believed_while_the_groups_are_loaded():
     assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
 
 
-def test_an_event_that_nobody_waits_for_has_no_refusal():
+def test_an_event_that_nobody_waits_for_has_no_refusal() -> None:
     assert refusal(e.ExpireOffsets("g"), ErrorCode.not_coordinator) is None
 
 
-def test_every_event_has_a_handler():
+def test_every_event_has_a_handler() -> None:
     events = {v for k, v in vars(e).items() if isinstance(v, type) and v.__module__ == e.__name__}
     events -= {e.JoinProtocol, e.MemberAssignment, e.LeavingMember, e.OffsetToCommit}
     assert events - {e.OffsetToFetch, e.Leftover} == set(HANDLERS)
 
 
-def test_after_a_restart_members_go_on_without_a_rebalance():
+def test_after_a_restart_members_go_on_without_a_rebalance() -> None:
     c = Context()
     leader, follower = c.stable(2)
     c.now_ms += 1_000_000
@@ -76,7 +78,7 @@ def test_after_a_restart_members_go_on_without_a_rebalance():
     assert c.group().state is GroupState.EMPTY
 
 
-def test_an_assignment_that_was_lost_before_its_record_is_made_again():
+def test_an_assignment_that_was_lost_before_its_record_is_made_again() -> None:
     c = Context()
     leader = c.stable()[0]
     c.join(leader)
@@ -89,7 +91,7 @@ def test_an_assignment_that_was_lost_before_its_record_is_made_again():
     assert c.heartbeat(leader, 2) is ErrorCode.illegal_generation
 
 
-def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation():
+def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation() -> None:
     c = Context()
     leader, follower = c.stable(2)
     joining = c.join(leader)
@@ -98,7 +100,7 @@ def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation():
     assert follower
 
 
-def test_a_sync_in_flight_is_answered_once_on_resignation():
+def test_a_sync_in_flight_is_answered_once_on_resignation() -> None:
     c = Context()
     leader, _ = c.new_member()
     follower, _ = c.new_member()
@@ -109,7 +111,7 @@ def test_a_sync_in_flight_is_answered_once_on_resignation():
     assert [c.synced(t).error for t in tokens] == [ErrorCode.not_coordinator] * 3
 
 
-def test_a_request_that_waits_too_long_for_a_record_is_told_to_come_again():
+def test_a_request_that_waits_too_long_for_a_record_is_told_to_come_again() -> None:
     c = Context()
     member, _ = c.new_member()
     c.advance(6_000)
@@ -120,7 +122,7 @@ def test_a_request_that_waits_too_long_for_a_record_is_told_to_come_again():
     assert c.outcome(token) is ErrorCode.coordinator_not_available
 
 
-def test_replies_that_hold_anyway_are_given_when_a_write_fails():
+def test_replies_that_hold_anyway_are_given_when_a_write_fails() -> None:
     c = Context(GroupConfig(initial_rebalance_delay_ms=0))
     member, _ = c.new_member()
     c.advance(0)
@@ -135,31 +137,33 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails():
     assert c.synced(999).error is ErrorCode.unknown_member_id
 
 
-def test_records_of_other_kinds_are_left_alone():
+def test_records_of_other_kinds_are_left_alone() -> None:
     machine = GroupMachine(GroupConfig())
     machine.apply(Entry(b"\x00\x03\x00\x01g", b""), ApplyContext(Offset(0), 0))
     assert machine.room.groups == {}
 
 
-def test_a_tombstone_of_an_unknown_group_changes_nothing():
+def test_a_tombstone_of_an_unknown_group_changes_nothing() -> None:
     c = Context()
     c.stable()
     shard = Shard(GroupMachine(GroupConfig()))
-    entry = c.log[0].entry
+    (written, *_) = c.log
+    assert isinstance(written, Written)
+    entry = written.entry
     shard.replay(Entry(entry.key, None), ApplyContext(Offset(0), 0))
     shard.replay(entry, ApplyContext(Offset(1), 0))
     assert isinstance(shard.machine, GroupMachine)
     assert list(shard.machine.room.groups) == ["g"]
 
 
-def test_a_sweep_is_no_event_of_a_group():
+def test_a_sweep_is_no_event_of_a_group() -> None:
     c = Context()
     c.stable()
     with pytest.raises(InvariantViolation):
         _event_of(TimerKey(TimerKind.SWEEP), c.group())
 
 
-def test_a_join_timer_that_was_overtaken_does_nothing():
+def test_a_join_timer_that_was_overtaken_does_nothing() -> None:
     c = Context()
     leader, _ = c.stable(2)
     token = c.join(leader)

@@ -33,8 +33,9 @@ class Spy(GroupMachine):
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         decision = super().decide(event, token, now_ms)
-        is_commit = isinstance(event, e.OffsetCommit | e.TxnOffsetCommit)
-        if is_commit and decision.entries and event.generation_id >= 0:
+        if not isinstance(event, e.OffsetCommit | e.TxnOffsetCommit):
+            return decision
+        if decision.entries and event.generation_id >= 0:
             assert event.generation_id >= self.newest_generation, "INV-8"
             assert event.member_id in self.room.groups["g"].members, "INV-8"
         return decision

@@ -12,7 +12,7 @@ from tests.unit.group.context import T0, T1, Context
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-def test_what_is_committed_is_fetched_also_after_a_restart():
+def test_what_is_committed_is_fetched_also_after_a_restart() -> None:
     c = Context()
     assert c.commit(5) is ErrorCode.none
     assert c.fetch().offset == 5
@@ -25,7 +25,7 @@ def test_what_is_committed_is_fetched_also_after_a_restart():
     assert [f.partition for f in c.fetch_all()] == [0]
 
 
-def test_a_commit_is_answered_and_visible_only_when_it_is_in_the_log():
+def test_a_commit_is_answered_and_visible_only_when_it_is_in_the_log() -> None:
     c = Context(hold=True)
     token = c.submit(c.commit_event(5))
     assert token not in c.replies
@@ -37,7 +37,7 @@ def test_a_commit_is_answered_and_visible_only_when_it_is_in_the_log():
     assert c.fetch(require_stable=True).offset == 5
 
 
-def test_a_commit_that_was_not_written_leaves_the_offset_stable():
+def test_a_commit_that_was_not_written_leaves_the_offset_stable() -> None:
     c = Context(hold=True)
     token = c.submit(c.commit_event(5))
     other = c.submit(c.commit_event(6))
@@ -50,7 +50,7 @@ def test_a_commit_that_was_not_written_leaves_the_offset_stable():
     assert c.fetch(require_stable=True).offset == 5
 
 
-def test_a_commit_from_an_older_generation_is_refused():
+def test_a_commit_from_an_older_generation_is_refused() -> None:
     """INV-8."""
     c = Context()
     leader, follower = c.stable(2)
@@ -65,7 +65,7 @@ def test_a_commit_from_an_older_generation_is_refused():
     assert c.commit(2, leader, 2) is ErrorCode.none
 
 
-def test_a_commit_without_a_member_is_taken_only_while_the_group_is_empty():
+def test_a_commit_without_a_member_is_taken_only_while_the_group_is_empty() -> None:
     c = Context()
     member = c.stable()[0]
     assert c.commit(1) is ErrorCode.unknown_member_id
@@ -74,7 +74,7 @@ def test_a_commit_without_a_member_is_taken_only_while_the_group_is_empty():
     assert c.commit(1) is ErrorCode.none
 
 
-def test_a_commit_to_a_group_that_does_not_exist_names_that_from_version_9_on():
+def test_a_commit_to_a_group_that_does_not_exist_names_that_from_version_9_on() -> None:
     c = Context()
     assert c.commit(1, "m", 3, version=8) is ErrorCode.illegal_generation
     assert c.commit(1, "m", 3, version=9) is ErrorCode.group_id_not_found
@@ -82,7 +82,7 @@ def test_a_commit_to_a_group_that_does_not_exist_names_that_from_version_9_on():
     assert c.txn_commit(1, 7, "m", 3, version=6) is ErrorCode.group_id_not_found
 
 
-def test_a_commit_of_a_fenced_static_member_is_refused():
+def test_a_commit_of_a_fenced_static_member_is_refused() -> None:
     c = Context()
     first = c.joined_static = c.join(instance="i")  # type: ignore[attr-defined]
     c.advance(6_000)
@@ -93,7 +93,7 @@ def test_a_commit_of_a_fenced_static_member_is_refused():
     assert c.commit(1, member, 1, group_instance_id="x") is ErrorCode.unknown_member_id
 
 
-def test_while_an_assignment_is_awaited_only_transactions_commit():
+def test_while_an_assignment_is_awaited_only_transactions_commit() -> None:
     c = Context()
     member, _ = c.new_member()
     c.advance(6_000)
@@ -101,14 +101,14 @@ def test_while_an_assignment_is_awaited_only_transactions_commit():
     assert c.txn_commit(1, 7, member, 1) is ErrorCode.none
 
 
-def test_a_transaction_commits_without_naming_a_member_whatever_the_group_does():
+def test_a_transaction_commits_without_naming_a_member_whatever_the_group_does() -> None:
     c = Context()
     c.stable()
     assert c.txn_commit(1) is ErrorCode.none
     assert c.txn_commit(1, group_id="") is ErrorCode.invalid_group_id
 
 
-def test_commits_count_as_heartbeats():
+def test_commits_count_as_heartbeats() -> None:
     c = Context()
     member = c.stable()[0]
     c.advance(9_000)
@@ -117,7 +117,7 @@ def test_commits_count_as_heartbeats():
     assert c.heartbeat(member) is ErrorCode.none
 
 
-def test_metadata_has_a_limit_and_only_its_partition_is_refused():
+def test_metadata_has_a_limit_and_only_its_partition_is_refused() -> None:
     c = Context(GroupConfig(offset_metadata_max_size=3))
     wanted = (
         e.OffsetToCommit("t", 0, 5, 2, "abc"),
@@ -135,7 +135,7 @@ def test_metadata_has_a_limit_and_only_its_partition_is_refused():
     ]
 
 
-def test_a_commit_of_which_everything_is_refused_writes_nothing():
+def test_a_commit_of_which_everything_is_refused_writes_nothing() -> None:
     c = Context(GroupConfig(offset_metadata_max_size=0))
     wanted = (e.OffsetToCommit("t", 0, 5, -1, "a"),)
     token = c.submit(e.OffsetCommit("g", 8, -1, "", wanted))
@@ -143,7 +143,7 @@ def test_a_commit_of_which_everything_is_refused_writes_nothing():
     assert c.log == []
 
 
-def test_a_fetch_does_not_overtake_a_commit_that_waits():
+def test_a_fetch_does_not_overtake_a_commit_that_waits() -> None:
     c = Context()
     member = c.stable()[0]
     c.join(member)
@@ -165,7 +165,7 @@ def test_a_fetch_does_not_overtake_a_commit_that_waits():
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_offsets_of_a_transaction_become_visible_exactly_when_it_commits(commit):
+def test_offsets_of_a_transaction_become_visible_exactly_when_it_commits(commit: bool) -> None:
     """INV-6."""
     c = Context()
     c.commit(1)
@@ -187,7 +187,7 @@ def test_offsets_of_a_transaction_become_visible_exactly_when_it_commits(commit)
         c.restart()
 
 
-def test_a_marker_ends_only_what_its_own_producer_holds():
+def test_a_marker_ends_only_what_its_own_producer_holds() -> None:
     c = Context()
     c.txn_commit(5, 7)
     c.txn_commit(6, 8)
@@ -200,7 +200,7 @@ def test_a_marker_ends_only_what_its_own_producer_holds():
     assert c.fetch(require_stable=True).offset == 5
 
 
-def test_of_a_plain_and_a_transactional_commit_the_later_in_the_log_wins():
+def test_of_a_plain_and_a_transactional_commit_the_later_in_the_log_wins() -> None:
     c = Context()
     c.txn_commit(5)
     c.commit(9)
@@ -210,7 +210,7 @@ def test_of_a_plain_and_a_transactional_commit_the_later_in_the_log_wins():
     assert c.fetch().offset == 9
 
 
-def test_a_transactional_commit_in_flight_makes_its_partition_unstable():
+def test_a_transactional_commit_in_flight_makes_its_partition_unstable() -> None:
     """INV-6: a new member must not start from an offset that an older one is about to replace."""
     c = Context(hold=True)
     token = c.submit(c.txn_commit_event(5))
@@ -223,7 +223,7 @@ def test_a_transactional_commit_in_flight_makes_its_partition_unstable():
 # Topic ids.
 
 
-def test_an_offset_of_an_older_topic_of_the_same_name_is_not_served():
+def test_an_offset_of_an_older_topic_of_the_same_name_is_not_served() -> None:
     c = Context()
     old, new = UUID(int=1), UUID(int=2)
     wanted = (e.OffsetToCommit("t", 0, 5, -1, "", old),)
@@ -236,7 +236,7 @@ def test_an_offset_of_an_older_topic_of_the_same_name_is_not_served():
         assert result.partitions[0].offset == offset
 
 
-def test_with_a_topic_its_offsets_go_and_those_of_a_newer_one_stay():
+def test_with_a_topic_its_offsets_go_and_those_of_a_newer_one_stay() -> None:
     c = Context()
     old, new = UUID(int=1), UUID(int=2)
     c.submit(e.OffsetCommit("g", 10, -1, "", (e.OffsetToCommit("t", 0, 5, -1, "", old),)))
@@ -251,7 +251,7 @@ def test_with_a_topic_its_offsets_go_and_those_of_a_newer_one_stay():
     assert c.fetch_all(group_id="i") == []
 
 
-def test_a_commit_in_flight_outlives_the_deletion_of_an_older_topic():
+def test_a_commit_in_flight_outlives_the_deletion_of_an_older_topic() -> None:
     c = Context(hold=True)
     c.submit(c.commit_event(5))
     c.submit_silently(e.TopicDeleted("t", UUID(int=1)))
@@ -268,7 +268,7 @@ def deleted(c: Context, *partitions: TopicPartition, group_id: str = "g") -> Off
     return result
 
 
-def test_offsets_are_deleted_with_those_that_transactions_hold():
+def test_offsets_are_deleted_with_those_that_transactions_hold() -> None:
     c = Context()
     c.commit(1)
     c.txn_commit(5)
@@ -284,7 +284,7 @@ def test_offsets_are_deleted_with_those_that_transactions_hold():
     assert len(c.log) == written, "a tombstone for nothing is not written"
 
 
-def test_a_commit_in_flight_is_deleted_too():
+def test_a_commit_in_flight_is_deleted_too() -> None:
     c = Context()
     c.commit(1)
     c.hold = True
@@ -294,7 +294,7 @@ def test_a_commit_in_flight_is_deleted_too():
     assert [f.partition for f in c.fetch_all()] == [0]
 
 
-def test_offsets_of_a_subscribed_topic_are_not_deleted():
+def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
     c = Context()
     member = c.stable()[0]
     c.commit(1, member, 1)
@@ -305,7 +305,7 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted():
     assert [f.topic for f in c.fetch_all()] == ["t"]
 
 
-def test_offsets_of_groups_of_another_kind_are_deleted_only_without_members():
+def test_offsets_of_groups_of_another_kind_are_deleted_only_without_members() -> None:
     c = Context()
     assert deleted(c, T0).error is ErrorCode.group_id_not_found
     assert deleted(c, T0, group_id="").error is ErrorCode.invalid_group_id
@@ -316,7 +316,7 @@ def test_offsets_of_groups_of_another_kind_are_deleted_only_without_members():
 # Expiring.
 
 
-def test_offsets_without_members_expire_after_their_own_retention():
+def test_offsets_without_members_expire_after_their_own_retention() -> None:
     c = Context()
     c.commit(1)
     c.advance(DAY_MS)
@@ -331,7 +331,7 @@ def test_offsets_without_members_expire_after_their_own_retention():
     assert "g" not in c.machine.room.groups
 
 
-def test_a_retention_that_the_commit_names_counts():
+def test_a_retention_that_the_commit_names_counts() -> None:
     c = Context()
     c.commit(1, retention_ms=DAY_MS)
     c.advance(DAY_MS - 600_000)
@@ -341,7 +341,7 @@ def test_a_retention_that_the_commit_names_counts():
     assert c.fetch().offset == -1
 
 
-def test_a_group_that_became_empty_keeps_its_offsets_from_then_on():
+def test_a_group_that_became_empty_keeps_its_offsets_from_then_on() -> None:
     c = Context(GroupConfig(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000))
     member = c.stable()[0]
     c.commit(1, member, 1)
@@ -359,7 +359,7 @@ def test_a_group_that_became_empty_keeps_its_offsets_from_then_on():
     assert "g" not in c.machine.room.groups
 
 
-def test_offsets_of_topics_that_a_stable_group_left_expire_and_others_stay():
+def test_offsets_of_topics_that_a_stable_group_left_expire_and_others_stay() -> None:
     c = Context(GroupConfig(offsets_retention_ms=20_000, offsets_retention_check_interval_ms=1_000))
     member = c.stable()[0]
     gone = TopicPartition("gone", 0)
@@ -374,7 +374,7 @@ def test_offsets_of_topics_that_a_stable_group_left_expire_and_others_stay():
 
 
 @pytest.mark.parametrize("kind", ["connect", "consumer"])
-def test_nothing_expires_while_it_is_not_known_what_the_members_read(kind):
+def test_nothing_expires_while_it_is_not_known_what_the_members_read(kind: str) -> None:
     c = Context(GroupConfig(offsets_retention_ms=2_000, offsets_retention_check_interval_ms=1_000))
     gone = TopicPartition("gone", 0)
     c.commit(1, partition=gone)
@@ -386,7 +386,7 @@ def test_nothing_expires_while_it_is_not_known_what_the_members_read(kind):
     assert c.fetch(gone).offset == 1
 
 
-def test_an_offset_that_a_transaction_is_about_to_change_does_not_expire():
+def test_an_offset_that_a_transaction_is_about_to_change_does_not_expire() -> None:
     c = Context()
     c.commit(1)
     c.txn_commit(2)
@@ -398,7 +398,7 @@ def test_an_offset_that_a_transaction_is_about_to_change_does_not_expire():
     assert c.fetch().offset == -1
 
 
-def test_a_group_whose_first_offset_is_in_a_transaction_does_not_expire():
+def test_a_group_whose_first_offset_is_in_a_transaction_does_not_expire() -> None:
     """INV-6: the group would be gone when its offset becomes visible, and never expire then."""
     c = Context()
     c.txn_commit(5)
@@ -409,7 +409,7 @@ def test_a_group_whose_first_offset_is_in_a_transaction_does_not_expire():
     assert "g" in c.machine.room.groups
 
 
-def test_a_group_that_never_was_more_than_a_given_id_is_forgotten():
+def test_a_group_that_never_was_more_than_a_given_id_is_forgotten() -> None:
     c = Context()
     c.join()
     c.advance(600_001)

@@ -15,7 +15,7 @@ def gathered(c: Context, count: int = 2) -> list[str]:
     return members
 
 
-def test_each_member_gets_what_the_leader_made_for_it():
+def test_each_member_gets_what_the_leader_made_for_it() -> None:
     c = Context()
     leader, follower = gathered(c)
     waiting = c.sync(follower)
@@ -27,14 +27,14 @@ def test_each_member_gets_what_the_leader_made_for_it():
     assert c.group().state is GroupState.STABLE
 
 
-def test_a_member_that_the_leader_left_out_gets_an_empty_assignment():
+def test_a_member_that_the_leader_left_out_gets_an_empty_assignment() -> None:
     c = Context()
     leader, follower = gathered(c)
     c.submit(c.sync_event(leader, 1, {leader: b"L", "stranger": b"S"}))
     assert c.synced(c.sync(follower)).assignment == b""
 
 
-def test_nobody_learns_an_assignment_before_its_record_is_committed():
+def test_nobody_learns_an_assignment_before_its_record_is_committed() -> None:
     c = Context()
     leader, follower = gathered(c)
     early = c.sync(follower)
@@ -46,7 +46,7 @@ def test_nobody_learns_an_assignment_before_its_record_is_committed():
     assert [c.synced(t).assignment for t in (early, own, late)] == [b"F", b"L", b"F"]
 
 
-def test_a_failed_assignment_is_told_to_all_who_wait_and_they_rejoin():
+def test_a_failed_assignment_is_told_to_all_who_wait_and_they_rejoin() -> None:
     c = Context()
     leader, follower = gathered(c)
     waiting = c.sync(follower)
@@ -60,7 +60,7 @@ def test_a_failed_assignment_is_told_to_all_who_wait_and_they_rejoin():
     assert [c.joined(t).generation_id for t in tokens] == [2, 2]
 
 
-def test_a_sync_that_does_not_fit_the_group_is_refused():
+def test_a_sync_that_does_not_fit_the_group_is_refused() -> None:
     c = Context()
     leader, _ = gathered(c)
 
@@ -77,14 +77,14 @@ def test_a_sync_that_does_not_fit_the_group_is_refused():
     assert refused(Sync("g", 1, leader, None, None, "sticky")) is inconsistent
 
 
-def test_a_sync_during_a_rebalance_is_told_so():
+def test_a_sync_during_a_rebalance_is_told_so() -> None:
     c = Context()
     leader, follower = c.stable(2)
     c.join(leader)
     assert c.synced(c.sync(follower)).error is ErrorCode.rebalance_in_progress
 
 
-def test_who_joins_but_never_syncs_is_out():
+def test_who_joins_but_never_syncs_is_out() -> None:
     c = Context()
     leader, follower = gathered(c)
     c.submit(c.sync_event(leader, 1, {leader: b"L", follower: b"F"}))
@@ -96,7 +96,7 @@ def test_who_joins_but_never_syncs_is_out():
     assert list(c.group().members) == [leader]
 
 
-def test_if_nobody_syncs_the_group_ends_up_empty():
+def test_if_nobody_syncs_the_group_ends_up_empty() -> None:
     c = Context()
     members = gathered(c)
     for _ in range(12):
@@ -107,7 +107,7 @@ def test_if_nobody_syncs_the_group_ends_up_empty():
     assert c.group().generation_id == 2
 
 
-def test_a_sync_timer_of_an_older_generation_does_nothing():
+def test_a_sync_timer_of_an_older_generation_does_nothing() -> None:
     c = Context()
     gathered(c)
     c.submit_silently(SyncPhaseOver("g", 0))
@@ -115,7 +115,7 @@ def test_a_sync_timer_of_an_older_generation_does_nothing():
     assert c.group().state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_member_that_waits_for_its_assignment_need_not_heartbeat():
+def test_a_member_that_waits_for_its_assignment_need_not_heartbeat() -> None:
     c = Context()
     _, follower = gathered(c)
     token = c.sync(follower)
@@ -127,7 +127,7 @@ def test_a_member_that_waits_for_its_assignment_need_not_heartbeat():
     assert list(c.group().members) == [follower]
 
 
-def test_timers_that_come_up_while_a_record_is_written_are_held():
+def test_timers_that_come_up_while_a_record_is_written_are_held() -> None:
     c = Context()
     leader, follower = gathered(c)
     c.hold = True
@@ -144,7 +144,7 @@ def test_timers_that_come_up_while_a_record_is_written_are_held():
     assert not c.group().members
 
 
-def test_an_id_given_out_and_a_sync_phase_that_end_during_a_write_end_after_it():
+def test_an_id_given_out_and_a_sync_phase_that_end_during_a_write_end_after_it() -> None:
     c = Context()
     leader, follower = gathered(c)
     c.join()
@@ -162,7 +162,7 @@ def test_an_id_given_out_and_a_sync_phase_that_end_during_a_write_end_after_it()
     assert c.group().state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_join_or_sync_without_a_token_is_our_bug():
+def test_a_join_or_sync_without_a_token_is_our_bug() -> None:
     c = Context()
     with pytest.raises(InvariantViolation):
         c.submit_silently(c.join_event())

@@ -6,7 +6,7 @@ from oncelog.group.timers import TimerKey, TimerKind, Timers
 KEYS = [TimerKey(TimerKind.SESSION, "g", str(number)) for number in range(4)]
 
 
-def test_a_deadline_moves_both_ways():
+def test_a_deadline_moves_both_ways() -> None:
     timers = Timers()
     timers.set(KEYS[0], 10)
     timers.set(KEYS[0], 20)
@@ -27,8 +27,9 @@ operations = st.lists(
 
 
 @given(operations)
-def test_timers_do_what_a_plain_map_does(steps):
-    timers, model = Timers(), {}
+def test_timers_do_what_a_plain_map_does(steps: list[tuple[str, TimerKey, int]]) -> None:
+    timers = Timers()
+    model: dict[TimerKey, int] = {}
     for kind, key, ms in steps:
         if kind == "set":
             timers.set(key, ms)

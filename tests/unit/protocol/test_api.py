@@ -1,3 +1,5 @@
+from typing import Any
+
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange, accepts, is_flexible
 from oncelog.protocol.messages import _schema_class
 
@@ -33,5 +35,5 @@ def test_flexible_versions_are_those_of_the_schema() -> None:
         for version in range(versions.min, versions.max + 1):
             if accepts(api, version):
                 for kind in ("request", "response"):
-                    schema = _schema_class(ApiKey(api), version, kind)
+                    schema: Any = _schema_class(ApiKey(api), version, kind)
                     assert schema.__flexible__ == is_flexible(api, version), (api, version)

@@ -1,3 +1,4 @@
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -81,7 +82,10 @@ RESPONSES = st.lists(
 )
 
 
-def labelled(version: int, topic: FetchTopic | ForgottenTopic | FetchTopicResponse) -> object:
+Labelled = TypeVar("Labelled", FetchTopic, ForgottenTopic, FetchTopicResponse)
+
+
+def labelled(version: int, topic: Labelled) -> Labelled:
     return topic._replace(topic_id=None) if version < 13 else topic._replace(name=None)
 
 
@@ -127,6 +131,7 @@ def test_requests_come_back_as_far_as_their_version_goes(
     found = parse_fetch_request(frame, version, header.body_offset)
     assert found == request_seen_by(version, request)
     offset = header.body_offset
+    _value: object
     _value, size = entity_reader(_schema_class(ApiKey.FETCH, version, "request"))(frame, offset)
     assert offset + size == len(frame)
 
@@ -162,6 +167,7 @@ def test_responses_come_back_as_far_as_their_version_goes(
     assert response.session_id == (session_id if version >= 7 else 0)
     assert response.node_endpoints == (endpoints if version >= 16 else [])
     assert response.topics == [response_seen_by(version, topic) for topic in topics]
+    _value: object
     _value, size = entity_reader(_schema_class(ApiKey.FETCH, version, "response"))(frame, offset)
     assert offset + size == len(frame)
 

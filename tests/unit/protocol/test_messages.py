@@ -117,6 +117,7 @@ def test_what_a_version_carries_survives_the_round_trip(
 
 def check_against_kio(api: ApiKey, version: int, kind: str, frame: bytes, offset: int) -> None:
     schema = _schema_class(api, version, kind)
+    value: object
     value, size = entity_reader(schema)(frame, offset)
     assert reader(schema, schema)(frame, offset) == value
     assert offset + size == len(frame)

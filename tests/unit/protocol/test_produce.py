@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -103,11 +104,11 @@ def test_kio_reads_the_same_request(version: int) -> None:
     topics: Topics = [(*named(version, "orders", TOPIC_ID), [(2, b"batch"), (3, None)])]
     frame = request_bytes(version, topics, "id")
     offset = parse_request_header(frame).body_offset
-    schema: type = _schema_class(ApiKey.PRODUCE, version, "request")
+    schema: Any = _schema_class(ApiKey.PRODUCE, version, "request")
     value, size = entity_reader(schema)(frame, offset)
     assert isinstance(value, schema)
     assert offset + size == len(frame)
-    assert [(p.index, p.records) for p in value.topic_data[0].partition_data] == [  # type: ignore[attr-defined]
+    assert [(p.index, p.records) for p in value.topic_data[0].partition_data] == [
         (2, b"batch"),
         (3, None),
     ]
@@ -188,9 +189,10 @@ def test_kio_reads_the_same_response(version: int, plain: bool) -> None:
     topics = [ProduceTopicResponse(*named(version, "orders", TOPIC_ID), [outcome])]
     frame = encode_produce_response(version, 1, topics, 5, [NodeEndpoint(1, "h", 9092)])
     _correlation_id, offset = parse_response_header(ApiKey.PRODUCE, version, frame)
+    value: Any
     value, size = entity_reader(_schema_class(ApiKey.PRODUCE, version, "response"))(frame, offset)
     assert offset + size == len(frame)
-    assert value.responses[0].partition_responses[0].base_offset == 17  # type: ignore[attr-defined]
+    assert value.responses[0].partition_responses[0].base_offset == 17
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -68,9 +68,11 @@ def test_no_more_replicas_have_to_be_in_sync_than_there_are() -> None:
     state.assign(leader=ME, leader_epoch=0, isr=(ME,), replicas=(ME,), min_insync_replicas=2)
     assert state.has_enough_replicas
     assert state.high_watermark == 10
+    state = partition(end=10)
     state.assign(leader=ME, leader_epoch=0, isr=(ME,), replicas=(ME, 2), min_insync_replicas=3)
     assert not state.has_enough_replicas
-    state.assign(leader=ME, leader_epoch=0, isr=(ME, 2), replicas=(ME, 2))
+    state = partition(end=10)
+    state.assign(leader=ME, leader_epoch=0, isr=(ME, 2), replicas=(ME, 2), min_insync_replicas=3)
     assert state.has_enough_replicas
 
 

@@ -5,7 +5,7 @@ Connections to a scripted peer, every byte at hand, no sockets and no waiting.
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from oncelog.runtime.network import Listener, ProtocolFactory
 
@@ -35,8 +35,8 @@ class MemoryTransport(asyncio.Transport):
             del self._received[: 4 + size]
             asyncio.get_running_loop().call_soon(self._deliver, frame)
 
-    def writelines(self, list_of_data: object) -> None:
-        self.write(b"".join(list_of_data))  # type: ignore[call-overload]
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
 
     def _deliver(self, frame: bytes) -> None:
         if not self.closed:

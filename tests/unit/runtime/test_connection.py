@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
@@ -94,7 +95,7 @@ class Peer:
         )
 
 
-def ask(connection: Connection) -> "asyncio.Task[object]":
+def ask(connection: Connection) -> "asyncio.Task[Any]":
     request = message(FindCoordinatorRequest, coordinator_keys=("k",))
     return asyncio.create_task(connection.request(ApiKey.FIND_COORDINATOR, request))
 
@@ -144,7 +145,7 @@ async def test_an_abandoned_request_does_not_shift_the_answers() -> None:
     first.cancel()
     peer.answer(0, "one")
     peer.answer(1, "two")
-    assert (await second).coordinators[0].host == "two"  # type: ignore[attr-defined]
+    assert (await second).coordinators[0].host == "two"
 
 
 async def test_a_wrong_correlation_id_breaks_the_connection() -> None:

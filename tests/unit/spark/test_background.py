@@ -7,16 +7,16 @@ import pytest
 from oncelog.spark.background import BackgroundLoop
 
 
-async def answer(value):
+async def answer(value: int) -> int:
     await asyncio.sleep(0)
     return value
 
 
-async def fail():
+async def fail() -> None:
     raise ValueError("no")
 
 
-def test_calls_return_and_raise_and_share_one_loop():
+def test_calls_return_and_raise_and_share_one_loop() -> None:
     loop = BackgroundLoop()
     assert loop.call(answer(5)) == 5
     with pytest.raises(ValueError, match="no"):
@@ -26,17 +26,17 @@ def test_calls_return_and_raise_and_share_one_loop():
     loop.close()
 
 
-def test_closing_cancels_what_still_runs():
+def test_closing_cancels_what_still_runs() -> None:
     loop = BackgroundLoop()
-    events = []
+    events: list[object] = []
 
-    async def forever():
+    async def forever() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             events.append("cancelled")
 
-    async def begin():
+    async def begin() -> None:
         events.append(asyncio.ensure_future(forever()))
         await asyncio.sleep(0)
 

@@ -1,6 +1,7 @@
 """Settings and modes under which a batch could be written twice are refused."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,31 +9,31 @@ from oncelog.spark.checks import check_configuration, refuse_execution
 from oncelog.spark.errors import UnsupportedModeError
 
 
-def frame_with(**settings):
+def frame_with(**settings: str) -> Any:
     configuration = {name.replace("_", "."): value for name, value in settings.items()}
     context = SimpleNamespace(getConf=lambda: configuration)
     return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
 
 
-def test_speculation_and_dynamic_allocation_are_refused():
+def test_speculation_and_dynamic_allocation_are_refused() -> None:
     with pytest.raises(UnsupportedModeError, match=r"spark\.speculation"):
         check_configuration(frame_with(spark_speculation="true"))
     with pytest.raises(UnsupportedModeError, match="dynamicAllocation"):
         check_configuration(frame_with(spark_dynamicAllocation_enabled="TRUE"))
-    assert check_configuration(frame_with(spark_speculation="false")) is None
+    check_configuration(frame_with(spark_speculation="false"))
 
 
 class Named:
-    def __init__(self, name, trigger=""):
+    def __init__(self, name: str, trigger: str = "") -> None:
         self.name, self._trigger = name, trigger
 
-    def getClass(self):  # noqa: N802
+    def getClass(self) -> "Named":  # noqa: N802
         return self
 
-    def getSimpleName(self):  # noqa: N802
+    def getSimpleName(self) -> str:  # noqa: N802
         return self.name
 
-    def trigger(self):
+    def trigger(self) -> "Named":
         return Named(self._trigger)
 
 
@@ -44,7 +45,9 @@ class Named:
         ("MicroBatchExecution", "RealTimeTrigger"),
     ],
 )
-def test_modes_without_plain_micro_batches_are_refused_by_name(execution, trigger):
+def test_modes_without_plain_micro_batches_are_refused_by_name(
+    execution: str, trigger: str
+) -> None:
     with pytest.raises(UnsupportedModeError, match=execution):
         refuse_execution(Named(execution, trigger))
-    assert refuse_execution(Named("MicroBatchExecution", "ProcessingTimeTrigger")) is None
+    refuse_execution(Named("MicroBatchExecution", "ProcessingTimeTrigger"))

@@ -1,5 +1,7 @@
 """Arrow <-> record batches, judged by the per-record codec of `oncelog.protocol.record`."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,15 +11,25 @@ from hypothesis import strategies as st
 from oncelog.core.errors import ProtocolError
 from oncelog.protocol.batch import check_crc, iter_headers
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
-from oncelog.spark.codecs import HEADERS_TYPE, decode_batches, encode_batches
+from oncelog.spark.codecs import (
+    HEADERS_TYPE,
+    DecodedRecords,
+    EncodedBatch,
+    decode_batches,
+    encode_batches,
+)
 
 NO_HEADERS = ()
+Headers = list[tuple[str, bytes | None]]
+Row = tuple[bytes | None, bytes | None, Headers, int]
 field = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)
 rows = st.lists(st.tuples(field, field, headers, st.integers(0, 2**41)), min_size=1, max_size=40)
 
 
-def encode(given_rows, batch_size=1 << 20, codec="none"):
+def encode(
+    given_rows: list[Row], batch_size: int = 1 << 20, codec: str = "none"
+) -> list[EncodedBatch]:
     keys, values, header_lists, timestamps = zip(*given_rows, strict=True)
     as_structs = [[{"key": k, "value": v} for k, v in hs] or None for hs in header_lists]
     return list(
@@ -32,7 +44,7 @@ def encode(given_rows, batch_size=1 << 20, codec="none"):
     )
 
 
-def records_of(batches):
+def records_of(batches: Iterable[EncodedBatch]) -> list[Row]:
     out = []
     for batch in batches:
         for position, header in iter_headers(batch.data):
@@ -45,7 +57,9 @@ def records_of(batches):
     return out
 
 
-def decoded_rows(parts):
+def decoded_rows(
+    parts: Iterable[DecodedRecords],
+) -> list[tuple[int, bytes | None, bytes | None, Headers, int]]:
     out = []
     for part in parts:
         for i in range(len(part)):
@@ -64,46 +78,50 @@ def decoded_rows(parts):
 
 @settings(deadline=None)
 @given(rows, st.sampled_from([100, 700, 1 << 20]), st.sampled_from(["none", "gzip", "lz4", "zstd"]))
-def test_what_is_encoded_is_read_back_by_the_record_codec(given_rows, batch_size, codec):
+def test_what_is_encoded_is_read_back_by_the_record_codec(
+    given_rows: list[Row], batch_size: int, codec: str
+) -> None:
     expected = [(k, v, hs, t) for k, v, hs, t in given_rows]
     assert records_of(encode(given_rows, batch_size, codec)) == expected
 
 
 @settings(deadline=None)
 @given(rows, st.integers(0, 2**40), st.sampled_from(["none", "snappy", "zstd"]))
-def test_what_the_record_codec_builds_is_decoded_into_the_same_columns(given_rows, base, codec):
+def test_what_the_record_codec_builds_is_decoded_into_the_same_columns(
+    given_rows: list[Row], base: int, codec: str
+) -> None:
     records = [Record(base + i, t, k, v, tuple(hs)) for i, (k, v, hs, t) in enumerate(given_rows)]
     buffer = build_batch(records, base_offset=base, codec=codec)
     expected = [(r.offset, r.key, r.value, list(r.headers), r.timestamp) for r in records]
     assert decoded_rows(decode_batches(buffer, 0, 2**62)) == expected
 
 
-def numbered(first, count):
+def numbered(first: int, count: int) -> bytearray:
     records = [Record(first + i, 7, b"k", b"%d" % (first + i), NO_HEADERS) for i in range(count)]
     return build_batch(records, base_offset=first)
 
 
-def test_records_outside_the_range_are_left_out_and_control_batches_too():
+def test_records_outside_the_range_are_left_out_and_control_batches_too() -> None:
     buffer = numbered(0, 5) + control_batch(True, 1, 0, 0, 7, base_offset=5) + numbered(6, 5)
     offsets = [row[0] for row in decoded_rows(decode_batches(buffer, 3, 9))]
     assert offsets == [3, 4, 6, 7, 8]
 
 
-def test_batches_are_cut_at_batch_size_and_a_large_record_stands_alone():
-    given_rows = [(None, b"x" * size, [], 1) for size in (100, 100, 5000, 100)]
+def test_batches_are_cut_at_batch_size_and_a_large_record_stands_alone() -> None:
+    given_rows: list[Row] = [(None, b"x" * size, [], 1) for size in (100, 100, 5000, 100)]
     batches = encode(given_rows, batch_size=400)
     assert [batch.record_count for batch in batches] == [2, 1, 1]
     assert all(len(batch.data) <= 400 for batch in batches if batch.record_count > 1)
 
 
-def test_slices_of_arrow_columns_are_encoded_from_where_they_begin():
+def test_slices_of_arrow_columns_are_encoded_from_where_they_begin() -> None:
     values = pa.array([b"a", b"b", b"c", None], pa.binary())[1:]
     batches = list(encode_batches(values, values, None, np.array([1, 2, 3]), batch_size=1 << 20))
     assert [row[1] for row in records_of(batches)] == [b"b", b"c", None]
 
 
 @pytest.mark.parametrize("keep", range(62, 120, 7))
-def test_a_batch_whose_records_are_cut_is_refused(keep):
+def test_a_batch_whose_records_are_cut_is_refused(keep: int) -> None:
     buffer = numbered(0, 20)
     cut = bytearray(buffer[:keep])
     cut[8:12] = (keep - 12).to_bytes(4, "big")
@@ -113,7 +131,7 @@ def test_a_batch_whose_records_are_cut_is_refused(keep):
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=80))
-def test_garbage_in_place_of_records_never_does_worse_than_a_protocol_error(garbage):
+def test_garbage_in_place_of_records_never_does_worse_than_a_protocol_error(garbage: bytes) -> None:
     buffer = numbered(0, 3)[:61] + garbage
     buffer[8:12] = (len(buffer) - 12).to_bytes(4, "big")
     try:

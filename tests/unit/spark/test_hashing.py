@@ -14,7 +14,7 @@ keys_strategy = st.lists(st.binary(max_size=40), min_size=1, max_size=50)
 
 @settings(deadline=None)
 @given(keys_strategy)
-def test_every_hash_is_that_of_the_scalar_function(keys):
+def test_every_hash_is_that_of_the_scalar_function(keys: list[bytes]) -> None:
     data, offsets = binary_parts(pa.array(keys, pa.binary()))
     hashes = murmur2(data, offsets[:-1], np.diff(offsets))
     assert hashes.tolist() == [one_murmur2(key) & 0xFFFFFFFF for key in keys]
@@ -22,13 +22,15 @@ def test_every_hash_is_that_of_the_scalar_function(keys):
 
 @settings(deadline=None)
 @given(keys_strategy, st.integers(1, 64), st.integers(0, 5))
-def test_partitions_are_those_of_the_default_partitioner_also_in_a_slice(keys, count, first):
+def test_partitions_are_those_of_the_default_partitioner_also_in_a_slice(
+    keys: list[bytes], count: int, first: int
+) -> None:
     column = pa.array(keys, pa.binary())[first:]
     chosen = partitions_for_keys(column, count).tolist()
     assert chosen == [partition_for_key(key, count) for key in keys[first:]]
 
 
-def test_strings_hash_as_their_utf8_and_an_empty_column_gives_nothing():
+def test_strings_hash_as_their_utf8_and_an_empty_column_gives_nothing() -> None:
     column = pa.array(["UA", "Zürich"], pa.string())
     expected = [partition_for_key(key.encode(), 7) for key in ("UA", "Zürich")]
     assert partitions_for_keys(column, 7).tolist() == expected

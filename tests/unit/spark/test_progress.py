@@ -1,6 +1,7 @@
 """Steps, crash points, and the row of the crash table that a kill hit."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from oncelog.spark.errors import UsageError
 from oncelog.spark.progress import CrashPoint, CrashRow, Progress, crash_row, read_progress
 
 
-def test_steps_are_read_back_in_order_and_a_cut_line_ends_them(tmp_path):
+def test_steps_are_read_back_in_order_and_a_cut_line_ends_them(tmp_path: Path) -> None:
     path = tmp_path / "progress"
     Progress(str(path)).step("wal_written", 3)
     Progress(str(path)).step("after_init", 3, epoch=8)
@@ -31,11 +32,11 @@ def test_steps_are_read_back_in_order_and_a_cut_line_ends_them(tmp_path):
         ("txn_ended", CrashRow.TXN_ENDED),
     ],
 )
-def test_the_last_step_names_the_row(tmp_path, step, row):
+def test_the_last_step_names_the_row(tmp_path: Path, step: str, row: CrashRow) -> None:
     assert crash_row([{"step": "x", "batch": 0}, {"step": step, "batch": 1}], str(tmp_path)) is row
 
 
-def test_sparks_own_logs_tell_the_ends_of_a_batch_apart(tmp_path):
+def test_sparks_own_logs_tell_the_ends_of_a_batch_apart(tmp_path: Path) -> None:
     steps = [{"step": "txn_ended", "batch": 1}]
     for folder in ("commits", "offsets"):
         (tmp_path / folder).mkdir()
@@ -47,7 +48,7 @@ def test_sparks_own_logs_tell_the_ends_of_a_batch_apart(tmp_path):
     assert crash_row([], str(tmp_path)) is CrashRow.BETWEEN_BATCHES
 
 
-def test_a_crash_point_is_for_its_batch_and_kills_the_named_processes_first():
+def test_a_crash_point_is_for_its_batch_and_kills_the_named_processes_first() -> None:
     point = CrashPoint.from_environment({"ONCELOG_CRASH_POINT": "mid_task:2"})
     assert point is not None
     assert [point.is_at("mid_task", n) for n in (1, 2)] == [False, True]
@@ -58,6 +59,6 @@ def test_a_crash_point_is_for_its_batch_and_kills_the_named_processes_first():
     assert CrashPoint.from_environment({}) is None
 
 
-def test_an_unknown_crash_point_is_refused():
+def test_an_unknown_crash_point_is_refused() -> None:
     with pytest.raises(UsageError, match="lunch"):
         CrashPoint("lunch")

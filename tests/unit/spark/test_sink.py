@@ -1,6 +1,8 @@
 """The parts of the sink that need no Spark: how it reads failures, status and checkpoints."""
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from oncelog.spark import sink
 from oncelog.spark.errors import UsageError, WriteStageError
 
 
-def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback():
+def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback() -> None:
     error = RuntimeError(
         "Job aborted.\nTraceback\n  File x\nValueError: first\n\nOSError: disk full\nat java"
     )
@@ -18,7 +20,7 @@ def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback():
     assert "Job aborted" in str(sink._failure_of(RuntimeError("Job aborted.\nat java")))
 
 
-def test_a_mistake_of_the_user_is_told_as_one():
+def test_a_mistake_of_the_user_is_told_as_one() -> None:
     text = "Traceback\noncelog.spark.errors.UsageError: topic 'x' does not exist\nmore"
     failure = sink._failure_of(RuntimeError(text))
     assert isinstance(failure, UsageError)
@@ -28,39 +30,41 @@ def test_a_mistake_of_the_user_is_told_as_one():
 class Tracker:
     """Spark's status: one job, one stage."""
 
-    def __init__(self, jobs=(4,), attempt=0, failed=0):
+    def __init__(self, jobs: tuple[int, ...] = (4,), attempt: int = 0, failed: int = 0) -> None:
         self.jobs, self.stage = (
             jobs,
             SimpleNamespace(currentAttemptId=attempt, numFailedTasks=failed),
         )
 
-    def getJobIdsForTag(self, tag):  # noqa: N802
+    def getJobIdsForTag(self, tag: str) -> tuple[int, ...]:  # noqa: N802
         return self.jobs
 
-    def getJobInfo(self, job):  # noqa: N802
+    def getJobInfo(self, job: int) -> SimpleNamespace:  # noqa: N802
         return SimpleNamespace(stageIds=[1, 2])
 
-    def getStageInfo(self, stage):  # noqa: N802
+    def getStageInfo(self, stage: int) -> SimpleNamespace | None:  # noqa: N802
         return self.stage if stage == 2 else None
 
 
-def context_with(tracker):
+def context_with(tracker: Tracker) -> Any:
     java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
     return SimpleNamespace(_jsc=java, statusTracker=lambda: tracker)
 
 
 @pytest.mark.parametrize(("attempt", "failed"), [(1, 0), (0, 1)])
-def test_a_stage_that_did_not_run_once_and_cleanly_is_not_committed(attempt, failed):
+def test_a_stage_that_did_not_run_once_and_cleanly_is_not_committed(
+    attempt: int, failed: int
+) -> None:
     with pytest.raises(WriteStageError, match="attempted"):
         sink._check_one_attempt(context_with(Tracker(attempt=attempt, failed=failed)), "tag")
 
 
-def test_a_clean_stage_passes_and_so_does_one_that_spark_does_not_know_yet():
-    assert sink._check_one_attempt(context_with(Tracker()), "tag") is None
-    assert sink._check_one_attempt(context_with(Tracker(jobs=())), "tag") is None
+def test_a_clean_stage_passes_and_so_does_one_that_spark_does_not_know_yet() -> None:
+    sink._check_one_attempt(context_with(Tracker()), "tag")
+    sink._check_one_attempt(context_with(Tracker(jobs=())), "tag")
 
 
-def test_a_checkpoint_path_with_spaces_is_read(tmp_path):
+def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "check point"
     folder.mkdir()
     (folder / "0").write_text("v1")

@@ -11,7 +11,12 @@ from oncelog.spark.tasks import Targets
 TARGETS = Targets(("a", "b"), (3, 4))
 
 
-def choose(topics, partitions, keys, spread=None):
+def choose(
+    topics: list[str | None],
+    partitions: list[int | None],
+    keys: list[bytes | None],
+    spread: list[int] | None = None,
+) -> list[TopicPartition]:
     numbers = TARGETS.choose(
         pa.array(topics, pa.string()),
         pa.array(partitions, pa.int32()),
@@ -21,7 +26,7 @@ def choose(topics, partitions, keys, spread=None):
     return [TARGETS.topic_partition(number) for number in numbers.to_pylist()]
 
 
-def test_a_given_partition_wins_then_the_key_then_the_hash_of_the_row():
+def test_a_given_partition_wins_then_the_key_then_the_hash_of_the_row() -> None:
     chosen = choose(
         ["a", "b", "b", "a"], [2, None, None, None], [b"k", b"k", None, None], [0, 0, 7, -1]
     )
@@ -33,7 +38,7 @@ def test_a_given_partition_wins_then_the_key_then_the_hash_of_the_row():
     ]
 
 
-def test_an_empty_key_is_a_key():
+def test_an_empty_key_is_a_key() -> None:
     assert choose(["a"], [None], [b""], [1]) == [TopicPartition("a", partition_for_key(b"", 3))]
 
 
@@ -46,12 +51,14 @@ def test_an_empty_key_is_a_key():
         ("a", -1, "-1"),
     ],
 )
-def test_rows_that_have_no_place_are_refused(topic, partition, message):
+def test_rows_that_have_no_place_are_refused(
+    topic: str | None, partition: int | None, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         choose(["a", topic], [None, partition], [b"k", b"k"])
 
 
-def test_every_partition_has_one_number():
+def test_every_partition_has_one_number() -> None:
     numbers = [TARGETS.topic_partition(number) for number in range(TARGETS.total)]
     assert len(set(numbers)) == 7
     assert numbers[3] == TopicPartition("b", 0)

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -41,7 +42,7 @@ def batch(
 class LogContext:
     """One log that can be appended to, killed, closed and opened again."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.disk = SystemDisk()
         self.config = replace(LogConfig(), **settings)
@@ -83,7 +84,7 @@ class LogContext:
         *,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
-        **batch_options: object,
+        **batch_options: Any,
     ) -> AppendResult:
         return self.log.append(
             batch(**batch_options) if data is None else data,
@@ -93,7 +94,7 @@ class LogContext:
             transaction_version=transaction_version,
         )
 
-    def append_well(self, data: bytearray | None = None, **options: object) -> AppendResult:
+    def append_well(self, data: bytearray | None = None, **options: Any) -> AppendResult:
         result = self.append(data, **options)
         assert result.error is ErrorCode.none, result
         return result

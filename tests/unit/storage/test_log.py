@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
+from oncelog.runtime.disk import Buffer
 from oncelog.storage import OffsetOutOfRange, Origin
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
@@ -203,7 +205,7 @@ class FailingFile:
         self._disk, self._file = disk, file
         self.path = file.path
 
-    def pwrite(self, data: bytes, position: int) -> None:
+    def pwrite(self, data: Buffer, position: int) -> None:
         if self._disk.refuses == "write":
             self._file.pwrite(bytes(data)[: len(data) // 2], position)
             raise StorageFailure("write", self.path, "no space left on device")
@@ -214,7 +216,7 @@ class FailingFile:
             raise StorageFailure("fsync", self.path, "input/output error")
         self._file.fsync()
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 

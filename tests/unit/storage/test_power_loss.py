@@ -7,6 +7,7 @@ fsync of the folder made durable: the worst that POSIX allows, short of damaged 
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -54,7 +55,7 @@ class LossyFile:
     def fsync(self) -> None:
         self._disk.contents[self._inode] = self._file.pread(self._file.size(), 0)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +42,9 @@ class Model:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps)
-def test_sequences_in_the_log_have_no_gap_and_no_repeat(moves: list[tuple]) -> None:
+def test_sequences_in_the_log_have_no_gap_and_no_repeat(
+    moves: list[tuple[str, int, int, int]],
+) -> None:
     with TemporaryDirectory() as folder:
         ctx = LogContext(Path(folder) / "t-0", segment_bytes=600)
         models = {1: Model(), 2: Model()}
@@ -114,7 +117,7 @@ def test_a_batch_may_span_the_wrap_and_is_recognised_again(ctx: LogContext) -> N
 
 
 def test_an_unknown_producer_may_begin_anywhere_unless_it_speaks_tv2(ctx: LogContext) -> None:
-    tv2 = {"transactional": True, "transaction_version": 2}
+    tv2: dict[str, Any] = {"transactional": True, "transaction_version": 2}
     assert ctx.append(producer=1, epoch=0, sequence=7, **tv2).error is OUT_OF_ORDER
     ctx.append_well(producer=1, epoch=0, sequence=7, transactional=True)
     ctx.append_well(producer=2, epoch=0, sequence=0, **tv2)
@@ -172,7 +175,7 @@ def test_a_plain_batch_within_a_transaction_is_refused(ctx: LogContext) -> None:
 
 
 def test_a_coordinators_records_are_judged_by_epoch_alone(ctx: LogContext) -> None:
-    options = {"producer": 1, "transactional": True, "origin": Origin.COORDINATOR}
+    options: dict[str, Any] = {"producer": 1, "transactional": True, "origin": Origin.COORDINATOR}
     for _ in range(7):
         assert not ctx.append_well(epoch=2, **options).duplicate
     assert ctx.append(epoch=1, **options).error is STALE
@@ -208,7 +211,7 @@ def test_a_producer_that_came_back_is_not_expired_by_what_it_was(ctx: LogContext
 
 
 def test_idle_producers_expire_by_the_time_of_their_last_append(ctx: LogContext) -> None:
-    old = {"timestamp_ms": NOW_MS - 10 * 365 * 86_400_000}
+    old: dict[str, Any] = {"timestamp_ms": NOW_MS - 10 * 365 * 86_400_000}
     ctx.append_well(producer=1, epoch=0, sequence=0, **old)
     ctx.append_well(producer=2, epoch=0, sequence=0, transactional=True, **old)
     expiration_ms = ctx.config.producer_id_expiration_ms

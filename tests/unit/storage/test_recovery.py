@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
 from tests.unit.storage.context import LogContext, batch, read_all
+
+MakeLog = Callable[..., LogContext]
 
 
 def files(folder: Path, suffix: str) -> list[Path]:
@@ -128,7 +131,7 @@ def test_garbage_after_the_last_batch_is_cut(ctx: LogContext, garbage: bytes) ->
     assert log.stat().st_size == len(data)
 
 
-def test_a_crash_between_roll_and_first_append_leaves_an_empty_segment(make_log) -> None:
+def test_a_crash_between_roll_and_first_append_leaves_an_empty_segment(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=400)
     data = fill(ctx)
     end = ctx.log.log_end_offset
@@ -144,7 +147,9 @@ def test_a_crash_between_roll_and_first_append_leaves_an_empty_segment(make_log)
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".batches", ".txnindex"])
 @pytest.mark.parametrize("content", [None, b"", b"\x00\x01\x02", b"\xff" * 36])
-def test_a_lost_or_torn_side_file_is_rebuilt(make_log, suffix: str, content: bytes | None) -> None:
+def test_a_lost_or_torn_side_file_is_rebuilt(
+    make_log: MakeLog, suffix: str, content: bytes | None
+) -> None:
     ctx = make_log(segment_bytes=300, index_interval_bytes=1)
     data = fill(ctx)
     ctx.log.close()
@@ -163,7 +168,7 @@ def test_a_lost_or_torn_side_file_is_rebuilt(make_log, suffix: str, content: byt
     ctx.append_well(producer=1, epoch=0, sequence=8)
 
 
-def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log) -> None:
+def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     for epoch in (0, 0, 2, 5):
         ctx.leader_epoch = epoch
@@ -178,7 +183,7 @@ def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log) -> None:
         assert ctx.kill()._state.epochs.entries() == entries
 
 
-def test_leftovers_of_deletions_and_renames_are_removed(make_log) -> None:
+def test_leftovers_of_deletions_and_renames_are_removed(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     data = fill(ctx)
     prefix = ctx.folder / ("0" * 20)
@@ -195,7 +200,7 @@ def test_leftovers_of_deletions_and_renames_are_removed(make_log) -> None:
     assert f"{prefix.name}.timeindex" not in left
 
 
-def test_nothing_is_scanned_after_a_clean_stop(make_log) -> None:
+def test_nothing_is_scanned_after_a_clean_stop(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     data = fill(ctx)
     report = ctx.restart().recovery
@@ -203,7 +208,7 @@ def test_nothing_is_scanned_after_a_clean_stop(make_log) -> None:
     assert ctx.all_bytes() == data
 
 
-def test_segments_below_the_recovery_point_are_not_scanned(make_log) -> None:
+def test_segments_below_the_recovery_point_are_not_scanned(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     data = fill(ctx)
     ctx.log.flush()
@@ -214,7 +219,7 @@ def test_segments_below_the_recovery_point_are_not_scanned(make_log) -> None:
     assert ctx.all_bytes() == data
 
 
-def test_a_gap_between_segments_ends_the_log(make_log) -> None:
+def test_a_gap_between_segments_ends_the_log(make_log: MakeLog) -> None:
     """A loss of power can take whole batches from a sealed segment and leave the next one."""
     ctx = make_log(segment_bytes=200)
     for number in range(6):

@@ -1,5 +1,6 @@
 """The last stable offset and aborted transactions against a model of the log (INV-3, INV-7)."""
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -127,7 +128,9 @@ def test_a_marker_without_a_transaction_changes_nothing_for_readers(ctx: LogCont
     assert ctx.log.aborted_transactions(0, 10) == []
 
 
-def test_a_small_max_message_bytes_does_not_keep_a_transaction_open(make_log) -> None:
+def test_a_small_max_message_bytes_does_not_keep_a_transaction_open(
+    make_log: Callable[..., LogContext],
+) -> None:
     ctx = make_log(max_message_bytes=76)
     ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True, value=b"v")
     assert ctx.end(1, 0).error is ErrorCode.none

@@ -3,6 +3,7 @@ answer on demand.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
 from oncelog.core.errors import ErrorCode
@@ -29,8 +30,18 @@ ID = "orders"
 P0 = TopicPartition("t", 0)
 P1 = TopicPartition("t", 1)
 OFFSETS = TopicPartition("__consumer_offsets", 7)
-FIRST_PRODUCER_ID = 1000
+FIRST_PRODUCER_ID = ProducerId(1000)
 EPOCH_MAX = 32767
+
+
+def initialised(producer_id: int, epoch: int) -> InitProducerIdResult:
+    """What a producer is answered that may begin under this id and epoch."""
+    return InitProducerIdResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
+
+
+def ended(producer_id: int, epoch: int) -> EndTxnResult:
+    """What a producer is answered that goes on under this id and epoch."""
+    return EndTxnResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 @dataclass
@@ -48,10 +59,11 @@ class Context:
         self.now_ms = 1_000_000
         self.log: list[tuple[Entry, int]] = []
         self.held: list[Append] = []
-        self.results: dict[int, object] = {}
+        # Which kind of result a token has, its test knows.
+        self.results: dict[int, Any] = {}
         self.markers: list[SendMarkers] = []
         self.has_producer_ids = True
-        self._next_producer_id = FIRST_PRODUCER_ID
+        self._next_producer_id = int(FIRST_PRODUCER_ID)
         self._next_token = 1
         self.load()
 
@@ -80,8 +92,9 @@ class Context:
 
     def run(self, output: Output) -> None:
         for reply in output.replies:
-            assert int(reply.token) not in self.results, "a request is answered once"
-            self.results[int(reply.token)] = reply.value
+            assert isinstance(reply.token, int)
+            assert reply.token not in self.results, "a request is answered once"
+            self.results[reply.token] = reply.value
         for effect in output.effects:
             assert isinstance(effect, SendMarkers)
             self.markers.append(effect)
@@ -235,8 +248,14 @@ class Context:
     def state(self) -> TransactionState:
         return self.metadata.state
 
+    def is_in(self, state: TransactionState) -> bool:
+        """The same as a call: after `assert context.state is ...` a type checker expects that state
+        to stay, whatever the context is told to do.
+        """
+        return self.state is state
+
     @property
-    def ids(self) -> tuple[int, int]:
+    def ids(self) -> tuple[ProducerId, ProducerEpoch]:
         return self.metadata.producer_id, self.metadata.producer_epoch
 
     def go_to(self, state: TransactionState) -> None:
@@ -258,5 +277,10 @@ class Context:
         """Rewrite the log's last word about the id with another epoch, and lead anew: as if there
         had been that many.
         """
-        self.log.append((records.encode(replace(self.metadata, producer_epoch=epoch)), self.now_ms))
+        self.log.append(
+            (
+                records.encode(replace(self.metadata, producer_epoch=ProducerEpoch(epoch))),
+                self.now_ms,
+            )
+        )
         self.fail_over()

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import (
     AddPartitions,
     AddPartitionsResult,
@@ -14,6 +14,7 @@ from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, OFFSETS, P0, P
 
 S = TransactionState
 E = ErrorCode
+STRANGER = (ProducerId(1), ProducerEpoch(0))
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -54,11 +55,11 @@ def test_only_the_producer_that_holds_the_id_adds() -> None:
     fatal.
     """
     context = Context()
-    unknown = context.send(AddPartitions(ID, 1, 0, (P0, P1)))
+    unknown = context.send(AddPartitions(ID, *STRANGER, (P0, P1)))
     mapping = E.invalid_producer_id_mapping
     both = ((P0, mapping), (P1, mapping))
     assert context.results[unknown] == AddPartitionsResult(mapping, both)
-    empty = context.send(AddPartitions("", 1, 0, ()))
+    empty = context.send(AddPartitions("", *STRANGER, ()))
     assert context.results[empty] == AddPartitionsResult(E.invalid_request, ())
     context.init()
     context.init()

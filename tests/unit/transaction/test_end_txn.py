@@ -5,13 +5,15 @@ requests of TV1.
 import pytest
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.transaction import AddPartitions, EndTxn, EndTxnResult, TransactionState
-from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context
+from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context, ended
 
 S = TransactionState
 E = ErrorCode
 BUMP = "bump"
+NOBODY, EPOCH = ProducerId(1), ProducerEpoch(1)
 
 TV2_TABLE = [
     # state, commit, is_retry, outcome
@@ -36,7 +38,7 @@ TV2_TABLE = [
 
 @pytest.mark.parametrize(("state", "commit", "is_retry", "outcome"), TV2_TABLE)
 def test_the_tv2_table(
-    state: TransactionState, commit: bool, is_retry: bool, outcome: object
+    state: TransactionState, commit: bool, is_retry: bool, outcome: ErrorCode | str
 ) -> None:
     context = Context(version=2)
     context.init()
@@ -47,13 +49,14 @@ def test_the_tv2_table(
     result = context.end(commit, epoch=epoch - 1 if is_retry else epoch)
 
     if outcome is BUMP:
-        assert result == EndTxnResult(E.none, producer_id, epoch + 1)
+        assert result == ended(producer_id, epoch + 1)
         assert context.ids == (producer_id, epoch + 1)
         context.answer_markers()
         assert context.state is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
     else:
-        ids = (producer_id, epoch) if outcome is E.none else (-1, -1)
-        assert result == EndTxnResult(outcome, *ids)
+        assert isinstance(outcome, ErrorCode)
+        going_on = ended(producer_id, epoch) if outcome is E.none else EndTxnResult(outcome)
+        assert result == going_on
         assert len(context.log) == written
 
 
@@ -94,8 +97,11 @@ def test_tv1_keeps_the_epoch_and_answers_no_ids(commit: bool) -> None:
 def test_strangers_and_superseded_producers_cannot_end_a_transaction(version: int) -> None:
     """INV-5."""
     context = Context(version=version)
-    assert context.results[context.send(EndTxn("", 1, 1, True, version))].error is E.invalid_request
-    unknown = context.send(EndTxn("nobody", 1, 1, True, version))
+    assert (
+        context.results[context.send(EndTxn("", NOBODY, EPOCH, True, version))].error
+        is E.invalid_request
+    )
+    unknown = context.send(EndTxn("nobody", NOBODY, EPOCH, True, version))
     assert context.results[unknown].error is E.invalid_producer_id_mapping
     context.init()
     context.init()
@@ -140,7 +146,7 @@ def test_tv2_ends_the_next_transaction_after_complete() -> None:
     abort = context.start_end(False, epoch=epoch)
     assert abort not in context.results
     context.answer_markers()
-    assert context.results[abort] == EndTxnResult(E.none, producer_id, epoch + 1)
+    assert context.results[abort] == ended(producer_id, epoch + 1)
     assert context.state is S.COMPLETE_ABORT
 
 
@@ -177,7 +183,7 @@ def test_used_up_epochs_move_to_a_fresh_producer_id(commit: bool) -> None:
     context.force_epoch(EPOCH_MAX - 1)
     old, fresh = FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + 1
 
-    assert context.end(commit) == EndTxnResult(E.none, fresh, 0)
+    assert context.end(commit) == ended(fresh, 0)
 
     assert context.ids == (old, EPOCH_MAX)
     assert context.metadata.next_producer_id == fresh
@@ -186,7 +192,7 @@ def test_used_up_epochs_move_to_a_fresh_producer_id(commit: bool) -> None:
     context.answer_markers()
     assert context.ids == (fresh, 0)
     assert context.metadata.previous_producer_id == old
-    assert context.results[retry] == EndTxnResult(E.none, fresh, 0)
+    assert context.results[retry] == ended(fresh, 0)
     assert context.end(commit, producer_id=old, epoch=EPOCH_MAX - 1).producer_id == fresh
     opposite = context.end(not commit, producer_id=old, epoch=EPOCH_MAX - 1)
     assert opposite.error is E.invalid_txn_state
@@ -205,7 +211,7 @@ def test_kafka_18660_the_fresh_producer_id_is_not_fenced_before_complete() -> No
     assert add not in context.results
     context.answer_markers()
     assert context.results[add].error is E.none
-    assert context.results[end] == EndTxnResult(E.none, after.producer_id, 1)
+    assert context.results[end] == ended(after.producer_id, 1)
 
 
 def test_the_end_of_the_next_transaction_waits_for_the_fresh_producer_id() -> None:
@@ -216,7 +222,7 @@ def test_the_end_of_the_next_transaction_waits_for_the_fresh_producer_id() -> No
     abort = context.start_end(False, producer_id=after.producer_id, epoch=0)
     assert abort not in context.results
     context.answer_markers()
-    assert context.results[abort] == EndTxnResult(E.none, after.producer_id, 1)
+    assert context.results[abort] == ended(after.producer_id, 1)
 
 
 def test_kafka_20310_the_fresh_producer_id_survives_a_fail_over() -> None:
@@ -230,7 +236,7 @@ def test_kafka_20310_the_fresh_producer_id_survives_a_fail_over() -> None:
     assert context.ids == (after.producer_id, 0)
     context.fail_over()
     retry = context.end(True, producer_id=FIRST_PRODUCER_ID, epoch=EPOCH_MAX - 1)
-    assert retry == EndTxnResult(E.none, after.producer_id, 0)
+    assert retry == ended(after.producer_id, 0)
 
 
 def test_without_a_producer_id_at_hand_the_end_is_retriable() -> None:
@@ -332,7 +338,7 @@ def test_adds_of_two_leaders_that_wait_together_join_one_transaction() -> None:
     context.go_to(S.PREPARE_COMMIT)
     producer_id, epoch = context.ids
     adds = [
-        context.send(AddPartitions(ID, producer_id, epoch, ((("t", n)),), False, 2))
+        context.send(AddPartitions(ID, producer_id, epoch, (TopicPartition("t", n),), False, 2))
         for n in range(3)
     ]
     context.answer_markers()

@@ -11,7 +11,14 @@ from oncelog.transaction import (
     TransactionConfig,
     TransactionState,
 )
-from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context
+from tests.unit.transaction.context import (
+    EPOCH_MAX,
+    FIRST_PRODUCER_ID,
+    ID,
+    P0,
+    Context,
+    initialised,
+)
 
 S = TransactionState
 E = ErrorCode
@@ -20,14 +27,14 @@ FIRST = FIRST_PRODUCER_ID
 
 def test_a_new_id_starts_with_a_fresh_producer_id_at_epoch_0() -> None:
     context = Context()
-    assert context.init() == InitProducerIdResult(E.none, FIRST, 0)
+    assert context.init() == initialised(FIRST, 0)
     assert context.state is S.EMPTY
     assert context.metadata.timeout_ms == 60_000
 
 
 def test_a_new_id_accepts_a_producer_that_outlived_it() -> None:
     """KIP-360: whatever an expired id's producer says that it has, it starts anew."""
-    assert Context().init(producer_id=77, epoch=12) == InitProducerIdResult(E.none, FIRST, 0)
+    assert Context().init(producer_id=77, epoch=12) == initialised(FIRST, 0)
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -38,7 +45,7 @@ def test_a_producer_that_starts_bumps_the_epoch_and_fences_the_one_before(
     context = Context(version=1)
     context.go_to(state)
     producer_id, epoch = context.ids
-    assert context.init(timeout_ms=5) == InitProducerIdResult(E.none, producer_id, epoch + 1)
+    assert context.init(timeout_ms=5) == initialised(producer_id, epoch + 1)
     assert context.metadata.timeout_ms == 5
     assert context.add(P0, epoch=epoch).error is E.producer_fenced
     assert context.end(False, epoch=epoch).error is E.producer_fenced
@@ -73,9 +80,9 @@ def test_requests_that_make_no_sense_or_need_two_phase_commit_are_refused() -> N
 def test_a_producer_bumps_its_own_epoch_and_its_retry_hears_the_same() -> None:
     context = Context()
     context.init()
-    assert context.init(FIRST, 0) == InitProducerIdResult(E.none, FIRST, 1)
-    assert context.init(FIRST, 0) == InitProducerIdResult(E.none, FIRST, 1)
-    assert context.init(FIRST, 1) == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.init(FIRST, 0) == initialised(FIRST, 1)
+    assert context.init(FIRST, 0) == initialised(FIRST, 1)
+    assert context.init(FIRST, 1) == initialised(FIRST, 2)
     assert context.init(FIRST, 0).error is E.producer_fenced
     assert context.init(FIRST + 9, 2).error is E.producer_fenced
 
@@ -94,7 +101,7 @@ def test_under_tv2_the_epoch_before_the_end_is_a_retry_too() -> None:
     context = Context(version=2)
     context.go_to(S.COMPLETE_COMMIT)
     assert context.ids == (FIRST, 1)
-    assert context.init(FIRST, 0) == InitProducerIdResult(E.none, FIRST, 1)
+    assert context.init(FIRST, 0) == initialised(FIRST, 1)
 
 
 def test_a_retry_after_a_fail_over_is_fenced_as_in_kafka() -> None:
@@ -104,7 +111,7 @@ def test_a_retry_after_a_fail_over_is_fenced_as_in_kafka() -> None:
     context.init(FIRST, 0)
     context.fail_over()
     assert context.init(FIRST, 0).error is E.producer_fenced
-    assert context.init(FIRST, 1) == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.init(FIRST, 1) == initialised(FIRST, 2)
 
 
 def test_an_append_that_failed_leaves_no_epoch_behind() -> None:
@@ -118,7 +125,7 @@ def test_an_append_that_failed_leaves_no_epoch_behind() -> None:
     context.holds = False
     assert context.results[failed] == InitProducerIdResult(E.coordinator_not_available)
     assert context.ids == (FIRST, 1)
-    assert context.init() == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.init() == initialised(FIRST, 2)
     assert context.init(FIRST, 1).error is E.producer_fenced
 
 
@@ -141,9 +148,9 @@ def test_an_open_transaction_is_fenced_and_aborted_and_one_answer_follows(
     assert context.markers[0].transaction_version == (2 if server_version == 2 else 0)
     commit = context.start_end(True, epoch=0, version=1)
     context.answer_markers()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[takeover] == initialised(FIRST, 2)
     assert context.results[commit] == EndTxnResult(E.producer_fenced)
-    assert context.state is S.EMPTY
+    assert context.is_in(S.EMPTY)
     assert context.describe().cause == "InitProducerId of another producer"
     retry = context.init(FIRST, 0)
     assert retry.error is (E.none if is_known else E.producer_fenced)
@@ -167,7 +174,7 @@ def test_of_two_that_take_over_the_newest_gets_the_id() -> None:
     second = context.start_init()
     context.answer_markers()
     assert context.results[first] == InitProducerIdResult(E.producer_fenced)
-    assert context.results[second] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[second] == initialised(FIRST, 2)
 
 
 def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> None:
@@ -177,7 +184,7 @@ def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> N
     second = context.start_init()
     context.shard.drop(second)
     context.answer_markers()
-    assert context.results[first] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[first] == initialised(FIRST, 2)
     assert second not in context.results
 
 
@@ -200,9 +207,9 @@ def test_a_takeover_queued_behind_another_in_flight_is_decided_after_it() -> Non
     context.holds = False
     context.commit_held()
     answers = [context.results[token] for token in tokens]
-    assert answers[0] == InitProducerIdResult(E.none, FIRST, 1)
+    assert answers[0] == initialised(FIRST, 1)
     assert answers[1] == InitProducerIdResult(E.producer_fenced)
-    assert answers[2] == InitProducerIdResult(E.none, FIRST, 2)
+    assert answers[2] == initialised(FIRST, 2)
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
@@ -215,7 +222,7 @@ def test_a_takeover_waits_for_the_end_that_is_under_way(state: TransactionState)
     commit = context.markers[0].commit
     context.answer_markers()
     assert commit is (state is S.PREPARE_COMMIT)
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[takeover] == initialised(FIRST, 2)
 
 
 def test_a_fence_that_cannot_be_appended_is_answered_and_tried_again_with_the_same_epoch() -> None:
@@ -231,7 +238,7 @@ def test_a_fence_that_cannot_be_appended_is_answered_and_tried_again_with_the_sa
     takeover = context.start_init()
     assert context.ids == (FIRST, 1)
     context.answer_markers()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[takeover] == initialised(FIRST, 2)
 
 
 # The end of the epochs
@@ -242,7 +249,7 @@ def test_used_up_epochs_bring_a_fresh_producer_id(is_known: bool) -> None:
     context = Context()
     context.init()
     context.force_epoch(EPOCH_MAX - 1)
-    fresh = InitProducerIdResult(E.none, ProducerId(FIRST + 1), ProducerEpoch(0))
+    fresh = initialised(ProducerId(FIRST + 1), ProducerEpoch(0))
     assert context.init(*((FIRST, EPOCH_MAX - 1) if is_known else (-1, -1))) == fresh
     assert context.metadata.previous_producer_id == FIRST
     retry = context.init(FIRST, EPOCH_MAX - 1)
@@ -291,7 +298,7 @@ def test_a_takeover_that_nobody_waits_for_fences_nobody_newer() -> None:
     context.run(context.shard.submit(InitProducerId(ID, 10), None, context.now_ms))
     takeover = context.start_init()
     context.answer_markers()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, 2)
+    assert context.results[takeover] == initialised(FIRST, 2)
     assert context.ids == (FIRST, 2)
 
 
@@ -304,4 +311,4 @@ def test_an_id_that_expires_is_not_waited_for() -> None:
     takeover = context.start_init()
     context.holds = False
     context.commit_held()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST + 1, 0)
+    assert context.results[takeover] == initialised(FIRST + 1, 0)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from oncelog.coordinator import Shard
+from oncelog.coordinator import Reply, Shard
 from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction import (
     AddPartitions,
     DescribeTransaction,
@@ -17,25 +18,30 @@ from oncelog.transaction import (
 from tests.unit.transaction.context import ID, P0, Context
 
 E = ErrorCode
+PRODUCER = (ProducerId(1), ProducerEpoch(0))
 REQUESTS = [
     InitProducerId(ID, 10),
-    AddPartitions(ID, 1, 0, (P0,)),
-    AddPartitions(ID, 1, 0, (P0,), verify_only=True),
-    EndTxn(ID, 1, 0, True),
+    AddPartitions(ID, *PRODUCER, (P0,)),
+    AddPartitions(ID, *PRODUCER, (P0,), verify_only=True),
+    EndTxn(ID, *PRODUCER, True),
     DescribeTransaction(ID),
     ListTransactions(),
 ]
+
+
+def error_of(reply: Reply) -> object:
+    return getattr(reply.value, "error", None)
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_while_loading_and_after_resigning_every_request_is_answered(request_: object) -> None:
     shard = Shard(TransactionMachine(0, lambda: None))
     (loading,) = shard.submit(request_, 1, 0).replies
-    assert loading.value.error is E.coordinator_load_in_progress
+    assert error_of(loading) is E.coordinator_load_in_progress
     shard.activate(0)
     shard.resign(0)
     (resigned,) = shard.submit(request_, 2, 0).replies
-    assert resigned.value.error is E.not_coordinator
+    assert error_of(resigned) is E.not_coordinator
 
 
 def test_resigning_answers_what_waits_and_what_is_in_flight() -> None:
@@ -66,6 +72,6 @@ def test_an_event_that_nobody_defined_is_a_bug_of_ours() -> None:
 
 def test_results_of_markers_are_not_changed_by_waiting() -> None:
     machine = TransactionMachine(0, lambda: None)
-    event = MarkersWritten(ID, 1, 0, 0, ())
+    event = MarkersWritten(ID, *PRODUCER, 0, ())
     assert machine.meet(event, None) is event
     assert machine.overtakes(event)

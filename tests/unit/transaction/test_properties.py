@@ -249,7 +249,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
             _, metadata = records.decode(entry)
             assert metadata is not None
             logged.add((metadata.producer_id, metadata.producer_epoch))
-            logged.add((metadata.next_producer_id, 0))
+            logged.add((metadata.next_producer_id, ProducerEpoch(0)))
         for token, result in self.context.results.items():
             if isinstance(result, InitProducerIdResult | EndTxnResult) and result.producer_id >= 0:
                 assert (result.producer_id, result.producer_epoch) in logged, self.context.sent[

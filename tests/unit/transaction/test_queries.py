@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction import (
     AddPartitions,
     DescribeTransactionResult,
@@ -30,7 +31,7 @@ def test_describe_says_what_is_committed_and_not_what_is_pending() -> None:
         start_timestamp_ms=context.now_ms,
         last_update_timestamp_ms=context.now_ms,
         producer_id=FIRST_PRODUCER_ID,
-        producer_epoch=0,
+        producer_epoch=ProducerEpoch(0),
         partitions=(P0, P1),
     )
 
@@ -61,7 +62,7 @@ def test_list_filters(filters: ListTransactions, expected: list[str]) -> None:
     context.init(id_="open")
     context.run(
         context.shard.submit(
-            AddPartitions("open", FIRST_PRODUCER_ID + 2, 0, (P0,)),
+            AddPartitions("open", ProducerId(FIRST_PRODUCER_ID + 2), ProducerEpoch(0), (P0,)),
             None,
             context.now_ms,
         )

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator import ApplyContext, Entry
 from oncelog.core.errors import ProtocolError
-from oncelog.core.ids import Offset, TopicPartition
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
 from oncelog.transaction import TransactionMachine, TransactionMetadata, TransactionState, records
 
+PRODUCER = (ProducerId(1), ProducerEpoch(0))
 WRITTEN = [state for state in TransactionState if state.value < 6]
 PARTITIONS = st.frozensets(
     st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 9))
@@ -36,10 +37,10 @@ def test_what_is_written_is_read_back(metadata: TransactionMetadata) -> None:
 
 
 def test_an_empty_state_has_no_partition_list() -> None:
-    entry = records.encode(TransactionMetadata("a", 1, 0, 10))
+    entry = records.encode(TransactionMetadata("a", *PRODUCER, 10))
     assert entry.value is not None
     assert transaction_log.decode_value(entry.value).partitions is None
-    assert records.decode(entry)[1] == TransactionMetadata("a", 1, 0, 10)
+    assert records.decode(entry)[1] == TransactionMetadata("a", *PRODUCER, 10)
 
 
 def test_a_tombstone_names_its_id() -> None:
@@ -55,6 +56,6 @@ def test_a_kind_of_record_that_we_do_not_know_is_passed_over() -> None:
 
 @pytest.mark.parametrize("state", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE])
 def test_states_that_are_never_written_are_not_read(state: TransactionState) -> None:
-    entry = records.encode(TransactionMetadata("a", 1, 0, 10, state))
+    entry = records.encode(TransactionMetadata("a", *PRODUCER, 10, state))
     with pytest.raises(ProtocolError, match="unknown transaction status"):
         records.decode(entry)

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from oncelog.core.errors import InvariantViolation
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
 from oncelog.transaction.states import moved
 
@@ -23,7 +24,9 @@ LEGAL = """
 
 
 def metadata(state: TransactionState) -> TransactionMetadata:
-    return TransactionMetadata("a", 1, 0, 10, state, last_update_timestamp_ms=100)
+    return TransactionMetadata(
+        "a", ProducerId(1), ProducerEpoch(0), 10, state, last_update_timestamp_ms=100
+    )
 
 
 def test_the_table_is_kafkas() -> None:

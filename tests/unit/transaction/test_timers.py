@@ -3,10 +3,18 @@
 import pytest
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import TRANSACTION_SWEEP_CONTINUE_MS
-from oncelog.transaction import InitProducerIdResult, TransactionConfig, TransactionState, timers
+from oncelog.transaction import TransactionConfig, TransactionState, timers
 from oncelog.transaction.events import AbortTimedOut, ExpireId
-from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context
+from tests.unit.transaction.context import (
+    EPOCH_MAX,
+    FIRST_PRODUCER_ID,
+    ID,
+    P0,
+    Context,
+    initialised,
+)
 
 S = TransactionState
 E = ErrorCode
@@ -26,10 +34,10 @@ def test_a_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
     context.tick(SWEEP_MS)
     assert context.state is S.ONGOING
     context.tick(SWEEP_MS)
-    assert context.state is S.PREPARE_ABORT
+    assert context.is_in(S.PREPARE_ABORT)
     assert context.markers[0].producer_epoch == 1
     context.answer_markers()
-    assert context.state is S.COMPLETE_ABORT
+    assert context.is_in(S.COMPLETE_ABORT)
     assert context.ids == (FIRST_PRODUCER_ID, 1)
     late = context.end(True, epoch=0, version=1)
     assert late.error is E.producer_fenced
@@ -43,7 +51,7 @@ def test_under_tv2_the_producer_that_timed_out_returns_by_its_old_epoch() -> Non
     context.add(P0)
     context.tick(SWEEP_MS)
     context.answer_markers()
-    assert context.init(FIRST_PRODUCER_ID, 0) == InitProducerIdResult(E.none, FIRST_PRODUCER_ID, 1)
+    assert context.init(FIRST_PRODUCER_ID, 0) == initialised(FIRST_PRODUCER_ID, 1)
 
 
 def test_kafka_20090_a_timeout_at_the_last_epoch_moves_to_a_fresh_producer_id() -> None:
@@ -80,7 +88,10 @@ def test_a_timeout_of_an_earlier_epoch_is_not_this_transactions() -> None:
     context.init(timeout_ms=1)
     context.add(P0)
     context.now_ms += SWEEP_MS
-    for event in (AbortTimedOut(ID, *(1, 0)), AbortTimedOut("nobody", *context.ids)):
+    for event in (
+        AbortTimedOut(ID, ProducerId(1), ProducerEpoch(0)),
+        AbortTimedOut("nobody", *context.ids),
+    ):
         context.run(context.shard.submit(event, None, context.now_ms))
     assert context.state is S.ONGOING
 
@@ -96,7 +107,7 @@ def test_an_abort_that_cannot_be_appended_is_due_again() -> None:
     assert context.state is S.ONGOING
     assert context.shard.next_deadline_ms() == context.now_ms + SWEEP_MS
     context.tick(SWEEP_MS)
-    assert context.state is S.PREPARE_ABORT
+    assert context.is_in(S.PREPARE_ABORT)
 
 
 def test_two_phase_commit_never_times_out() -> None:
@@ -123,7 +134,7 @@ def test_an_idle_id_expires_and_can_be_explained_afterwards(state: TransactionSt
     context.fail_over()
     assert ID not in context.machine.transactions
     assert context.shard.next_deadline_ms() is None
-    assert context.init() == InitProducerIdResult(E.none, FIRST_PRODUCER_ID + 1, 0)
+    assert context.init() == initialised(FIRST_PRODUCER_ID + 1, 0)
     assert context.describe().cause is None
 
 

@@ -1,0 +1,108 @@
+"""Which partition a record goes to, and the records that wait to know it.
+
+A record without a partition, of a topic that metadata does not know yet, is held here in the order
+of `send` until the sender's task has the metadata. It must not know transactions: the producer
+says why waiting records fail.
+"""
+
+from collections.abc import Callable
+
+from oncelog.client.errors import AbortableError, ClientError
+from oncelog.client.machines.producer import ProducerMachine, record_size
+from oncelog.client.sender import Token
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.hashing import partition_for_key
+from oncelog.protocol.record import Record
+
+__all__ = ["Placement"]
+
+
+class Placement:
+    """Puts records into the machine's batches, at once or when their topic is known.
+
+    partition_count: how many partitions a topic has, None while it is unknown.
+    fail: called for each held record that fails.
+    """
+
+    def __init__(
+        self,
+        machine: ProducerMachine,
+        partition_count: Callable[[str], int | None],
+        fail: Callable[[Token, ClientError], None],
+    ) -> None:
+        self._machine = machine
+        self._partition_count = partition_count
+        self._fail = fail
+        self._held: dict[str, list[tuple[float, Record, Token]]] = {}
+        self._sticky: dict[str, int] = {}
+        self.held_size = 0
+        """Bytes of the records that wait here."""
+
+    def topics(self) -> set[str]:
+        """Topics that records wait for."""
+        return set(self._held)
+
+    def put(
+        self, topic: str, partition: int | None, record: Record, token: Token, created_ms: float
+    ) -> None:
+        """Queue a record for `partition`, or for one that its key or the rotation chooses."""
+        if partition is None and topic not in self._held:
+            partition = self._choose(topic, record.key)
+        if partition is None:
+            self._held.setdefault(topic, []).append((created_ms, record, token))
+            self.held_size += record_size(record)
+        else:
+            self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
+
+    def place(self) -> None:
+        """Give the held records of topics that are known by now their partitions."""
+        for topic in [t for t in self._held if self._partition_count(t)]:
+            for created_ms, record, token in self._held.pop(topic):
+                self.held_size -= record_size(record)
+                partition = self._choose(topic, record.key)
+                tp = TopicPartition(topic, partition or 0)
+                self._machine.append(tp, record, token, created_ms)
+
+    def reject_topic(self, topic: str, error: ClientError) -> None:
+        """Fail what waits for `topic`: it cannot be produced to."""
+        for _created_ms, record, token in self._held.pop(topic, ()):
+            self.held_size -= record_size(record)
+            self._fail(token, error)
+
+    def fail_all(self, reason: str) -> None:
+        """Fail everything that waits."""
+        self._fail_where(lambda _created_ms: True, reason)
+
+    def fail_created_by(self, deadline_ms: float, reason: str) -> None:
+        """Fail what was sent at `deadline_ms` or before."""
+        self._fail_where(lambda created_ms: created_ms <= deadline_ms, reason)
+
+    def _fail_where(self, expired: Callable[[float], bool], reason: str) -> None:
+        for topic, waiting in list(self._held.items()):
+            kept = []
+            for item in waiting:
+                if not expired(item[0]):
+                    kept.append(item)
+                    continue
+                self.held_size -= record_size(item[1])
+                text = f"{topic}: {reason}"
+                code = ErrorCode.unknown_topic_or_partition
+                self._fail(item[2], AbortableError(code, text))
+            if kept:
+                self._held[topic] = kept
+            else:
+                del self._held[topic]
+
+    def _choose(self, topic: str, key: bytes | None) -> int | None:
+        """By the key as Java's default partitioner; without one, batches rotate."""
+        count = self._partition_count(topic)
+        if not count:
+            return None
+        if key is not None:
+            return partition_for_key(key, count)
+        sticky = self._sticky.get(topic, 0) % count
+        if not self._machine.open_batch_has_room(TopicPartition(topic, sticky)):
+            sticky = (sticky + 1) % count
+        self._sticky[topic] = sticky
+        return sticky

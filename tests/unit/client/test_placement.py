@@ -1,0 +1,121 @@
+"""Records find their partitions, or wait for them within the producer's memory."""
+
+import asyncio
+
+from oncelog.client.errors import ClientError, FatalError
+from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
+from oncelog.client.placement import Placement
+from oncelog.client.sender import Token
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.batch import read_header
+from oncelog.protocol.hashing import partition_for_key
+from oncelog.protocol.record import Record, iter_records
+
+
+class Context:
+    """A placement over a machine that sends at once; topics are known when `counts` has them."""
+
+    def __init__(self) -> None:
+        settings = ProducerSettings(
+            idempotent=False,
+            transactional=False,
+            retry_delay_ms=lambda _attempts: 10.0,
+            batch_size=100,
+        )
+        self.machine = ProducerMachine(settings)
+        self.counts: dict[str, int] = {}
+        self.failed: list[tuple[Token, ClientError]] = []
+        self.placement = Placement(self.machine, self.counts.get, self._note_failure)
+
+    def _note_failure(self, token: Token, error: ClientError) -> None:
+        self.failed.append((token, error))
+
+    def put(
+        self,
+        value: bytes,
+        *,
+        topic: str = "t",
+        key: bytes | None = None,
+        partition: int | None = None,
+        created_ms: float = 0,
+    ) -> Token:
+        token = Token(asyncio.get_running_loop().create_future(), 0)
+        self.placement.put(topic, partition, Record(0, 0, key, value, ()), token, created_ms)
+        return token
+
+    def sent(self) -> dict[int, list[bytes | None]]:
+        """The values that reached the machine, by partition."""
+        self.machine.seal()
+        found: dict[int, list[bytes | None]] = {}
+        for send in self.machine.drain(0, lambda _tp: 1):
+            for batch in send.batches:
+                data = batch.payload
+                assert data is not None
+                values = [record.value for record in iter_records(data, 0, read_header(data))]
+                found.setdefault(batch.topic_partition.partition, []).extend(values)
+        return found
+
+
+async def test_records_of_an_unknown_topic_wait_in_their_order() -> None:
+    context = Context()
+    for value in (b"1", b"2", b"3"):
+        context.put(value)
+    assert context.placement.topics() == {"t"}
+    assert context.placement.held_size > 0
+    assert context.sent() == {}
+    context.counts["t"] = 1
+    context.placement.place()
+    assert context.sent() == {0: [b"1", b"2", b"3"]}
+    assert context.placement.topics() == set()
+    assert context.placement.held_size == 0
+
+
+async def test_a_record_does_not_overtake_those_that_wait() -> None:
+    context = Context()
+    context.put(b"first")
+    context.counts["t"] = 1
+    context.put(b"second")
+    context.placement.place()
+    assert context.sent() == {0: [b"first", b"second"]}
+
+
+async def test_a_given_partition_needs_no_metadata() -> None:
+    context = Context()
+    context.put(b"v", partition=4)
+    assert context.sent() == {4: [b"v"]}
+
+
+async def test_a_key_decides_as_in_javas_default_partitioner() -> None:
+    context = Context()
+    context.counts["t"] = 3
+    context.put(b"keyed", key=b"k")
+    assert context.sent() == {partition_for_key(b"k", 3): [b"keyed"]}
+
+
+async def test_without_a_key_batches_rotate_over_the_partitions() -> None:
+    context = Context()
+    context.counts["t"] = 3
+    for _ in range(3):
+        context.put(bytes(90))
+    assert sorted(context.sent()) == [0, 1, 2]
+
+
+async def test_only_what_waited_too_long_fails() -> None:
+    context = Context()
+    old, young = context.put(b"old", created_ms=1), context.put(b"young", created_ms=2)
+    context.placement.fail_created_by(1, "topic is unknown")
+    assert [token for token, _ in context.failed] == [old]
+    assert "t: topic is unknown" in str(context.failed[0][1])
+    context.placement.fail_all("producer closed")
+    assert [token for token, _ in context.failed] == [old, young]
+    assert context.placement.held_size == 0
+
+
+async def test_a_rejected_topic_fails_its_own_records_alone() -> None:
+    context = Context()
+    here, there = context.put(b"a"), context.put(b"b", topic="other")
+    error = FatalError(ErrorCode.topic_authorization_failed, "t")
+    context.placement.reject_topic("t", error)
+    assert context.failed == [(here, error)]
+    assert context.placement.topics() == {"other"}
+    assert not there.future.done()
