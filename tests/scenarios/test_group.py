@@ -6,7 +6,9 @@ read the difference before you keep it.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -96,15 +98,26 @@ class Story:
     def commit(self, words: list[str], options: dict[str, str]) -> None:
         member, generation = options.get("member", ""), int(options.get("generation", -1))
         offset = int(words[0])
-        event: object = self.c.commit_event(offset, member, generation)
+        event: e.OffsetCommit | e.TxnOffsetCommit = self.c.commit_event(offset, member, generation)
         if "producer" in options:
             producer_id = int(options["producer"])
             event = self.c.txn_commit_event(offset, producer_id, member, generation)
+        (wanted,) = event.offsets
+        event = replace(event, offsets=(wanted._replace(topic_id=topic_id(options)),))
         self.submit(f"commit {offset}", event)
 
     def fetch(self, words: list[str], options: dict[str, str]) -> None:
-        event = e.OffsetFetch("g", (e.OffsetToFetch(*T0),), require_stable="stable" in words)
+        event = e.OffsetFetch(
+            "g", (e.OffsetToFetch(*T0, topic_id(options)),), require_stable="stable" in words
+        )
         self.submit("fetch", event)
+
+    def delete_topic(self, words: list[str], options: dict[str, str]) -> None:
+        self.c.submit_silently(e.TopicDeleted("t", topic_id(options)))
+
+    def topics(self, words: list[str], options: dict[str, str]) -> None:
+        known = {name: UUID(int=int(number)) for name, number in options.items()}
+        self.c.submit_silently(e.TopicsKnown(known))
 
     def marker(self, words: list[str], options: dict[str, str]) -> None:
         self.c.marker(int(words[0]), words[1] == "commit")
@@ -130,6 +143,10 @@ class Story:
         group = self.c.group()
         members = " ".join(group.members)
         return [f"{group.state.value} generation={group.generation_id} [{members}]"]
+
+
+def topic_id(options: dict[str, str]) -> UUID:
+    return UUID(int=int(options.get("topic_id", 0)))
 
 
 def told(result: object) -> str:

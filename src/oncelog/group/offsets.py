@@ -11,6 +11,7 @@ from typing import TypeAlias
 from oncelog.coordinator.machine import AppendProducer
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group.classic_group import ClassicGroup, WriteKind
 from oncelog.group.events import (
     NO_MEMBER_ID,
@@ -35,6 +36,7 @@ from oncelog.group.results import (
     PartitionOutcome,
 )
 from oncelog.group.states import GroupState
+from oncelog.group.timers import TimerKey, TimerKind
 
 OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 9
 """From this OffsetCommit version on an unknown group is GROUP_ID_NOT_FOUND.
@@ -209,8 +211,8 @@ def delete(room: Room, event: OffsetDelete, draft: Draft) -> None:
 def expire(room: Room, event: ExpireOffsets, draft: Draft) -> None:
     """Delete the offsets of a group that outlived their retention.
 
-    With the last one an empty group goes too. What does not fit into one append waits for the next
-    sweep.
+    With the last one an empty group goes too. What does not fit into one append waits for another
+    sweep, which comes soon.
     """
     group = room.groups.get(event.group_id)
     if group is None:
@@ -219,19 +221,25 @@ def expire(room: Room, event: ExpireOffsets, draft: Draft) -> None:
     batch = BatchRoom(room.config.append_bytes_max)
     for partition, value in room.offsets.of_group(event.group_id):
         unstable = room.offsets.is_unstable(event.group_id, partition)
-        expired = not unstable and _is_expired(room, group, partition, value, draft.now_ms)
-        tombstone = offset_tombstone(event.group_id, partition)
-        if expired and batch.take(tombstone):
-            draft.entries.append(tombstone)
-        else:
+        if unstable or not _is_expired(room, group, partition, value, draft.now_ms):
             stay += 1
+            continue
+        tombstone = offset_tombstone(event.group_id, partition)
+        if not batch.take(tombstone):
+            room.timers.set(TimerKey(TimerKind.SWEEP), draft.now_ms + EXPIRY_CONTINUE_MS)
+            return
+        draft.entries.append(tombstone)
     stay += sum(
         room.offsets.is_unstable(event.group_id, partition)
         for partition in room.offsets.partitions(event.group_id)
     )
     is_over = group.state is GroupState.EMPTY and not group.pending_joins and not stay
     if is_over and (draft.entries or group.group_id in room.recorded):
-        draft.write(group, WriteKind.DELETED, group_tombstone(group.group_id))
+        last = group_tombstone(group.group_id)
+        if batch.take(last):
+            draft.write(group, WriteKind.DELETED, last)
+        else:
+            room.timers.set(TimerKey(TimerKind.SWEEP), draft.now_ms + EXPIRY_CONTINUE_MS)
     elif is_over:
         # It never came to a record: there is nothing to undo in the log.
         room.forget(group)

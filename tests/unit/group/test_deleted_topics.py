@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.coordinator import Append, Output
 from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import GroupConfig
 from oncelog.group import events as e
 from oncelog.protocol.record import Record, build_batch
@@ -179,13 +180,13 @@ def test_the_newer_topics_transaction_is_left_alone(committed: bool) -> None:
     assert kept(c) == ([("t", 0)] if committed else [])
 
 
-def test_expired_offsets_beyond_one_append_wait_for_the_next_sweep() -> None:
-    settings = GroupConfig(append_bytes_max=500, offsets_retention_ms=1_000)
-    c = Measured(settings)
+@pytest.mark.parametrize("bytes_max", [500, 507, 514, 521, 528, 535, 542])
+def test_expired_offsets_beyond_one_append_go_a_second_later(bytes_max: int) -> None:
+    c = Measured(GroupConfig(append_bytes_max=bytes_max, offsets_retention_ms=1_000))
     commit(c, OLD, 20)
     c.sizes.clear()
     c.advance(SWEEP_MS)
     assert 0 < len(kept(c)) < 20
-    c.advance(2 * SWEEP_MS)
-    assert max(c.sizes) <= 500
+    c.advance(3 * EXPIRY_CONTINUE_MS)
+    assert max(c.sizes) <= bytes_max
     assert "g" not in c.machine.room.groups
