@@ -4,7 +4,7 @@ The answer goes out when PREPARE is committed; markers and COMPLETE follow (INV-
 finds PREPARE waits for COMPLETE and then hears the same (D7).
 
 TV2 (KIP-890): the epoch says which transaction is meant. With the epoch before the current one it
-is a retry:
+is a retry, provided that the end which stands was one of TV2 and so bumped the epoch:
 
     state           abort retry  abort current  commit retry  commit current
     Empty           FENCED       bump           FENCED        INVALID_TXN_STATE
@@ -13,6 +13,10 @@ is a retry:
 
 The current epoch in a prepared state is the producer's next transaction, which it was told of when
 PREPARE was committed; Kafka fences it, we wait for COMPLETE and then answer by the table.
+
+An end under TV1 bumps nothing. If that stands, the epoch before the current one is that of a
+producer which a takeover fenced. Kafka takes its request for a retry and tells it the successor's
+producer id and epoch, so that its next record lands in the successor's transaction (INV-5).
 
 TV1: all transactions of a producer share one epoch, so a delayed EndTxn can hit the next one. What
 the wire lets us see:
@@ -160,6 +164,8 @@ def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
 
 def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
     """The request bears the epoch before the last bump, also across a change of the producer id."""
+    if metadata.client_transaction_version < EPOCH_BUMP_VERSION:
+        return False
     if event.producer_id == metadata.producer_id:
         return metadata.producer_epoch == event.producer_epoch + 1
     return (
