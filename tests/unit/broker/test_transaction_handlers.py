@@ -247,6 +247,37 @@ async def test_an_unknown_partition_keeps_the_whole_request_from_being_added(
     assert await producing.add("nowhere") == [ErrorCode.unknown_topic_or_partition]
 
 
+async def test_a_late_add_on_a_connection_that_was_given_up_opens_no_transaction(
+    context: Running,
+) -> None:
+    """By connections in the order in which the broker accepted them."""
+    given_up = await context.connect()
+    await given_up.ask(ApiKey.API_VERSIONS)
+    producing = await started(context)
+    await producing.add()
+    assert await producing.end(commit=True) is ErrorCode.none
+    late = Producing(given_up, producing.producer_id, producing.epoch)
+    assert await late.add() == [ErrorCode.invalid_txn_state]
+    assert await late.add_offsets() is ErrorCode.invalid_txn_state
+    assert await late.commit_offset(1, 4) is ErrorCode.transaction_abortable
+    anew = Producing(await context.connect(), producing.producer_id, producing.epoch)
+    assert await anew.add() == [ErrorCode.none]
+    assert await anew.add_offsets() is ErrorCode.none
+
+
+async def test_what_partition_leaders_ask_for_is_late_on_no_connection(context: Running) -> None:
+    """Neither the add of another broker, nor that of a TV2 Produce."""
+    leader = await context.connect()
+    await leader.ask(ApiKey.API_VERSIONS)
+    producing = await started(context)
+    await producing.add()
+    assert await producing.end(commit=True) is ErrorCode.none
+    asking = Producing(leader, producing.producer_id, producing.epoch)
+    assert await asking.produce(12) is ErrorCode.none
+    assert await producing.end(commit=True) is ErrorCode.none
+    assert await asking.add(version=5) == [ErrorCode.none]
+
+
 @pytest.mark.parametrize("commit", [True, False])
 async def test_inv6_offsets_show_exactly_when_their_transaction_commits(
     context: Running, commit: bool

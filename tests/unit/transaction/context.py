@@ -142,6 +142,7 @@ class Context:
         epoch: int | None = None,
         verify_only: bool = False,
         version: int | None = None,
+        connection: int = 0,
     ) -> int:
         now = self.metadata
         return self.send(
@@ -152,6 +153,7 @@ class Context:
                 partitions or (P0,),
                 verify_only,
                 self.version if version is None else version,
+                connection,
             )
         )
 
