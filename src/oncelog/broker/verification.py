@@ -6,8 +6,9 @@ coordinator: whether the partition was added (TV1: verify only), or to add it (T
 TxnOffsetCommit v5+). Later appends find the transaction open in the log.
 
 With the coordinator on this broker the answer usually comes within the call, and the append follows
-in the same turn of the loop: nothing can happen between them. Otherwise a guard per partition
-stands for the verification, and the marker of that transaction voids it (no ABA: INV-3).
+in the same turn of the loop: nothing can happen between them. Otherwise the partition's log keeps a
+`Verification` of it, which the marker of that transaction voids (no ABA: INV-3). What is bounced is
+remembered there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.broker import Broker
     from oncelog.broker.connection import Connection
-    from oncelog.broker.partition import Partition, VerificationGuard
+    from oncelog.broker.partition import Partition
+    from oncelog.storage import Verification
     from oncelog.transaction.events import AddPartitionsResult
 
 __all__ = ["Support", "Verdict", "verify_and"]
@@ -55,61 +57,95 @@ _UNAVAILABLE = frozenset(
 )
 
 
+_NOT_THE_PRODUCER = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+    }
+)
+"""It does not hold the transactional id, so it leaves no trace."""
+
+
 def verify_and(
     broker: Broker,
     *,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    partitions: Sequence[Partition],
+    batches: Sequence[tuple[Partition, int]],
     support: Support,
     connection: Connection,
     then: Callable[[Verdict], T],
 ) -> T | Awaitable[T]:
     """Verify partitions in which no transaction of the producer is open; go on with `then`.
 
+    `batches` are the partitions, each with the first sequence of what is to be appended there.
     Returns what `then` returned when the coordinator answered at once, otherwise an awaitable of
     it.
     """
-    missing = [p for p in partitions if not p.log.transaction_is_open(producer_id, producer_epoch)]
+    missing = [
+        (partition, sequence)
+        for partition, sequence in batches
+        if not partition.log.transaction_is_open(producer_id, producer_epoch)
+    ]
     if not missing:
         return then({})
+    now_ms = broker.clock.now_ms()
+    is_tv2 = support is Support.ADD
+
+    def begin(partition: Partition, sequence: int) -> tuple[Partition, Verification]:
+        verifications = partition.log.verifications
+        return partition, verifications.begin(
+            producer_id, producer_epoch, sequence, bumps_epoch=is_tv2, now_ms=now_ms
+        )
+
+    def bounce(refused: Verdict) -> T:
+        for partition, sequence in missing:
+            error = refused.get(partition.topic_partition, ErrorCode.none)
+            if error is not ErrorCode.none and error not in _NOT_THE_PRODUCER:
+                partition.log.verifications.end(begin(partition, sequence)[1])
+        return then(refused)
+
     from oncelog.transaction.events import AddPartitions  # Plain producers never need it.
 
     event = AddPartitions(
         transactional_id,
         ProducerId(producer_id),
         ProducerEpoch(producer_epoch),
-        tuple(p.topic_partition for p in missing),
-        verify_only=support is not Support.ADD,
-        transaction_version=2 if support is Support.ADD else 1,
+        tuple(partition.topic_partition for partition, _ in missing),
+        verify_only=not is_tv2,
+        transaction_version=2 if is_tv2 else 1,
     )
     try:
         answer = broker.transactions.request(transactional_id, event, connection)
     except ProtocolError as error:
         refusal = _error_of(error.code, support)
-        return then({p.topic_partition: refusal for p in missing})
+        return bounce({partition.topic_partition: refusal for partition, _ in missing})
     if answer.done():
-        return then(_verdict(answer.result(), support))
-    # The answer is still to come, so a guard made now stands from before it.
-    guards = [(p, p.begin_verification(producer_id)) for p in missing]
-    return _later(answer, guards, producer_id, producer_epoch, support, then)
+        return bounce(_verdict(answer.result(), support))
+    # The answer is still to come, so a verification begun now stands from before it.
+    return _later(answer, [begin(*batch) for batch in missing], support, then)
 
 
 async def _later(
     answer: asyncio.Future[AddPartitionsResult],
-    guards: list[tuple[Partition, VerificationGuard]],
-    producer_id: int,
-    producer_epoch: int,
+    begun: list[tuple[Partition, Verification]],
     support: Support,
     then: Callable[[Verdict], T],
 ) -> T:
+    refused: dict[TopicPartition, ErrorCode] = {}
     try:
-        refused = dict(_verdict(await answer, support))
+        refused.update(_verdict(await answer, support))
     finally:
-        standing = [p.end_verification(producer_id, guard) for p, guard in guards]
-    for (partition, _), stands in zip(guards, standing, strict=True):
-        if not stands and not partition.log.transaction_is_open(producer_id, producer_epoch):
+        allowed = [
+            partition.log.verifications.end(
+                verification,
+                forget=refused.get(partition.topic_partition) in _NOT_THE_PRODUCER,
+            )
+            for partition, verification in begun
+        ]
+    for (partition, _), is_allowed in zip(begun, allowed, strict=True):
+        if not is_allowed:
             # The transaction ended between the answer and now; the batch belongs to nothing any
             # more.
             refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)

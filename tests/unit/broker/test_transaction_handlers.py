@@ -10,6 +10,7 @@ import pytest
 from kio.schema.add_partitions_to_txn.v5 import request as add_partitions
 from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
+from oncelog.broker.partition import Partition
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -24,6 +25,7 @@ from tests.unit.broker.support import batch
 ID = "txn"
 GROUP = "group"
 TIMEOUT = milliseconds(60_000)
+FOLLOWER = 99
 
 
 async def prepare(context: Running) -> None:
@@ -67,7 +69,9 @@ class Producing:
             for partition in topic_result.results_by_partition
         ]
 
-    async def produce(self, version: int, *, sequence: int | None = None) -> ErrorCode:
+    async def produce(
+        self, version: int, *, sequence: int | None = None, topic: str = "t"
+    ) -> ErrorCode:
         records = batch(
             producer_id=self.producer_id,
             epoch=self.epoch,
@@ -76,7 +80,7 @@ class Producing:
             # Markers carry the broker's time; a week between two batches would part the segments.
             timestamp_ms=SystemClock().now_ms(),
         )
-        answer = await produce(self.client, version, records, transactional_id=ID)
+        answer = await produce(self.client, version, records, transactional_id=ID, topic=topic)
         if error_of(answer) is ErrorCode.none:
             self.sequence += 1
         return error_of(answer)
@@ -136,6 +140,17 @@ async def started(context: Running) -> Producing:
     answer = await init_producer(client, ID, transaction_timeout=TIMEOUT)
     assert answer.error_code == ErrorCode.none
     return Producing(client, answer.producer_id, answer.producer_epoch)
+
+
+def replicated(context: Running, topic: str, index: int = 0) -> Partition:
+    """Give a partition a second replica in sync, which fetches when the test says so."""
+    partition = context.broker.partitions.get(topic, index)
+    assert partition is not None
+    both = (context.broker.broker_id, FOLLOWER)
+    state = partition.state
+    state.assign(leader=both[0], leader_epoch=state.leader_epoch, isr=both, replicas=both)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    return partition
 
 
 async def committed_values(context: Running) -> int:
@@ -216,6 +231,23 @@ async def test_tv2_a_first_batch_beyond_sequence_0_is_out_of_order(context: Runn
     producing = await started(context)
     refused = await producing.produce(12, sequence=4)
     assert refused is ErrorCode.out_of_order_sequence_number
+
+
+async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Running) -> None:
+    """While a transaction ends, the coordinator bounces what is verified for the next one."""
+    await context.broker.controller.create_topics([NewTopic("u")])
+    producing = await started(context)
+    await producing.add()
+    await producing.produce(10)
+    first = replicated(context, "t")
+    assert await producing.end(commit=True) is ErrorCode.none
+    assert await producing.produce(10, sequence=0, topic="u") is ErrorCode.not_enough_replicas
+    first.follower_fetched(FOLLOWER, first.log.log_end_offset)
+    assert await producing.add("u") == [ErrorCode.none]
+    later = await producing.produce(10, sequence=1, topic="u")
+    assert later is ErrorCode.out_of_order_sequence_number
+    assert await producing.produce(10, sequence=0, topic="u") is ErrorCode.none
+    assert await producing.produce(10, sequence=1, topic="u") is ErrorCode.none
 
 
 async def test_inv5_a_fenced_producer_hears_it_by_the_codes_of_its_versions(

@@ -91,7 +91,7 @@ def _verify(broker: Broker, request: Request, produce: ProduceRequest) -> Any:
         transactional_id=produce.transactional_id or "",
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        partitions=[partition for partition, _ in transactional],
+        batches=[(partition, header.base_sequence) for partition, header in transactional],
         support=support,
         connection=request.connection,
         then=lambda verdict: _append(broker, request, produce, verdict, verified=True),

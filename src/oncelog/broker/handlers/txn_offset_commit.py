@@ -22,6 +22,7 @@ from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
 from oncelog.group.results import OffsetCommitResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
+from oncelog.storage import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -61,7 +62,7 @@ def handle(broker: Broker, request: Request) -> Any:
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
-        partitions=(partition,),
+        batches=((partition, NO_SEQUENCE),),
         support=support,
         connection=request.connection,
         then=then,
