@@ -28,7 +28,7 @@ from oncelog.core.limits import COORDINATOR_LOAD_BYTES
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
-from oncelog.storage import Origin
+from oncelog.storage import Origin, Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.connection import Connection
@@ -154,6 +154,8 @@ class LedShard:
         error = partition.state.leader_error()
         if error is ErrorCode.none and not partition.state.has_enough_replicas:
             error = ErrorCode.not_enough_replicas
+        if error is ErrorCode.none and not _is_permitted(partition, append):
+            error = ErrorCode.invalid_txn_state
         if error is ErrorCode.none:
             result = partition.append(
                 _encode(append), now_ms=append.timestamp_ms, origin=Origin.COORDINATOR
@@ -385,6 +387,15 @@ class CoordinatorShell:
         led.shard.drop(token)
         if future is not None:
             future.cancel()
+
+
+def _is_permitted(partition: Partition, append: Append) -> bool:
+    """The transaction that an append was verified for still stands (INV-3, INV-6).
+
+    The append may have waited since for a write of its group, and a marker come in between.
+    """
+    permit = None if append.producer is None else append.producer.permit
+    return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
 
 
 def _encode(append: Append) -> bytearray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,13 @@ def replicated(context: Running, topic: str, index: int = 0) -> Partition:
     state.assign(leader=both[0], leader_epoch=state.leader_epoch, isr=both, replicas=both)
     partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
     return partition
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the broker work until it has come so far."""
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - what the broker does next is no event of ours
+            await asyncio.sleep(0)
 
 
 async def committed_values(context: Running) -> int:
@@ -308,6 +316,39 @@ async def test_what_partition_leaders_ask_for_is_late_on_no_connection(context: 
     assert await asking.produce(12) is ErrorCode.none
     assert await producing.end(commit=True) is ErrorCode.none
     assert await asking.add(version=5) == [ErrorCode.none]
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_inv6_offsets_that_wait_for_a_write_of_their_group_go_into_their_own_transaction(
+    context: Running, is_ended: bool
+) -> None:
+    """Not into the next one, nor into one that nobody ends."""
+    producing = await started(context)
+    await producing.add_offsets()
+    assert await producing.commit_offset(1, 4) is ErrorCode.none
+    await producing.end(commit=True)
+    await producing.add_offsets()
+    partition = replicated(
+        context, CONSUMER_OFFSETS_TOPIC, context.broker.groups.partition_of(GROUP)
+    )
+    end = partition.log.log_end_offset
+    deletion = asyncio.create_task(
+        (await context.connect()).ask(ApiKey.DELETE_GROUPS, groups_names=(GROUP,))
+    )
+    await until(lambda: partition.log.log_end_offset > end)
+    waiting = asyncio.create_task(producing.commit_offset(2, 4))
+    await until(lambda: len(partition.log.verifications) > 0)
+    if is_ended:
+        elsewhere = Producing(await context.connect(), producing.producer_id, producing.epoch)
+        assert await elsewhere.end(commit=True) is ErrorCode.none
+        await until(lambda: len(partition.log.verifications) == 0)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    await deletion
+    if not is_ended:
+        await until(lambda: partition.log.transaction_is_open(producing.producer_id, 0))
+        partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    assert await waiting is (ErrorCode.invalid_txn_state if is_ended else ErrorCode.none)
+    assert partition.log.transaction_is_open(producing.producer_id, 0) is not is_ended
 
 
 @pytest.mark.parametrize("commit", [True, False])
