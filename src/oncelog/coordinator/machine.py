@@ -62,11 +62,13 @@ class Reply:
 class AppendProducer:
     """Whose transaction an append belongs to.
 
-    Transactional offset commits are written as that producer's batch.
+    Transactional offset commits are written as that producer's batch. `permit` names, for the
+    shell, the transaction that they are verified for; the append fails once that has ended.
     """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    permit: object | None = None
 
 
 @dataclass(frozen=True, slots=True)

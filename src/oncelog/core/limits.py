@@ -16,6 +16,11 @@ SEQUENCE_MODULUS = 2**31
 CACHED_BATCHES_PER_PRODUCER_COUNT = 5
 """Batches per producer and partition kept to recognise duplicates (clients have five in flight)."""
 
+VERIFICATIONS_REMEMBERED_COUNT_MAX = 10_000
+"""Bounced verifications per partition that are remembered for their lowest sequence; the oldest one
+goes first. Each takes up to 0.5 KB.
+"""
+
 PRODUCER_ID_BLOCK_COUNT = 1000
 """Producer ids reserved in the metadata store at a time (INV-11)."""
 

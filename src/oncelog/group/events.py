@@ -142,8 +142,8 @@ class OffsetCommit:
 class TxnOffsetCommit:
     """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
 
-    The caller has verified (or added) the group's partition in the transaction before. Reply:
-    `OffsetCommitResult`.
+    The caller has verified (or added) the group's partition in the transaction before; `permit`
+    says so to the shell when the append is written. Reply: `OffsetCommitResult`.
     """
 
     group_id: str
@@ -155,6 +155,7 @@ class TxnOffsetCommit:
     member_id: str
     offsets: tuple[OffsetToCommit, ...]
     group_instance_id: str | None = None
+    permit: object | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ def commit_in_transaction(room: Room, event: TxnOffsetCommit, draft: Draft) -> N
         draft.answer(refused(event, error))
         return
     producer_id = ProducerId(event.producer_id)
-    draft.producer = AppendProducer(producer_id, ProducerEpoch(event.producer_epoch))
+    producer_epoch = ProducerEpoch(event.producer_epoch)
+    draft.producer = AppendProducer(producer_id, producer_epoch, event.permit)
     _write_offsets(room, event, draft, NO_TIMESTAMP)
 
 

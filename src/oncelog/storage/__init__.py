@@ -13,8 +13,10 @@ from oncelog.storage.log import AppendResult, OffsetOutOfRange, PartitionLog
 from oncelog.storage.log_manager import FolderMismatch, LogManager
 from oncelog.storage.lookup import TimestampOffset
 from oncelog.storage.producer_state import CachedBatch, Origin, ProducerEntry
+from oncelog.storage.verifications import NO_SEQUENCE, Verification
 
 __all__ = [
+    "NO_SEQUENCE",
     "AbortedTransaction",
     "AppendResult",
     "CachedBatch",
@@ -29,4 +31,5 @@ __all__ = [
     "ProducerEntry",
     "StorageFailure",
     "TimestampOffset",
+    "Verification",
 ]

@@ -42,6 +42,7 @@ from oncelog.storage.validation import (
     check_batches,
     recompress,
 )
+from oncelog.storage.verifications import Verifications
 
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
@@ -308,6 +309,11 @@ class PartitionLog:
     def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer epoch has an undecided transaction in this partition."""
         return self._state.producers.transaction_is_open(producer_id, epoch)
+
+    @property
+    def verifications(self) -> Verifications:
+        """What transactional batches that wait may be appended to (KIP-890)."""
+        return self._state.producers.verifications
 
     def producer_state(self, producer_id: int) -> ProducerEntry | None:
         """What is known of a producer; read only."""

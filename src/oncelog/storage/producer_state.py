@@ -17,6 +17,7 @@ from typing import NamedTuple
 from oncelog.core.errors import ErrorCode, require
 from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, PRODUCER_EPOCH_MAX
 from oncelog.protocol.batch import BatchHeader
+from oncelog.storage.verifications import NO_SEQUENCE, Verifications
 
 __all__ = [
     "CachedBatch",
@@ -122,11 +123,12 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """All producers of one partition, and its undecided transactions."""
+    """All producers of one partition, its undecided transactions, and what is being verified."""
 
-    __slots__ = ("_open", "_producers", "_unreplicated")
+    __slots__ = ("_open", "_producers", "_unreplicated", "verifications")
 
     def __init__(self) -> None:
+        self.verifications = Verifications(self.transaction_opened_at)
         self._producers: dict[int, ProducerEntry] = {}
         # First offset -> producer id. Transactions begin at rising offsets, so the first key is the
         # smallest.
@@ -148,12 +150,14 @@ class ProducerStates:
 
     def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer epoch has an undecided transaction here."""
+        return self.transaction_opened_at(producer_id, epoch) != NO_OFFSET
+
+    def transaction_opened_at(self, producer_id: int, epoch: int) -> int:
+        """First offset of the undecided transaction of this producer epoch, or -1."""
         entry = self._producers.get(producer_id)
-        return (
-            entry is not None
-            and entry.epoch == epoch
-            and entry.transaction_first_offset != NO_OFFSET
-        )
+        if entry is None or entry.epoch != epoch:
+            return NO_OFFSET
+        return entry.transaction_first_offset
 
     def check_batch(
         self, header: BatchHeader, origin: Origin, transaction_version: int = 0
@@ -174,7 +178,7 @@ class ProducerStates:
                 and header.base_sequence != 0
             ):
                 return _out_of_order(header, "expected 0 for a producer without state under TV2")
-            return None
+            return self._check_bounced(header) if is_client and header.is_transactional else None
         epoch = header.producer_epoch
         if is_client and epoch == entry.epoch:
             duplicate = entry.find(epoch, header.base_sequence, header.last_sequence)
@@ -196,6 +200,17 @@ class ProducerStates:
                 f"producer {header.producer_id} has an open transaction; "
                 "expected a transactional batch",
             )
+        return None
+
+    def _check_bounced(self, header: BatchHeader) -> Rejection | None:
+        """INV-2: a producer without state begins with no later batch than one that was bounced.
+
+        Kafka looks at it with state too, where the last sequence in the log tells all, and where a
+        batch that comes late and is bounced makes it refuse the right one.
+        """
+        lowest = self.verifications.lowest_sequence(header.producer_id, header.producer_epoch)
+        if lowest != NO_SEQUENCE and header.base_sequence > lowest:
+            return _out_of_order(header, f"{lowest} came before, and was not appended")
         return None
 
     def apply_batch(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
@@ -224,6 +239,7 @@ class ProducerStates:
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
             self._open[first_offset] = header.producer_id
+            self.verifications.opened(header.producer_id, epoch, first_offset)
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
@@ -271,6 +287,7 @@ class ProducerStates:
             entry.move_to_epoch(epoch)
         entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
         entry.last_timestamp_ms = now_ms
+        self.verifications.marked(producer_id, epoch)
         first_offset = entry.transaction_first_offset
         if first_offset == NO_OFFSET:
             return None
@@ -302,7 +319,8 @@ class ProducerStates:
     ) -> int:
         """Of `entries`, forget those idle for `expiration_ms` without an open transaction.
 
-        Returns how many. An entry that is no longer the one of its producer is passed over.
+        Returns how many. An entry that is no longer the one of its producer is passed over. What
+        was bounced so long ago is forgotten with them.
         """
         producers = self._producers
         expired = [
@@ -314,6 +332,7 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del producers[producer_id]
+        self.verifications.remove_expired(now_ms, expiration_ms)
         return len(expired)
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:

@@ -5,12 +5,17 @@ Partitions join a transaction, and the first one begins it; also verify-only.
 While the transaction before it is still ending, an add waits (D7). Producer id and epoch are
 checked only after that: under TV2 the producer may use the id that COMPLETE is about to bring
 (KAFKA-18660).
+
+A late add of a TV1 client, on a connection older than one on which the same producer has ended a
+transaction since, is refused with INVALID_TXN_STATE like a late EndTxn (`end_txn.is_late`). It
+would open a transaction that nobody ends, and whose timeout fences the healthy producer.
 """
 
 from oncelog.coordinator.machine import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
+from oncelog.transaction.end_txn import is_late
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, Store
@@ -32,6 +37,8 @@ def decide(
         return answer(event, token, ErrorCode.invalid_producer_id_mapping)
     if event.verify_only:
         return _verify(metadata, event, token)
+    if _identity_error(metadata, event) is None and is_late(store, event):
+        return answer(event, token, ErrorCode.invalid_txn_state)
     if metadata.state.is_prepared and (parked is None or not parked.met_open):
         return Decision(id=event.transactional_id, wait=True, resume=parked or park(store, event))
     error = _identity_error(metadata, event) or _late_error(store, metadata, parked)

@@ -4,7 +4,7 @@ The answer goes out when PREPARE is committed; markers and COMPLETE follow (INV-
 finds PREPARE waits for COMPLETE and then hears the same (D7).
 
 TV2 (KIP-890): the epoch says which transaction is meant. With the epoch before the current one it
-is a retry:
+is a retry, provided that the end which stands was one of TV2 and so bumped the epoch:
 
     state           abort retry  abort current  commit retry  commit current
     Empty           FENCED       bump           FENCED        INVALID_TXN_STATE
@@ -14,6 +14,10 @@ is a retry:
 The current epoch in a prepared state is the producer's next transaction, which it was told of when
 PREPARE was committed; Kafka fences it, we wait for COMPLETE and then answer by the table.
 
+An end under TV1 bumps nothing. If that stands, the epoch before the current one is that of a
+producer which a takeover fenced. Kafka takes its request for a retry and tells it the successor's
+producer id and epoch, so that its next record lands in the successor's transaction (INV-5).
+
 TV1: all transactions of a producer share one epoch, so a delayed EndTxn can hit the next one. What
 the wire lets us see:
 
@@ -21,7 +25,7 @@ the wire lets us see:
   CONCURRENT_TRANSACTIONS.
 - A client that lost patience ends its transaction again on a newer connection and never returns to
   the old one. So an EndTxn on a connection older than one that has ended a transaction of this
-  producer is late: INVALID_TXN_STATE.
+  producer is late: INVALID_TXN_STATE. Requests that add partitions are held to the same rule.
 """
 
 from dataclasses import replace
@@ -30,7 +34,7 @@ from oncelog.coordinator.machine import NOTHING, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
-from oncelog.transaction.events import AbortTimedOut, EndTxn, EndTxnResult, Parked
+from oncelog.transaction.events import AbortTimedOut, AddPartitions, EndTxn, EndTxnResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import Proposal, Store
 from oncelog.transaction.transitions import (
@@ -62,6 +66,15 @@ def decide(
 def park(store: Store, event: EndTxn) -> Parked:
     """Remember which transaction a waiting request met."""
     return Parked(event, store.notes(event.transactional_id).ordinal)
+
+
+def is_late(store: Store, event: EndTxn | AddPartitions) -> bool:
+    """Say whether a TV1 request comes on a connection that its client has given up.
+
+    That is so once an EndTxn of the same producer came on a newer connection. A client that made
+    its connection anew has a newer one, and connection 0 is unknown.
+    """
+    return 0 < event.connection < store.notes(event.transactional_id).end_connection
 
 
 def answer(
@@ -100,7 +113,7 @@ def _decide_tv1(
         return answer(token, ErrorCode.none)
     if parked is not None and parked.ordinal != notes.ordinal:
         return answer(token, ErrorCode.concurrent_transactions)
-    if 0 < event.connection < notes.end_connection:
+    if is_late(store, event):
         return answer(token, ErrorCode.invalid_txn_state)
     notes.end_connection = max(notes.end_connection, event.connection)
     ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
@@ -160,6 +173,8 @@ def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
 
 def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
     """The request bears the epoch before the last bump, also across a change of the producer id."""
+    if metadata.client_transaction_version < EPOCH_BUMP_VERSION:
+        return False
     if event.producer_id == metadata.producer_id:
         return metadata.producer_epoch == event.producer_epoch + 1
     return (

@@ -8,7 +8,7 @@ PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH for InitProducerId < 4, EndTxn < 
 and AddPartitionsToTxn < 2).
 
 `connection` numbers the client connections of a broker in the order in which they were accepted,
-from 1; 0 is unknown. It serves only to refuse an EndTxn that arrives late (see `end_txn`).
+from 1; 0 is unknown. It serves only to refuse requests of TV1 that arrive late (see `end_txn`).
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,8 @@ class AddPartitions:
     Also AddOffsetsToTxn, with the group's offsets partition.
 
     `verify_only` asks whether they are in it already (KIP-890). `transaction_version` is 2 for the
-    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1.
+    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1. `connection` is the
+    client's own to the coordinator; what a partition leader asks has none.
     """
 
     transactional_id: str
@@ -57,6 +58,7 @@ class AddPartitions:
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
     transaction_version: int = 1
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,13 @@ A producer takes a transactional id over, or bumps its own epoch (KIP-98, KIP-36
 At rest, the epoch is bumped, or the id moves to a fresh producer id when its epochs are used up. An
 open transaction is fenced and aborted first (INV-5). Kafka then answers CONCURRENT_TRANSACTIONS and
 has the client try again; we let the request wait for the end of the abort and answer in one go
-(D7). If another InitProducerId arrived meanwhile, the newest gets the id and the others
-PRODUCER_FENCED.
+(D7). If another producer that starts has asked meanwhile, the newest of them gets the id and the
+others PRODUCER_FENCED.
+
+Only a producer that starts supersedes those that wait. A request with an expected producer id and
+epoch is judged by the state that it finds at its turn, so it needs no ticket: behind a takeover it
+is fenced, and before one it is superseded. A request that cannot be granted whatever it waits for
+(`is_hopeless`) is refused at once and changes nothing.
 
 Stricter than Kafka in one point: with an expected epoch that is not the current one, an open
 transaction is not aborted. A delayed InitProducerId of a superseded producer would end its
@@ -22,7 +27,7 @@ from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, Store
-from oncelog.transaction.transitions import ending_entries, prepare_fence
+from oncelog.transaction.transitions import coming_ids, ending_entries, prepare_fence
 
 
 def decide(
@@ -40,6 +45,8 @@ def decide(
     if metadata is None:
         store.leave_init(token)
         return _create(store, event, token, now_ms)
+    if _is_superseded(store, metadata, event) and not (parked is not None and parked.has_aborted):
+        return _answer(token, ErrorCode.producer_fenced)
     if parked is None:
         parked = park(store, event, token)
     if metadata.state.is_prepared:
@@ -54,9 +61,30 @@ def decide(
 
 
 def park(store: Store, event: InitProducerId, token: Token | None) -> Parked:
-    """Remember what a waiting request met, and that it competes for the id."""
-    ticket = store.enter_init(event.transactional_id, token)
+    """Remember what a waiting request met, and its turn among those that compete for the id."""
+    ticket = store.enter_init(event.transactional_id, None if _is_expecting(event) else token)
     return Parked(event, store.notes(event.transactional_id).ordinal, ticket)
+
+
+def is_hopeless(store: Store, event: InitProducerId) -> bool:
+    """Say whether nothing that the request could wait for can still make it succeed.
+
+    What is under way does not matter: clients are told only of epochs that are committed, so an
+    epoch that is neither the current, the coming nor the last one was fenced.
+    """
+    if _refusal(store, event) is not None:
+        return True
+    metadata = store.transactions.get(event.transactional_id)
+    return metadata is not None and _is_superseded(store, metadata, event)
+
+
+def _is_superseded(store: Store, metadata: TransactionMetadata, event: InitProducerId) -> bool:
+    """The producer has an id and epoch that no end of this state makes valid (INV-5)."""
+    if not _is_expecting(event) or _expects_current(metadata, event):
+        return False
+    coming = coming_ids(metadata) if metadata.state.is_prepared else None
+    is_coming = (event.producer_id, event.producer_epoch) == coming
+    return not is_coming and not _expects_last(store, metadata, event)
 
 
 def _refusal(store: Store, event: InitProducerId) -> ErrorCode | None:
@@ -117,16 +145,15 @@ def _take_over(
     token: Token | None,
     now_ms: int,
 ) -> Decision:
-    """Bump the epoch of an id at rest, or repeat the answer that got lost (KIP-360)."""
-    last = NO_PRODUCER_EPOCH
-    if _is_expecting(event):
-        if has_aborted or _expects_current(metadata, event):
-            last = event.producer_epoch if has_aborted else metadata.producer_epoch
-        elif _expects_last(store, metadata, event):
-            kept = store.notes(metadata.transactional_id).last_producer_epoch
-            return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
-        else:
-            return _answer(token, ErrorCode.producer_fenced)
+    """Bump the epoch of an id at rest, or repeat the answer that got lost (KIP-360).
+
+    An epoch that is expected is the current or the last one here: others were refused before.
+    """
+    is_expecting = _is_expecting(event)
+    if is_expecting and not has_aborted and not _expects_current(metadata, event):
+        kept = store.notes(metadata.transactional_id).last_producer_epoch
+        return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
+    last = event.producer_epoch if is_expecting else NO_PRODUCER_EPOCH
     if not metadata.is_epoch_exhausted:
         epoch = ProducerEpoch(metadata.producer_epoch + 1)
         after = _emptied(metadata, event, now_ms, producer_epoch=epoch)

@@ -87,11 +87,13 @@ class TransactionMachine(Machine):
         return self._store.transactions
 
     def id_of(self, event: object) -> str | None:
-        """Name the id an event waits for. Reads, and verify-only, never wait."""
+        """Name the id an event waits for. Reads, verify-only and hopeless requests never wait."""
         match event:
             case Parked():
                 return event.event.transactional_id
             case AddPartitions(verify_only=True):
+                return None
+            case InitProducerId() if init_producer_id.is_hopeless(self._store, event):
                 return None
             case (
                 InitProducerId()

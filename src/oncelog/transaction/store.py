@@ -129,7 +129,10 @@ class Store:
     # Who waits to take an id over: the newest of them gets it.
 
     def enter_init(self, transactional_id: str, token: Token | None) -> int:
-        """Give a waiting InitProducerId its ticket: later ones get higher ones."""
+        """Give a waiting InitProducerId its ticket: later ones get higher ones.
+
+        Without a token it is given its turn and supersedes nobody.
+        """
         self._next_ticket += 1
         if token is not None:
             self.notes(transactional_id).inits[token] = self._next_ticket

@@ -133,15 +133,15 @@ class Narrator(Context):
             return self.send(
                 InitProducerId(ID, int(options.get("timeout", 60_000)), producer_id, epoch)
             )
+        connection = int(options.get("connection", 0))
         if verb == "end":
-            connection = int(options.get("connection", 0))
             commit = plain == ["commit"]
             return self.send(EndTxn(ID, producer_id, epoch, commit, version, connection))
         if verb == "describe":
             return self.send(DescribeTransaction(ID))
         partitions = tuple(_partition(word) for word in plain)
         return self.send(
-            AddPartitions(ID, producer_id, epoch, partitions, verb == "verify", version)
+            AddPartitions(ID, producer_id, epoch, partitions, verb == "verify", version, connection)
         )
 
     def _answer(

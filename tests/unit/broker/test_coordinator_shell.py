@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from oncelog.broker.coordination.runtime import CoordinatorRuntime, LedShard
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.coordinator.machine import (
+    AppendProducer,
     ApplyContext,
     Decision,
     Entry,
@@ -19,10 +22,13 @@ from oncelog.coordinator.machine import (
     Token,
 )
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.pending import unchanged
 from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
 
 OTHER = 2
+PRODUCER = ProducerId(5)
+EPOCH = ProducerEpoch(0)
 TOPIC = "__internal"
 
 
@@ -33,6 +39,7 @@ class Put:
     id: str
     key: bytes = b"k"
     effect: str = ""
+    producer: AppendProducer | None = None
 
 
 class Memory(Machine):
@@ -54,6 +61,7 @@ class Memory(Machine):
             replies=() if token is None else (Reply(token, put.key),),
             effects=(put.effect,) if put.effect else (),
             id=put.id,
+            producer=put.producer,
         )
 
     def apply(self, entry: Entry, context: ApplyContext) -> None:
@@ -144,6 +152,48 @@ async def test_nothing_leaves_before_the_high_watermark_passes_the_record(tmp_pa
     bench.partition.follower_fetched(OTHER, 1)
     assert answer.result == b"a"
     assert bench.effects == ["effect"]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_inv6_an_append_that_waited_is_for_the_transaction_it_was_verified_for(
+    tmp_path: Path, is_open: bool
+) -> None:
+    """That transaction's marker comes between: the next one of the same producer is not touched."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    log = bench.partition.log
+    if is_open:
+        bench.ask(Put("first", producer=AppendProducer(PRODUCER, EPOCH)))
+    permit = log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+    bench.ask(Put("id"))
+    parked = bench.ask(Put("id", b"parked", producer=AppendProducer(PRODUCER, EPOCH, permit)))
+    bench.partition.append_marker(
+        PRODUCER, EPOCH, 0, commit=True, now_ms=NOW_MS, transaction_version=0
+    )
+    bench.partition.follower_fetched(OTHER, log.log_end_offset)
+    assert parked.result is ErrorCode.invalid_txn_state
+    assert not log.transaction_is_open(PRODUCER, EPOCH)
+
+
+async def test_an_append_that_waited_is_written_while_its_transaction_stands(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    log = bench.partition.log
+    permits = [
+        log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+        for _ in range(2)
+    ]
+    bench.ask(Put("id"))
+    parked = [
+        bench.ask(Put("id", b"parked", producer=AppendProducer(PRODUCER, EPOCH, permit)))
+        for permit in permits
+    ]
+    for _ in range(3):
+        bench.partition.follower_fetched(OTHER, log.log_end_offset)
+    assert [answer.result for answer in parked] == [b"parked", b"parked"]
+    assert log.transaction_is_open(PRODUCER, EPOCH)
 
 
 async def test_a_new_leader_replays_the_log_and_meanwhile_says_so(tmp_path: Path) -> None:

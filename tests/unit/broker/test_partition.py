@@ -1,4 +1,4 @@
-"""A partition keeps high watermark, LSO, markers and verifications in step with its log."""
+"""A partition keeps high watermark, LSO and markers in step with its log."""
 
 from pathlib import Path
 
@@ -75,18 +75,12 @@ def test_inv6_who_listens_for_markers_hears_them_when_they_are_committed(tmp_pat
     assert heard == [(PRODUCER, 0, False, 1)]
 
 
-def test_the_end_of_a_transaction_voids_a_verification_begun_before_it(
-    partition: Partition,
-) -> None:
-    guard = partition.begin_verification(PRODUCER)
-    mark(partition, commit=True)
-    assert partition.end_verification(PRODUCER, guard) is False
-
-
-def test_a_verification_stands_until_it_is_used_once(partition: Partition) -> None:
-    guard = partition.begin_verification(PRODUCER)
-    assert partition.end_verification(PRODUCER, guard) is True
-    assert partition.end_verification(PRODUCER, guard) is False
+def test_the_end_of_leadership_voids_verifications(partition: Partition) -> None:
+    verification = partition.log.verifications.begin(
+        PRODUCER, 0, 0, bumps_epoch=False, now_ms=NOW_MS
+    )
+    partition.stop(ErrorCode.not_leader_or_follower)
+    assert not partition.log.verifications.end(verification)
 
 
 def test_a_deleted_partition_answers_everybody_who_waits(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from kio.schema.add_partitions_to_txn.v5 import request as add_partitions
 from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
+from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -24,6 +26,7 @@ from tests.unit.broker.support import batch
 ID = "txn"
 GROUP = "group"
 TIMEOUT = milliseconds(60_000)
+FOLLOWER = 99
 
 
 async def prepare(context: Running) -> None:
@@ -67,7 +70,9 @@ class Producing:
             for partition in topic_result.results_by_partition
         ]
 
-    async def produce(self, version: int, *, sequence: int | None = None) -> ErrorCode:
+    async def produce(
+        self, version: int, *, sequence: int | None = None, topic: str = "t"
+    ) -> ErrorCode:
         records = batch(
             producer_id=self.producer_id,
             epoch=self.epoch,
@@ -76,7 +81,7 @@ class Producing:
             # Markers carry the broker's time; a week between two batches would part the segments.
             timestamp_ms=SystemClock().now_ms(),
         )
-        answer = await produce(self.client, version, records, transactional_id=ID)
+        answer = await produce(self.client, version, records, transactional_id=ID, topic=topic)
         if error_of(answer) is ErrorCode.none:
             self.sequence += 1
         return error_of(answer)
@@ -136,6 +141,24 @@ async def started(context: Running) -> Producing:
     answer = await init_producer(client, ID, transaction_timeout=TIMEOUT)
     assert answer.error_code == ErrorCode.none
     return Producing(client, answer.producer_id, answer.producer_epoch)
+
+
+def replicated(context: Running, topic: str, index: int = 0) -> Partition:
+    """Give a partition a second replica in sync, which fetches when the test says so."""
+    partition = context.broker.partitions.get(topic, index)
+    assert partition is not None
+    both = (context.broker.broker_id, FOLLOWER)
+    state = partition.state
+    state.assign(leader=both[0], leader_epoch=state.leader_epoch, isr=both, replicas=both)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    return partition
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the broker work until it has come so far."""
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - what the broker does next is no event of ours
+            await asyncio.sleep(0)
 
 
 async def committed_values(context: Running) -> int:
@@ -218,6 +241,23 @@ async def test_tv2_a_first_batch_beyond_sequence_0_is_out_of_order(context: Runn
     assert refused is ErrorCode.out_of_order_sequence_number
 
 
+async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Running) -> None:
+    """While a transaction ends, the coordinator bounces what is verified for the next one."""
+    await context.broker.controller.create_topics([NewTopic("u")])
+    producing = await started(context)
+    await producing.add()
+    await producing.produce(10)
+    first = replicated(context, "t")
+    assert await producing.end(commit=True) is ErrorCode.none
+    assert await producing.produce(10, sequence=0, topic="u") is ErrorCode.not_enough_replicas
+    first.follower_fetched(FOLLOWER, first.log.log_end_offset)
+    assert await producing.add("u") == [ErrorCode.none]
+    later = await producing.produce(10, sequence=1, topic="u")
+    assert later is ErrorCode.out_of_order_sequence_number
+    assert await producing.produce(10, sequence=0, topic="u") is ErrorCode.none
+    assert await producing.produce(10, sequence=1, topic="u") is ErrorCode.none
+
+
 async def test_inv5_a_fenced_producer_hears_it_by_the_codes_of_its_versions(
     context: Running,
 ) -> None:
@@ -245,6 +285,70 @@ async def test_an_unknown_partition_keeps_the_whole_request_from_being_added(
 ) -> None:
     producing = await started(context)
     assert await producing.add("nowhere") == [ErrorCode.unknown_topic_or_partition]
+
+
+async def test_a_late_add_on_a_connection_that_was_given_up_opens_no_transaction(
+    context: Running,
+) -> None:
+    """By connections in the order in which the broker accepted them."""
+    given_up = await context.connect()
+    await given_up.ask(ApiKey.API_VERSIONS)
+    producing = await started(context)
+    await producing.add()
+    assert await producing.end(commit=True) is ErrorCode.none
+    late = Producing(given_up, producing.producer_id, producing.epoch)
+    assert await late.add() == [ErrorCode.invalid_txn_state]
+    assert await late.add_offsets() is ErrorCode.invalid_txn_state
+    assert await late.commit_offset(1, 4) is ErrorCode.transaction_abortable
+    anew = Producing(await context.connect(), producing.producer_id, producing.epoch)
+    assert await anew.add() == [ErrorCode.none]
+    assert await anew.add_offsets() is ErrorCode.none
+
+
+async def test_what_partition_leaders_ask_for_is_late_on_no_connection(context: Running) -> None:
+    """Neither the add of another broker, nor that of a TV2 Produce."""
+    leader = await context.connect()
+    await leader.ask(ApiKey.API_VERSIONS)
+    producing = await started(context)
+    await producing.add()
+    assert await producing.end(commit=True) is ErrorCode.none
+    asking = Producing(leader, producing.producer_id, producing.epoch)
+    assert await asking.produce(12) is ErrorCode.none
+    assert await producing.end(commit=True) is ErrorCode.none
+    assert await asking.add(version=5) == [ErrorCode.none]
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_inv6_offsets_that_wait_for_a_write_of_their_group_go_into_their_own_transaction(
+    context: Running, is_ended: bool
+) -> None:
+    """Not into the next one, nor into one that nobody ends."""
+    producing = await started(context)
+    await producing.add_offsets()
+    assert await producing.commit_offset(1, 4) is ErrorCode.none
+    await producing.end(commit=True)
+    await producing.add_offsets()
+    partition = replicated(
+        context, CONSUMER_OFFSETS_TOPIC, context.broker.groups.partition_of(GROUP)
+    )
+    end = partition.log.log_end_offset
+    deletion = asyncio.create_task(
+        (await context.connect()).ask(ApiKey.DELETE_GROUPS, groups_names=(GROUP,))
+    )
+    await until(lambda: partition.log.log_end_offset > end)
+    waiting = asyncio.create_task(producing.commit_offset(2, 4))
+    await until(lambda: len(partition.log.verifications) > 0)
+    if is_ended:
+        elsewhere = Producing(await context.connect(), producing.producer_id, producing.epoch)
+        assert await elsewhere.end(commit=True) is ErrorCode.none
+        await until(lambda: len(partition.log.verifications) == 0)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    await deletion
+    if not is_ended:
+        await until(lambda: partition.log.transaction_is_open(producing.producer_id, 0))
+        partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    assert await waiting is (ErrorCode.invalid_txn_state if is_ended else ErrorCode.none)
+    assert partition.log.transaction_is_open(producing.producer_id, 0) is not is_ended
 
 
 @pytest.mark.parametrize("commit", [True, False])

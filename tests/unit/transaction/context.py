@@ -155,6 +155,7 @@ class Context:
         epoch: int | None = None,
         verify_only: bool = False,
         version: int | None = None,
+        connection: int = 0,
     ) -> int:
         now = self.metadata
         return self.send(
@@ -165,6 +166,7 @@ class Context:
                 partitions or (P0,),
                 verify_only,
                 self.version if version is None else version,
+                connection,
             )
         )
 

@@ -80,6 +80,71 @@ def test_an_add_waits_for_the_end_of_the_transaction_before(version: int) -> Non
     assert context.metadata.partitions == {P0}
 
 
+# A late add of TV1.
+
+
+def test_a_late_tv1_add_on_an_older_connection_opens_no_transaction() -> None:
+    """Nobody would end it: its timeout would fence the healthy producer."""
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    assert context.end(True, connection=8).error is E.none
+    context.answer_markers()
+    late = context.add(P0, connection=7)
+    assert late == AddPartitionsResult(E.invalid_txn_state, ((P0, E.invalid_txn_state),))
+    assert context.state is S.COMPLETE_COMMIT
+    context.tick(120_000)
+    assert context.add(P0, connection=8).error is E.none
+
+
+def test_a_late_tv1_add_is_refused_while_markers_are_under_way() -> None:
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.end(True, connection=8)
+    assert context.add(P0, connection=7).error is E.invalid_txn_state
+    assert context.shard.parked_count == 0
+    add = context.start_add(P0, connection=8)
+    context.answer_markers()
+    assert context.results[add] == AddPartitionsResult(E.none, ((P0, E.none),))
+
+
+def test_a_late_tv1_add_does_not_join_the_transaction_that_is_open() -> None:
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.end(True, connection=8)
+    context.answer_markers()
+    context.add(P0, connection=8)
+    assert context.add(P1, connection=7).error is E.invalid_txn_state
+    assert context.metadata.partitions == {P0}
+
+
+@pytest.mark.parametrize("connection", [0, 8, 9])
+def test_a_client_that_connects_anew_is_never_late(connection: int) -> None:
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.end(True, connection=8)
+    context.answer_markers()
+    assert context.add(P0, connection=connection).error is E.none
+
+
+def test_the_connection_of_one_producer_says_nothing_about_its_successor() -> None:
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.end(True, connection=8)
+    context.answer_markers()
+    context.init()
+    assert context.add(P0, connection=3).error is E.none
+
+
+def test_another_coordinator_knows_nothing_of_the_connections_of_the_one_before() -> None:
+    """They are numbered anew: it must not take a healthy client for a late one."""
+    context = Context(version=1)
+    context.go_to(S.ONGOING)
+    context.end(True, connection=8)
+    context.answer_markers()
+    context.fail_over()
+    assert context.add(P0, connection=1).error is E.none
+
+
 def test_verify_only_tells_per_partition_and_never_waits() -> None:
     context = Context()
     context.init()

@@ -150,6 +150,36 @@ def test_tv2_ends_the_next_transaction_after_complete() -> None:
     assert context.state is S.COMPLETE_ABORT
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_inv5_a_fenced_tv2_producer_does_not_learn_its_tv1_successors_epoch(
+    commit: bool, is_complete: bool
+) -> None:
+    """Its end looks like a retry of the successor's, which under TV1 bumped no epoch. Kafka tells
+    it the successor's producer id and epoch.
+    """
+    context = Context(version=1)
+    context.init()
+    context.init()
+    context.add(P0)
+    context.end(commit)
+    if is_complete:
+        context.answer_markers()
+    fenced = context.end(commit, epoch=0, version=2)
+    assert fenced == EndTxnResult(E.producer_fenced)
+    context.answer_markers()
+    context.fail_over()
+    assert context.end(commit, epoch=0, version=2) == EndTxnResult(E.producer_fenced)
+
+
+def test_a_tv2_retry_is_still_known_after_a_fail_over() -> None:
+    context = Context(version=2)
+    context.go_to(S.COMPLETE_COMMIT)
+    producer_id, epoch = context.ids
+    context.fail_over()
+    assert context.end(True, epoch=epoch - 1) == EndTxnResult(E.none, producer_id, epoch)
+
+
 def test_an_abort_of_nothing_writes_prepare_and_complete_together() -> None:
     context = Context(version=2)
     context.go_to(S.EMPTY)

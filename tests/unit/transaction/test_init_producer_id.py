@@ -177,6 +177,122 @@ def test_of_two_that_take_over_the_newest_gets_the_id() -> None:
     assert context.results[second] == initialised(FIRST, 2)
 
 
+HOPELESS = {
+    "an epoch before the fenced one": (FIRST, 0, 60_000, E.producer_fenced),
+    "the fenced producer, too late": (FIRST, 1, 60_000, E.producer_fenced),
+    "another producer id": (FIRST + 9, 1, 60_000, E.producer_fenced),
+    "too large a timeout": (-1, -1, 900_001, E.invalid_transaction_timeout),
+    "no timeout": (-1, -1, 0, E.invalid_transaction_timeout),
+}
+
+
+@pytest.mark.parametrize("server_version", [1, 2])
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "timeout_ms", "error"), HOPELESS.values(), ids=HOPELESS.keys()
+)
+def test_a_request_that_cannot_win_does_not_fence_the_takeover_that_waits(
+    server_version: int, producer_id: int, epoch: int, timeout_ms: int, error: ErrorCode
+) -> None:
+    """Apache Kafka lets the takeover win."""
+    context = Context(config=TransactionConfig(transaction_version=server_version))
+    context.init()
+    context.init()
+    context.go_to(S.ONGOING)
+    takeover = context.start_init()
+    hopeless = context.start_init(producer_id, epoch, timeout_ms)
+    context.answer_markers()
+    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(3))
+    assert context.results[hopeless] == InitProducerIdResult(error)
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "timeout_ms", "error"), HOPELESS.values(), ids=HOPELESS.keys()
+)
+def test_a_request_that_cannot_win_does_not_fence_a_takeover_behind_an_append(
+    producer_id: int, epoch: int, timeout_ms: int, error: ErrorCode
+) -> None:
+    """The takeover has not been decided yet: both meet an append in flight."""
+    context = Context()
+    context.init()
+    context.init()
+    context.holds = True
+    context.start_add(P0)
+    takeover = context.start_init()
+    hopeless = context.start_init(producer_id, epoch, timeout_ms)
+    context.commit_held()
+    context.commit_held()
+    context.holds = False
+    context.answer_markers()
+    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(3))
+    assert context.results[hopeless] == InitProducerIdResult(error)
+
+
+def test_a_request_that_cannot_win_takes_no_place_in_the_queue() -> None:
+    context = Context()
+    context.init()
+    context.init()
+    context.init()
+    context.go_to(S.PREPARE_COMMIT)
+    assert context.init(FIRST, 0).error is E.producer_fenced
+    assert context.init(timeout_ms=0).error is E.invalid_transaction_timeout
+    context.holds = True
+    context.answer_markers()
+    assert context.init(FIRST, 0).error is E.producer_fenced
+    assert context.init(timeout_ms=0).error is E.invalid_transaction_timeout
+    assert context.shard.parked_count == 0
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_producer_that_recovers_behind_a_takeover_is_fenced_by_it(is_dropped: bool) -> None:
+    """KIP-360: it waits, since the takeover may still be given up, and supersedes nobody."""
+    context = Context(version=2)
+    context.go_to(S.PREPARE_COMMIT)
+    takeover = context.start_init()
+    recovery = context.start_init(FIRST, 1)
+    if is_dropped:
+        context.shard.drop(takeover)
+    context.answer_markers()
+    granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+    if is_dropped:
+        assert context.results[recovery] == granted
+    else:
+        assert context.results[takeover] == granted
+        assert context.results[recovery] == InitProducerIdResult(E.producer_fenced)
+
+
+def test_a_takeover_supersedes_a_producer_that_recovers_and_waits() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    recovery = context.start_init(FIRST, 0)
+    takeover = context.start_init()
+    context.answer_markers()
+    assert context.results[recovery] == InitProducerIdResult(E.producer_fenced)
+    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+
+
+def test_two_tries_of_one_recovery_hear_the_same() -> None:
+    """Its client lost patience and asked again on another connection."""
+    context = Context(version=2)
+    context.go_to(S.PREPARE_COMMIT)
+    tries = [context.start_init(FIRST, 1) for _ in range(2)]
+    context.answer_markers()
+    granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+    assert [context.results[token] for token in tries] == [granted, granted]
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_MAX - 1, 0])
+def test_a_recovery_waits_for_the_producer_id_that_complete_will_bring(epoch: int) -> None:
+    """The epochs are used up: the last one is a retry, the coming one is the producer's own."""
+    context = Context(version=2)
+    context.go_to(S.ONGOING)
+    context.force_epoch(EPOCH_MAX - 1)
+    fresh = context.end(True).producer_id
+    recovery = context.start_init(FIRST if epoch else fresh, epoch)
+    context.answer_markers()
+    answer = InitProducerIdResult(E.none, fresh, ProducerEpoch(0 if epoch else 1))
+    assert context.results[recovery] == answer
+
+
 def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> None:
     context = Context()
     context.go_to(S.ONGOING)

@@ -2,7 +2,8 @@
 
 Behaviour: adds the partition of `__consumer_offsets` that keeps the group's offsets to the
 transaction, so that its marker goes there too (INV-6). Before version 2 a fenced producer is told
-INVALID_PRODUCER_EPOCH (KIP-588).
+INVALID_PRODUCER_EPOCH (KIP-588). A request that comes late, on a connection that its client has
+given up, is INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def handle(context: Context, request: Request) -> Any:
         ProducerId(body.producer_id),
         ProducerEpoch(body.producer_epoch),
         (partition,),
+        connection=request.connection.id,
     )
 
     def convert(result: AddPartitionsResult) -> Any:

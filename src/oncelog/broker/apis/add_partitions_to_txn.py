@@ -4,7 +4,8 @@ Clients use up to 3; from 4 on it is broker to broker, in batches.
 
 Behaviour: all partitions of a transaction are added, or none: with an unknown one among them it
 gets UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
-producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+producer is told INVALID_PRODUCER_EPOCH (KIP-588). A client's request that comes late, on a
+connection that it has given up, is INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = ["handle"]
 
 _Response = response_class(ApiKey.ADD_PARTITIONS_TO_TXN)
 
+_BROKERS_SINCE = 4
+
 Outcome = dict[TopicPartition, ErrorCode]
 
 
@@ -51,13 +54,15 @@ def _start(context: Context, request: Request, wanted: Any) -> Outcome | Pending
             else ErrorCode.operation_not_attempted
             for p in partitions
         }
+    is_of_broker = request.version >= _BROKERS_SINCE
     event = AddPartitions(
         wanted.transactional_id,
         ProducerId(wanted.producer_id),
         ProducerEpoch(wanted.producer_epoch),
         partitions,
         verify_only=wanted.verify_only,
-        transaction_version=2 if request.version >= 4 else 1,
+        transaction_version=2 if is_of_broker else 1,
+        connection=0 if is_of_broker else request.connection.id,
     )
     answer: Outcome | Pending = context.transactions.ask(
         wanted.transactional_id, event, _outcome, lambda error: dict.fromkeys(partitions, error)

@@ -92,7 +92,7 @@ def _verify(context: Context, request: Request, produce: ProduceRequest) -> Any:
         transactional_id=produce.transactional_id or "",
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        partitions=[partition for partition, _ in transactional],
+        batches=[(partition, header.base_sequence) for partition, header in transactional],
         support=support,
         then=lambda verdict: _append(context, request, produce, verdict, verified=True),
     )

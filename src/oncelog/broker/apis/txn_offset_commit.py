@@ -2,8 +2,9 @@
 
 Behaviour: the group coordinator writes the offsets as a batch of the producer's transaction; they
 become visible with the commit marker (INV-6). That the group's partition is in the transaction is
-verified first; from version 5 on (TV2) it is added. KIP-447: generation and member are checked when
-given.
+verified first; from version 5 on (TV2) it is added. Where the write has to wait for another one of
+the group, and the transaction ends meanwhile, it is INVALID_TXN_STATE. KIP-447: generation and
+member are checked when given.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
 from oncelog.group.results import OffsetCommitResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, response_class
+from oncelog.storage import NO_SEQUENCE, Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -54,20 +56,28 @@ def handle(context: Context, request: Request) -> Any:
         error = verdict.get(partition.topic_partition, ErrorCode.none)
         if error is ErrorCode.not_enough_replicas:
             error = ErrorCode.coordinator_not_available
-        return _commit(context, request) if error is ErrorCode.none else _refuse(request, error)
+        if error is not ErrorCode.none:
+            return _refuse(request, error)
+        permit = partition.log.verifications.permit(
+            body.producer_id,
+            body.producer_epoch,
+            bumps_epoch=support is Support.ADD,
+            now_ms=context.clock.now_ms(),
+        )
+        return _commit(context, request, permit)
 
     return verify_and(
         context.transactions,
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
-        partitions=(partition,),
+        batches=((partition, NO_SEQUENCE),),
         support=support,
         then=then,
     )
 
 
-def _commit(context: Context, request: Request) -> Any:
+def _commit(context: Context, request: Request, permit: Verification) -> Any:
     body = request.body
     offsets = []
     unknown: dict[tuple[str, int], ErrorCode] = {}
@@ -99,6 +109,7 @@ def _commit(context: Context, request: Request) -> Any:
         body.member_id,
         tuple(offsets),
         body.group_instance_id,
+        permit,
     )
 
     def convert(result: OffsetCommitResult) -> Any:

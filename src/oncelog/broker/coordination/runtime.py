@@ -33,7 +33,7 @@ from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
-from oncelog.storage import Origin
+from oncelog.storage import Origin, Verification
 
 __all__ = ["CoordinatorRuntime", "EffectHandler", "LedShard"]
 
@@ -152,6 +152,8 @@ class LedShard:
         error = partition.state.leader_error()
         if error is ErrorCode.none and not partition.state.has_enough_replicas:
             error = ErrorCode.not_enough_replicas
+        if error is ErrorCode.none and not _is_permitted(partition, append):
+            error = ErrorCode.invalid_txn_state
         if error is ErrorCode.none:
             result = partition.append(
                 _encode(append), now_ms=append.timestamp_ms, origin=Origin.COORDINATOR
@@ -382,6 +384,15 @@ def _ask(led: LedShard, event: object, pending: Pending) -> Pending:
     if not pending.done:
         pending.on_drop = partial(led.shard.drop, pending)
     return pending
+
+
+def _is_permitted(partition: Partition, append: Append) -> bool:
+    """The transaction that an append was verified for still stands (INV-3, INV-6).
+
+    The append may have waited since for a write of its group, and a marker come in between.
+    """
+    permit = None if append.producer is None else append.producer.permit
+    return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
 
 
 def _encode(append: Append) -> bytearray:

@@ -6,8 +6,9 @@ coordinator: whether the partition was added (TV1: verify only), or to add it (T
 TxnOffsetCommit v5+). Later appends find the transaction open in the log.
 
 With the coordinator on this broker the answer usually comes within the call, and the append follows
-in the same turn of the loop: nothing can happen between them. Otherwise a guard per partition
-stands for the verification, and the marker of that transaction voids it (no ABA: INV-3).
+in the same turn of the loop: nothing can happen between them. Otherwise the partition's log keeps a
+`Verification` of it, which the marker of that transaction voids (no ABA: INV-3). What is bounced is
+remembered there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from enum import Enum
 from typing import Any
 
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
-from oncelog.broker.partitions.partition import Partition, VerificationGuard
+from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending
+from oncelog.storage import Verification
 
 __all__ = ["Support", "Verdict", "verify_and"]
 
@@ -48,21 +50,35 @@ _UNAVAILABLE = frozenset(
 )
 
 
+_NOT_THE_PRODUCER = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+    }
+)
+"""It does not hold the transactional id, so it leaves no trace."""
+
+
 def verify_and(
     transactions: CoordinatorRuntime,
     *,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    partitions: Sequence[Partition],
+    batches: Sequence[tuple[Partition, int]],
     support: Support,
     then: Callable[[Verdict], Any],
 ) -> Any:
     """Verify partitions in which no transaction of the producer is open; go on with `then`.
 
+    `batches` are the partitions, each with the first sequence of what is to be appended there.
     Returns what `then` returned when nothing has to be asked, otherwise the promise of it.
     """
-    missing = [p for p in partitions if not p.log.transaction_is_open(producer_id, producer_epoch)]
+    missing = [
+        (partition, sequence)
+        for partition, sequence in batches
+        if not partition.log.transaction_is_open(producer_id, producer_epoch)
+    ]
     if not missing:
         return then({})
     from oncelog.transaction.events import AddPartitions  # Plain producers never need it.
@@ -71,46 +87,57 @@ def verify_and(
         transactional_id,
         ProducerId(producer_id),
         ProducerEpoch(producer_epoch),
-        tuple(p.topic_partition for p in missing),
+        tuple(partition.topic_partition for partition, _ in missing),
         verify_only=support is not Support.ADD,
         transaction_version=2 if support is Support.ADD else 1,
     )
-    verification = _Verification(missing, producer_id, producer_epoch, support, then)
-    answer = transactions.ask(
-        transactional_id, event, verification.conclude, verification.unavailable
-    )
+    now_ms = transactions.clock.now_ms()
+    question = _Question(missing, producer_id, producer_epoch, support, now_ms, then)
+    answer = transactions.ask(transactional_id, event, question.conclude, question.unavailable)
     if isinstance(answer, Pending) and not answer.done:
-        verification.begin(answer)
+        question.wait_for(answer)
     return answer
 
 
-class _Verification:
-    """One question to the coordinator, from its answer on, or from before it if that takes time."""
+class _Question:
+    """One question to the coordinator, and what is appended, or bounced, once it is answered."""
 
-    __slots__ = ("_epoch", "_guards", "_partitions", "_producer_id", "_support", "_then")
+    __slots__ = (
+        "_batches",
+        "_begun",
+        "_bumps_epoch",
+        "_epoch",
+        "_now_ms",
+        "_producer_id",
+        "_support",
+        "_then",
+    )
 
     def __init__(
         self,
-        partitions: Sequence[Partition],
+        batches: Sequence[tuple[Partition, int]],
         producer_id: int,
         producer_epoch: int,
         support: Support,
+        now_ms: int,
         then: Callable[[Verdict], Any],
     ) -> None:
-        self._partitions = partitions
+        self._batches = batches
         self._producer_id = producer_id
         self._epoch = producer_epoch
         self._support = support
+        self._bumps_epoch = support is Support.ADD
+        self._now_ms = now_ms
         self._then = then
-        self._guards: list[tuple[Partition, VerificationGuard]] = []
+        self._begun: list[tuple[Partition, Verification]] | None = None
 
-    def begin(self, answer: Pending) -> None:
-        """The answer is still to come: a guard made now stands from before it."""
-        self._guards = [(p, p.begin_verification(self._producer_id)) for p in self._partitions]
+    def wait_for(self, answer: Pending) -> None:
+        """The answer is still to come, so a verification begun now stands from before it."""
+        self._begun = [self._begin(*batch) for batch in self._batches]
         forget = answer.on_drop
 
         def dropped() -> None:
-            self._end()
+            self._end({})
             if forget is not None:
                 forget()
 
@@ -123,22 +150,49 @@ class _Verification:
             for topic_partition, error in result.partitions
             if error is not ErrorCode.none
         }
-        for partition, stands in self._end():
-            if not stands and not partition.log.transaction_is_open(self._producer_id, self._epoch):
-                # The transaction ended between the answer and now; the batch belongs to nothing
-                # any more.
-                refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
-        return self._then(refused)
+        return self._bounce(refused) if self._begun is None else self._then(self._end(refused))
 
     def unavailable(self, error: ErrorCode) -> Any:
         """The id is coordinated elsewhere."""
         refusal = _error_of(error, self._support)
-        return self._then({p.topic_partition: refusal for p in self._partitions})
+        return self._bounce({partition.topic_partition: refusal for partition, _ in self._batches})
 
-    def _end(self) -> list[tuple[Partition, bool]]:
-        """End the guards; says of each partition whether its own still stood."""
-        guards, self._guards = self._guards, []
-        return [(p, p.end_verification(self._producer_id, guard)) for p, guard in guards]
+    def _bounce(self, refused: Verdict) -> Any:
+        """The answer came at once: what is refused leaves its lowest sequence behind."""
+        if refused:
+            for partition, sequence in self._batches:
+                error = refused.get(partition.topic_partition, ErrorCode.none)
+                if error is not ErrorCode.none and error not in _NOT_THE_PRODUCER:
+                    partition.log.verifications.end(self._begin(partition, sequence)[1])
+        return self._then(refused)
+
+    def _begin(self, partition: Partition, sequence: int) -> tuple[Partition, Verification]:
+        return partition, partition.log.verifications.begin(
+            self._producer_id,
+            self._epoch,
+            sequence,
+            bumps_epoch=self._bumps_epoch,
+            now_ms=self._now_ms,
+        )
+
+    def _end(self, refused: dict[TopicPartition, ErrorCode]) -> Verdict:
+        """End what was begun; `refused` and what the end of the transaction has voided."""
+        allowed = [
+            (
+                partition,
+                partition.log.verifications.end(
+                    verification,
+                    forget=refused.get(partition.topic_partition) in _NOT_THE_PRODUCER,
+                ),
+            )
+            for partition, verification in self._begun or ()
+        ]
+        for partition, is_allowed in allowed:
+            if not is_allowed:
+                # The transaction ended between the answer and now; the batch belongs to nothing
+                # any more.
+                refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
+        return refused
 
 
 def _error_of(error: ErrorCode, support: Support) -> ErrorCode:

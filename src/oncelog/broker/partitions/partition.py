@@ -24,7 +24,7 @@ from oncelog.replication.partition import PartitionState
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
-__all__ = ["MarkerListener", "Partition", "VerificationGuard"]
+__all__ = ["MarkerListener", "Partition"]
 
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
@@ -35,23 +35,11 @@ watermark.
 """
 
 
-class VerificationGuard:
-    """Names one verification, from its start to the append that it allows (KIP-890).
-
-    The end of the transaction voids it: a batch verified against a transaction that meanwhile ended
-    is refused, so that it cannot land in the next transaction of the same producer, nor open one
-    that nobody ends.
-    """
-
-    __slots__ = ()
-
-
 class Partition:
     """One partition on this broker."""
 
     __slots__ = (
         "_commit_waiters",
-        "_guards",
         "_on_failure",
         "_purgatory",
         "fetches",
@@ -79,7 +67,6 @@ class Partition:
         self.on_marker: MarkerListener | None = None
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
         self._commit_waiters = CommitWaiters()
-        self._guards: dict[int, VerificationGuard] = {}
         self._purgatory = purgatory
         self._on_failure = on_failure
 
@@ -119,8 +106,7 @@ class Partition:
         now_ms: int,
         transaction_version: int,
     ) -> AppendResult:
-        """Write the end marker of a transaction; verifications begun before it are void."""
-        self._guards.pop(producer_id, None)
+        """Write the end marker of a transaction; the log voids what was verified for it."""
         try:
             result = self.log.append_marker(
                 producer_id,
@@ -173,27 +159,13 @@ class Partition:
         if self.state.follower_end_moved(broker_id, offset):
             self._advanced()
 
-    def begin_verification(self, producer_id: int) -> VerificationGuard:
-        """Return the guard of a verification; concurrent ones of the same producer share it."""
-        guard = self._guards.get(producer_id)
-        if guard is None:
-            guard = self._guards[producer_id] = VerificationGuard()
-        return guard
-
-    def end_verification(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether the verification still stands, so that the append may go on."""
-        if self._guards.get(producer_id) is not guard:
-            return False
-        del self._guards[producer_id]
-        return True
-
     def readable_end(self, read_committed: bool) -> int:
         """No consumer is given an offset at or above this one (INV-7)."""
         return self.last_stable_offset if read_committed else self.state.high_watermark
 
     def stop(self, error: ErrorCode) -> None:
         """Answer everything parked here: leadership ended, or the partition is deleted."""
-        self._guards.clear()
+        self.log.verifications.clear()
         self._commit_waiters.fail(error)
         self.wake_fetches()
 

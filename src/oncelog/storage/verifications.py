@@ -1,0 +1,188 @@
+"""Verifications of one partition: what a transactional batch that waits may still be appended to.
+
+A producer's first batch in a transaction is verified with the transaction coordinator (KIP-890),
+which may take a while. A `Verification` stands for it from the question to the append, and no
+longer than the transaction that it is about:
+
+- The marker that ends the transaction voids it, so that a late answer lets nothing into the next
+  one, nor opens a transaction that nobody ends (no ABA: INV-3). A transaction of TV2 has an epoch
+  of its own, and its marker carries the next one. So a verification under TV2 outlives a marker of
+  its own epoch, which ends the transaction before it: a producer may begin the next one while the
+  markers of the last are still under way.
+- The first batch that is appended uses it up; from then on it names the transaction which that
+  batch opened, for others that waited beside it.
+
+What is bounced is remembered with the lowest sequence that was asked for. While the log knows
+nothing of a producer it would take any first sequence, and one bounced batch with a later one
+behind it would leave a gap (INV-2). The rules are those of Kafka's `VerificationStateEntry`, but
+for two: epochs of one producer do not share a verification, and their number is bounded.
+
+Nothing here is on disk, as in Kafka: after a restart or a change of the leader the producer sends
+again, lowest sequence first, and what is bounced then is noted then.
+"""
+
+from collections.abc import Callable
+
+from oncelog.core.limits import VERIFICATIONS_REMEMBERED_COUNT_MAX
+
+__all__ = ["NO_SEQUENCE", "Verification", "Verifications"]
+
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+
+
+class Verification:
+    """One producer epoch's verification; see the module. Only `Verifications` reads and writes it.
+
+    `opened_at` is the first offset of the transaction that it let in, or -1.
+    """
+
+    __slots__ = (
+        "begun_ms",
+        "bumps_epoch",
+        "epoch",
+        "lowest_sequence",
+        "opened_at",
+        "producer_id",
+        "waiting_count",
+    )
+
+    def __init__(self, producer_id: int, epoch: int, bumps_epoch: bool, begun_ms: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.bumps_epoch = bumps_epoch
+        self.begun_ms = begun_ms
+        self.lowest_sequence = NO_SEQUENCE
+        self.opened_at = NO_OFFSET
+        self.waiting_count = 0
+
+
+class Verifications:
+    """All verifications of one partition.
+
+    `opened_at(producer_id, epoch)` tells where the transaction that is open in the log began, or
+    -1.
+    """
+
+    __slots__ = ("_by_producer", "_opened_at", "_remembered")
+
+    def __init__(self, opened_at: Callable[[int, int], int]) -> None:
+        self._opened_at = opened_at
+        self._by_producer: dict[int, list[Verification]] = {}
+        # Those that outlive their question, the oldest first.
+        self._remembered: dict[Verification, None] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_producer.values()))
+
+    def begin(
+        self, producer_id: int, epoch: int, sequence: int, *, bumps_epoch: bool, now_ms: int
+    ) -> Verification:
+        """Start to verify a batch of this first sequence; `end` follows, whatever the outcome.
+
+        `bumps_epoch` is TV2. Concurrent verifications of one producer epoch are the same.
+        """
+        found = self._find(producer_id, epoch)
+        if found is None:
+            found = Verification(producer_id, epoch, bumps_epoch, now_ms)
+            self._by_producer.setdefault(producer_id, []).append(found)
+        found.waiting_count += 1
+        if sequence >= 0 and (found.lowest_sequence < 0 or sequence < found.lowest_sequence):
+            found.lowest_sequence = sequence
+        return found
+
+    def end(self, verification: Verification, *, forget: bool = False) -> bool:
+        """The coordinator has answered; returns whether an append may follow (in the same turn).
+
+        The verification is remembered until that append, or for the lowest sequence that was
+        bounced. `forget` it where the producer does not hold its transactional id: it has nothing
+        to send again.
+        """
+        verification.waiting_count -= 1
+        is_allowed = self.allows(verification)
+        if self._is_standing(verification):
+            if not forget:
+                self._remember(verification)
+            elif verification.waiting_count == 0 and verification not in self._remembered:
+                self._remove(verification)
+        return is_allowed
+
+    def permit(
+        self, producer_id: int, epoch: int, *, bumps_epoch: bool, now_ms: int
+    ) -> Verification:
+        """Name the transaction that an append is for which has to wait longer than this turn.
+
+        For one that was just verified, or is open; `allows` tells later whether it still is that
+        one.
+        """
+        opened_at = self._opened_at(producer_id, epoch)
+        if opened_at != NO_OFFSET:
+            named = Verification(producer_id, epoch, bumps_epoch, now_ms)
+            named.opened_at = opened_at
+            return named
+        begun = self.begin(producer_id, epoch, NO_SEQUENCE, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        self.end(begun)
+        return begun
+
+    def allows(self, verification: Verification) -> bool:
+        """Whether a batch may be appended by this verification now."""
+        opened_at = self._opened_at(verification.producer_id, verification.epoch)
+        if opened_at == NO_OFFSET:
+            return self._is_standing(verification)
+        return opened_at == verification.opened_at
+
+    def lowest_sequence(self, producer_id: int, epoch: int) -> int:
+        """The lowest first sequence that was asked for and not appended since, or -1."""
+        found = self._find(producer_id, epoch) if self._by_producer else None
+        return NO_SEQUENCE if found is None else found.lowest_sequence
+
+    def opened(self, producer_id: int, epoch: int, first_offset: int) -> None:
+        """A batch at `first_offset` opened a transaction: what was verified for it is used up."""
+        for verification in tuple(self._by_producer.get(producer_id, ())):
+            if verification.epoch <= epoch:
+                if verification.epoch == epoch:
+                    verification.opened_at = first_offset
+                self._remove(verification)
+
+    def marked(self, producer_id: int, epoch: int) -> None:
+        """A marker of this epoch was written: verifications of what it ended are void."""
+        for verification in tuple(self._by_producer.get(producer_id, ())):
+            is_next = verification.bumps_epoch and verification.epoch == epoch
+            if verification.epoch <= epoch and not is_next:
+                self._remove(verification)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget what was bounced and did not come again for `expiration_ms`."""
+        for verification in [found for some in self._by_producer.values() for found in some]:
+            if now_ms - verification.begun_ms < expiration_ms:
+                break  # Those after it began later.
+            self._remove(verification)
+
+    def clear(self) -> None:
+        """Leadership ended: the next leader verifies anew."""
+        self._by_producer.clear()
+        self._remembered.clear()
+
+    def _find(self, producer_id: int, epoch: int) -> Verification | None:
+        for verification in self._by_producer.get(producer_id, ()):
+            if verification.epoch == epoch:
+                return verification
+        return None
+
+    def _is_standing(self, verification: Verification) -> bool:
+        return verification in self._by_producer.get(verification.producer_id, ())
+
+    def _remember(self, verification: Verification) -> None:
+        self._remembered[verification] = None
+        if len(self._remembered) > VERIFICATIONS_REMEMBERED_COUNT_MAX:
+            idle = (found for found in self._remembered if found.waiting_count == 0)
+            oldest = next(idle, None)
+            if oldest is not None:
+                self._remove(oldest)
+
+    def _remove(self, verification: Verification) -> None:
+        self._remembered.pop(verification, None)
+        others = self._by_producer[verification.producer_id]
+        others.remove(verification)
+        if not others:
+            del self._by_producer[verification.producer_id]

@@ -1,0 +1,130 @@
+"""End markers: reported when they are committed, and not asked for where the topic is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.transaction import MarkersWritten, SendMarkers
+from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
+
+OTHER = 2
+PRODUCER = ProducerId(5)
+T0 = TopicPartition("t", 0)
+GONE = TopicPartition("gone", 0)
+
+
+class Topics:
+    """The metadata image and the partitions that the broker holds: one partition of one topic."""
+
+    def __init__(self, held: Partition) -> None:
+        self.held = held
+        self.in_image = {T0}
+        self.clock = self
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def partition(self, topic: str, index: int) -> object | None:
+        return self.held if (topic, index) in self.in_image else None
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self.held if (topic, index) == T0 else None
+
+
+class Bench:
+    """As much of a broker as markers need, and the shard to which they are reported."""
+
+    def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,)) -> None:
+        self.partition = make_partition(folder, HandLoop(), isr)
+        self.topics = Topics(self.partition)
+        self.reports: list[MarkersWritten] = []
+        topics: Any = self.topics
+        self.writer = MarkerWriter(topics, lambda: topics, self.stop_because)
+        first = batch(producer_id=PRODUCER, epoch=0, sequence=0, transactional=True)
+        assert self.partition.append(first, now_ms=NOW_MS).error is ErrorCode.none
+
+    def stop_because(self, error: BaseException) -> None:
+        raise error
+
+    def submit(self, event: MarkersWritten) -> None:
+        self.reports.append(event)
+
+    async def send(self, *partitions: TopicPartition) -> None:
+        """Markers leave in the next turn of the loop, after the reply to EndTxn."""
+        epoch = ProducerEpoch(0)
+        shard: Any = self
+        markers = SendMarkers("txn", PRODUCER, epoch, 3, True, partitions, 0, ordinal=7)
+        self.writer.carry_out(shard, markers)
+        assert self.reports == []
+        await asyncio.sleep(0)
+
+
+def report(
+    *outcomes: tuple[TopicPartition, ErrorCode], deleted: tuple[TopicPartition, ...] = ()
+) -> MarkersWritten:
+    return MarkersWritten("txn", PRODUCER, ProducerEpoch(0), 3, outcomes, deleted, 7)
+
+
+async def test_a_marker_is_written_and_reported_in_the_next_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.send(T0)
+    assert bench.reports == [report((T0, ErrorCode.none))]
+    assert not bench.partition.log.transaction_is_open(PRODUCER, 0)
+
+
+async def test_inv4_a_marker_is_reported_only_when_it_is_committed(tmp_path: Path) -> None:
+    """COMPLETE stands on the report: a leader lost before would take the marker with it."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    await bench.send(T0)
+    marker_end = bench.partition.log.log_end_offset
+    bench.partition.follower_fetched(OTHER, marker_end - 1)
+    assert bench.reports == []
+    bench.partition.follower_fetched(OTHER, marker_end)
+    assert bench.reports == [report((T0, ErrorCode.none))]
+
+
+async def test_a_marker_of_a_leadership_that_ends_first_is_reported_as_failed(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    await bench.send(T0)
+    bench.partition.state.resign()
+    bench.partition.role_changed()
+    assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_a_deleted_partition_is_reported_as_deleted_and_nobody_tries_again(
+    tmp_path: Path, is_held: bool
+) -> None:
+    """By the metadata image: the broker may still hold the folder, or have removed it already."""
+    bench = Bench(tmp_path)
+    gone = T0 if is_held else GONE
+    bench.topics.in_image.clear()
+    end = bench.partition.log.log_end_offset
+    await bench.send(gone)
+    assert bench.reports == [report(deleted=(gone,))]
+    assert bench.partition.log.log_end_offset == end
+
+
+async def test_what_is_left_of_a_transaction_is_marked_where_a_topic_is_gone(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    await bench.send(GONE, T0)
+    assert bench.reports == [report((T0, ErrorCode.none), deleted=(GONE,))]
+
+
+async def test_a_partition_that_is_led_elsewhere_is_reported_as_such(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.partition.state.resign()
+    await bench.send(T0)
+    assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]

@@ -1,0 +1,200 @@
+"""Verifying the first batch of a transaction, with a coordinator that answers when told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.broker.coordination.verification import Support, Verdict, verify_and
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.pending import Pending
+from oncelog.transaction import AddPartitions, AddPartitionsResult
+from tests.unit.broker.support import NOW_MS, HandLoop, batch, make_partition
+
+PRODUCER = 5
+T0 = TopicPartition("t", 0)
+
+
+class Coordinator:
+    """The transaction coordinator, elsewhere: it answers late, at once, or cannot be reached."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[AddPartitions, Pending]] = []
+        self.at_once: ErrorCode | None = None
+        self.unreachable: ErrorCode | None = None
+        self.clock = self
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def ask(self, id_: str, event: AddPartitions, convert: Any, refuse: Any) -> Any:
+        if self.unreachable is not None:
+            return refuse(self.unreachable)
+        answer = Pending(convert, holds_back=True)
+        self.asked.append((event, answer))
+        if self.at_once is not None:
+            self.answer(self.at_once)
+        return answer
+
+    def answer(self, error: ErrorCode = ErrorCode.none, question: int = -1) -> None:
+        event, answer = self.asked[question]
+        each = tuple((partition, error) for partition in event.partitions)
+        answer.complete(AddPartitionsResult(error, each))
+
+
+class Bench:
+    """One partition, led here, whose transactions are coordinated by a fake."""
+
+    def __init__(self, folder: Path) -> None:
+        self.partition: Partition = make_partition(folder, HandLoop())
+        self.transactions = Coordinator()
+
+    def verify(
+        self, sequence: int = 0, epoch: int = 0, support: Support = Support.VERIFY
+    ) -> Verdict:
+        """The verdict, which is there at once."""
+        answer = self._verify(sequence, epoch, support)
+        verdict: Verdict = answer.response() if isinstance(answer, Pending) else answer
+        return verdict
+
+    def waits(
+        self, sequence: int = 0, epoch: int = 0, support: Support = Support.VERIFY
+    ) -> Pending:
+        answer = self._verify(sequence, epoch, support)
+        assert isinstance(answer, Pending)
+        return answer
+
+    def _verify(self, sequence: int, epoch: int, support: Support) -> Any:
+        transactions: Any = self.transactions
+        return verify_and(
+            transactions,
+            transactional_id="txn",
+            producer_id=PRODUCER,
+            producer_epoch=epoch,
+            batches=((self.partition, sequence),),
+            support=support,
+            then=lambda verdict: verdict,
+        )
+
+    def write(self, sequence: int, epoch: int = 0, version: int = 0) -> ErrorCode:
+        records = batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence, transactional=True)
+        return self.partition.append(records, now_ms=NOW_MS, transaction_version=version).error
+
+    def mark(self, epoch: int = 0, version: int = 0) -> None:
+        result = self.partition.append_marker(
+            PRODUCER, epoch, 0, commit=True, now_ms=NOW_MS, transaction_version=version
+        )
+        assert result.error is ErrorCode.none
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_late_answer_lets_the_batch_in_while_its_transaction_stands(bench: Bench) -> None:
+    waiting = bench.waits()
+    bench.transactions.answer()
+    assert waiting.response() == {}
+    assert bench.write(0) is ErrorCode.none
+    assert bench.verify() == {}
+    assert len(bench.transactions.asked) == 1
+
+
+def test_inv3_a_batch_whose_transaction_ended_while_it_was_verified_is_refused(
+    bench: Bench,
+) -> None:
+    """It would open a transaction that nobody ends, and stop every read_committed reader."""
+    waiting = bench.waits()
+    bench.transactions.answer()
+    bench.mark()
+    assert waiting.response() == {T0: ErrorCode.invalid_txn_state}
+
+
+def test_inv3_a_batch_of_the_transaction_before_does_not_join_the_next(
+    bench: Bench,
+) -> None:
+    """Under TV1 both have the same epoch; the next one is open here when the answer comes."""
+    late = bench.waits(0)
+    bench.mark()
+    following = bench.waits(0)
+    bench.transactions.answer()
+    assert following.response() == {}
+    assert bench.write(0) is ErrorCode.none
+    bench.transactions.answer(question=0)
+    assert late.response() == {T0: ErrorCode.invalid_txn_state}
+
+
+def test_under_tv2_the_marker_of_the_transaction_before_lets_the_next_one_wait_on(
+    bench: Bench,
+) -> None:
+    """The producer was told its next epoch at PREPARE; its add waits for COMPLETE (D7)."""
+    assert bench.write(0, epoch=0) is ErrorCode.none
+    waiting = bench.waits(0, epoch=1, support=Support.ADD)
+    bench.mark(epoch=1, version=2)
+    bench.transactions.answer()
+    assert waiting.response() == {}
+    assert bench.write(0, epoch=1, version=2) is ErrorCode.none
+
+
+def test_under_tv2_the_marker_of_its_own_transaction_refuses_what_waits(
+    bench: Bench,
+) -> None:
+    waiting = bench.waits(0, epoch=1, support=Support.ADD)
+    bench.transactions.answer()
+    bench.mark(epoch=2, version=2)
+    assert waiting.response() == {T0: ErrorCode.invalid_txn_state}
+
+
+@pytest.mark.parametrize("how", ["unreachable", "at once", "late"])
+def test_inv2_a_producer_begins_with_the_batch_that_was_bounced(bench: Bench, how: str) -> None:
+    coordinator = bench.transactions
+    if how == "unreachable":
+        coordinator.unreachable = ErrorCode.coordinator_load_in_progress
+        bounced = bench.verify(0)
+        coordinator.unreachable = None
+    elif how == "at once":
+        coordinator.at_once = ErrorCode.concurrent_transactions
+        bounced = bench.verify(0)
+    else:
+        waiting = bench.waits(0)
+        coordinator.answer(ErrorCode.concurrent_transactions)
+        bounced = waiting.response()
+    assert bounced == {T0: ErrorCode.not_enough_replicas}
+    coordinator.at_once = ErrorCode.none
+    assert bench.verify(1) == {}
+    assert bench.write(1) is ErrorCode.out_of_order_sequence_number
+    assert bench.verify(0) == {}
+    assert [bench.write(sequence) for sequence in (0, 1)] == [ErrorCode.none] * 2
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize(
+    "error", [ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping]
+)
+def test_a_producer_that_does_not_hold_the_id_leaves_no_trace(
+    bench: Bench, error: ErrorCode, is_late: bool
+) -> None:
+    if is_late:
+        waiting = bench.waits(0)
+        bench.transactions.answer(error)
+        refused = waiting.response()
+    else:
+        bench.transactions.at_once = error
+        refused = bench.verify(0)
+    assert list(refused) == [T0]
+    assert len(bench.partition.log.verifications) == 0
+
+
+def test_a_producer_whose_connection_closed_is_verified_anew(bench: Bench) -> None:
+    """What it asked for stays noted: it sends the same batch again over another connection."""
+    waiting = bench.waits(0)
+    waiting.drop()
+    assert bench.write(1) is ErrorCode.out_of_order_sequence_number
+    again = bench.waits(0)
+    bench.transactions.answer()
+    assert again.response() == {}
