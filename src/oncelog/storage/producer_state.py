@@ -150,7 +150,12 @@ class ProducerStates:
 
     def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer epoch has an undecided transaction here."""
-        return self.transaction_opened_at(producer_id, epoch) != NO_OFFSET
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.epoch == epoch
+            and entry.transaction_first_offset != NO_OFFSET
+        )
 
     def transaction_opened_at(self, producer_id: int, epoch: int) -> int:
         """First offset of the undecided transaction of this producer epoch, or -1."""

@@ -14,8 +14,11 @@ longer than the transaction that it is about:
 
 What is bounced is remembered with the lowest sequence that was asked for. While the log knows
 nothing of a producer it would take any first sequence, and one bounced batch with a later one
-behind it would leave a gap (INV-2). The rules are those of Kafka's `VerificationStateEntry`, but
-for two: epochs of one producer do not share a verification, and their number is bounded.
+behind it would leave a gap (INV-2).
+
+The rules are those of Kafka's `VerificationStateEntry`, but for three: epochs of one producer do
+not share a verification, their number is bounded, and where the log knows the producer its last
+sequence alone says what comes next.
 
 Nothing here is on disk, as in Kafka: after a restart or a change of the leader the producer sends
 again, lowest sequence first, and what is bounced then is noted then.
@@ -138,7 +141,10 @@ class Verifications:
 
     def opened(self, producer_id: int, epoch: int, first_offset: int) -> None:
         """A batch at `first_offset` opened a transaction: what was verified for it is used up."""
-        for verification in tuple(self._by_producer.get(producer_id, ())):
+        known = self._by_producer.get(producer_id)
+        if known is None:
+            return
+        for verification in tuple(known):
             if verification.epoch <= epoch:
                 if verification.epoch == epoch:
                     verification.opened_at = first_offset
@@ -146,7 +152,10 @@ class Verifications:
 
     def marked(self, producer_id: int, epoch: int) -> None:
         """A marker of this epoch was written: verifications of what it ended are void."""
-        for verification in tuple(self._by_producer.get(producer_id, ())):
+        known = self._by_producer.get(producer_id)
+        if known is None:
+            return
+        for verification in tuple(known):
             is_next = verification.bumps_epoch and verification.epoch == epoch
             if verification.epoch <= epoch and not is_next:
                 self._remove(verification)
