@@ -157,11 +157,8 @@ class PartitionManager:
 
     def _retain(self) -> Callable[[], None]:
         now_ms = self._clock.now_ms()
-        due = [
-            (partition.log, partition.state.high_watermark)
-            for partition in self
-            if "delete" in partition.log.config.cleanup_policy
-        ]
+        # Whatever the policy, segments below the start of a log go.
+        due = [(partition.log, partition.state.high_watermark) for partition in self]
 
         def work() -> None:
             for held, high_watermark in due:

@@ -222,8 +222,9 @@ class BrokerConfig:
         self.advertised_listener = (
             None if advertised is None else parse_listener("advertised.listeners", advertised[0])
         )
-        if len(self._values["log.dirs"] or ()) > 1:
-            raise ConfigError("log.dirs has to name exactly one folder: more are not supported")
+        key = "log.dirs" if self._values["log.dirs"] else "log.dir"
+        if len(self._values[key]) != 1:
+            raise ConfigError(f"{key} has to name exactly one folder: more are not supported")
 
     def _definition(self, name: str) -> Definition:
         from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, is_kafka_broker_key

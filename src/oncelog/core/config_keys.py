@@ -53,7 +53,7 @@ def _one_of(*allowed: str) -> Callable[[Any], str | None]:
 def _each_of(*allowed: str) -> Callable[[Any], str | None]:
     return lambda value: (
         None
-        if value and all(part in allowed for part in value)
+        if all(part in allowed for part in value)
         else f"each entry must be one of: {', '.join(allowed)}"
     )
 
@@ -108,7 +108,7 @@ _BROKER: Final = (
     Definition("log.retention.hours", _INT, 168, "Age at which a closed segment is deleted, in hours."),
     Definition("log.retention.bytes", _LONG, -1, "Size that a partition's log may have before old segments go; -1: any."),
     Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, "Pause between two looks for segments to delete.", _at_least(1)),
-    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both. compact is accepted, but keeps every record: compaction is not built yet.", _POLICY),
+    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both; empty: they are kept for ever. compact is accepted, but keeps every record: compaction is not built yet.", _POLICY),
     Definition("log.cleaner.delete.retention.ms", _LONG, _DAY_MS, "How long compaction keeps tombstones.", _at_least(0)),
     Definition("log.cleaner.min.compaction.lag.ms", _LONG, 0, "Age that a record has before compaction may take it.", _at_least(0)),
     Definition("log.cleaner.max.compaction.lag.ms", _LONG, INT64_MAX, "Age at which a record has to be compacted.", _at_least(1)),

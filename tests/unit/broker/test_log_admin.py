@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,30 @@ async def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None
         assert len(values((await fetch(client, offset=2)).records)) == 2
         assert await delete(client, -1) == (NONE, 4)
         assert (await fetch(client, offset=4)).log_start_offset == 4
+
+
+@pytest.mark.parametrize("where", ["topic", "broker"])
+async def test_without_a_cleanup_policy_only_records_deleted_by_hand_go(
+    tmp_path: Path, where: str
+) -> None:
+    settings = {"log.retention.ms": 1, "log.retention.bytes": 1}
+    policy = {"log.cleanup.policy": ""} if where == "broker" else {}
+    async with running(tmp_path, settings | policy) as context:
+        config = {"cleanup.policy": ""} if where == "topic" else {}
+        await context.broker.controller.create_topics([NewTopic("t", config=config)])
+        client = await context.connect()
+        partition = context.broker.partitions.get("t", 0)
+        assert partition is not None
+        # A segment for each batch.
+        partition.log.config = replace(partition.log.config, segment_bytes=100)
+        for _ in range(4):
+            await produce(client, 9, batch(1))
+        retain = context.broker.partitions._retain
+        retain()()
+        assert partition.log.segment_base_offsets == [0, 1, 2, 3]
+        assert await delete(client, 2) == (NONE, 2)
+        retain()()
+        assert partition.log.segment_base_offsets == [2, 3]
 
 
 async def test_records_that_may_not_be_deleted_are_kept(context: Running) -> None:

@@ -47,6 +47,8 @@ def test_every_synonym_of_a_topic_key_is_a_broker_key() -> None:
         ("listeners", "PLAINTEXT://host", "expected HOST:PORT"),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "exactly one listener"),
         ("log.dirs", "/a,/b", "exactly one folder"),
+        ("log.dir", "/a,/b", "exactly one folder"),
+        ("log.dir", "", "exactly one folder"),
     ],
 )
 def test_what_cannot_be_accepted_is_refused_in_one_sentence(
@@ -103,6 +105,17 @@ def test_a_topic_takes_its_own_value_then_the_best_synonym_in_its_own_unit() -> 
 )
 def test_listeners_are_read_as_kafka_writes_them(text: str, endpoint: Endpoint) -> None:
     assert parse_listener("listeners", text) == endpoint
+
+
+def test_an_empty_cleanup_policy_is_a_policy_of_its_own() -> None:
+    check_topic_overrides({"cleanup.policy": ""})
+    config = BrokerConfig({"log.cleanup.policy": ""})
+    assert config.topic_value({}, "cleanup.policy") == ()
+    assert config.topic_value({"cleanup.policy": "delete"}, "cleanup.policy") == ("delete",)
+    assert BrokerConfig().topic_value({"cleanup.policy": ""}, "cleanup.policy") == ()
+    for text in (",", "delete,", "delete,shred"):
+        with pytest.raises(ConfigError, match="each entry must be one of: compact, delete"):
+            check_topic_overrides({"cleanup.policy": text})
 
 
 def test_the_older_name_of_the_node_id_still_counts() -> None:

@@ -55,6 +55,15 @@ def test_a_compacted_topic_keeps_its_segments(make_log: MakeLog) -> None:
     assert ctx.log.delete_old_segments(NOW_MS, 5) == 0
 
 
+def test_an_empty_policy_keeps_records_for_ever_unless_they_are_deleted_by_hand(
+    make_log: MakeLog,
+) -> None:
+    ctx = hourly(make_log, retention_ms=1, retention_bytes=1, cleanup_policy=frozenset())
+    assert ctx.log.delete_old_segments(NOW_MS, 5) == 0
+    ctx.log.delete_records(3)
+    assert ctx.log.delete_old_segments(NOW_MS, 5) == 3
+
+
 def test_deleted_records_cannot_be_read_and_their_segments_go(make_log: MakeLog) -> None:
     ctx = hourly(make_log, retention_ms=-1)
     assert ctx.log.delete_records(3) == 3

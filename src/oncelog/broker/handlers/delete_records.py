@@ -72,7 +72,8 @@ def _delete(broker: Broker, topic: str, asked: Any) -> tuple[ErrorCode, int]:
     )
     if partition is None or error is not ErrorCode.none:
         return error, INVALID_LOW_WATERMARK
-    if "delete" not in partition.log.config.cleanup_policy:
+    policy = partition.log.config.cleanup_policy
+    if "compact" in policy and "delete" not in policy:
         return ErrorCode.policy_violation, INVALID_LOW_WATERMARK
     high_watermark = partition.state.high_watermark
     offset = high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
