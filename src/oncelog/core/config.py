@@ -297,23 +297,20 @@ class BrokerConfig:
         return definition.default
 
     def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
-        """Where a topic key's value could come from, best first, in the topic key's unit."""
+        """Where a topic key's value could come from, best first, each in its own key's unit."""
         from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 
-        _, synonyms = TOPIC_KEYS[name]
+        keys = [synonym.broker_key for synonym in TOPIC_KEYS[name][1]]
         found = []
         if name in overrides:
             found.append(SynonymValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
-        for synonym in synonyms:
-            if synonym.broker_key in self._given:
-                value = _scaled(self._values[synonym.broker_key], synonym)
-                source = ConfigSource.STATIC_BROKER
-                found.append(SynonymValue(synonym.broker_key, format_value(value), source))
-        for synonym in synonyms:
-            default = BROKER_KEYS[synonym.broker_key].default
+        for key in keys:
+            if key in self._given:
+                found.append(SynonymValue(key, self._given[key], ConfigSource.STATIC_BROKER))
+        for key in keys:
+            default = BROKER_KEYS[key].default
             if default is not None:
-                text = format_value(_scaled(default, synonym))
-                found.append(SynonymValue(synonym.broker_key, text, ConfigSource.DEFAULT))
+                found.append(SynonymValue(key, format_value(default), ConfigSource.DEFAULT))
         return tuple(found)
 
 

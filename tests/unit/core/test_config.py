@@ -88,10 +88,17 @@ def test_a_topic_takes_its_own_value_then_the_best_synonym_in_its_own_unit() -> 
     ]
     assert names == [
         ("retention.ms", "7", ConfigSource.DYNAMIC_TOPIC),
-        ("log.retention.minutes", "300000", ConfigSource.STATIC_BROKER),
-        ("log.retention.hours", "3600000", ConfigSource.STATIC_BROKER),
-        ("log.retention.hours", "604800000", ConfigSource.DEFAULT),
+        ("log.retention.minutes", "5", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "1", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
     ]
+
+
+@pytest.mark.parametrize("name", TOPIC_KEYS)
+def test_a_synonym_of_a_topics_key_is_shown_as_the_broker_shows_that_key(name: str) -> None:
+    config = BrokerConfig({"log.roll.hours": "2", "log.retention.minutes": "-1"})
+    for synonym in config.topic_synonyms({}, name):
+        assert synonym in config.broker_synonyms(synonym.name)
 
 
 @pytest.mark.parametrize(
