@@ -103,6 +103,8 @@ async def test_a_validation_changes_nothing(context: Running) -> None:
         changes("2", kind=BROKER_RESOURCE),
         changes("one", kind=BROKER_RESOURCE),
         changes("1", kind=8),
+        changes("m", ("interval.ms", SET, "1000"), kind=16),
+        changes("g", ("consumer.session.timeout.ms", SET, "45000"), kind=32),
         changes("g", kind=32),
     ],
 )
