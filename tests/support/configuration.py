@@ -1,15 +1,40 @@
-"""Writes docs/configuration.md from the definitions in `oncelog.core.config_keys`.
+"""Writes docs/configuration.md, and the list of keys that nothing reads.
 
-Run as ``python -m tests.support.configuration``; a unit test holds the file to what this makes.
+The keys come from `oncelog.core.config_keys`; whether one has an effect is found in the sources
+(`tests.support.readers`). Run as ``python -m tests.support.configuration``; a unit test holds both
+files to what this makes.
 """
 
-from pathlib import Path
+from functools import cache
 
 from oncelog.core.config import ConfigType, Definition, Support, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 from oncelog.core.limits import INT32_MAX, INT64_MAX
+from tests.support.readers import SOURCES, effective_keys, find_reads
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+DOCUMENT = SOURCES.parents[1] / "docs" / "configuration.md"
+UNREAD = SOURCES / "core" / "unread_keys.py"
+
+UNREAD_TEXT = '''\
+"""The configuration keys that are accepted and shown, but that nothing reads so far.
+
+Made by `python -m tests.support.configuration` from what the sources read.
+"""
+
+from typing import Final
+
+__all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
+
+UNREAD_BROKER_KEYS: Final = frozenset(
+    {
+%s    }
+)
+
+UNREAD_TOPIC_KEYS: Final = frozenset(
+    {
+%s    }
+)
+'''
 
 HEAD = """\
 # Configuration
@@ -23,7 +48,8 @@ settings are given when it is created, or with `oncelog topics alter TOPIC --con
 
 A key that is unknown, or Kafka's but not in these tables, is refused by its name: nothing is
 silently ignored. The last column says what a key does: yes, it works; **not yet**, it is accepted,
-shown, and named at the start, but nothing reads it so far.
+shown, and named at the start, but nothing reads it so far (that is found in the sources, not
+claimed).
 """
 
 TOPIC_HEAD = """
@@ -59,12 +85,40 @@ These topic settings of Kafka's are refused when a topic is created with them:
 """
 
 
+@cache
+def read_keys() -> tuple[set[str], set[str]]:
+    """(broker keys, topic keys) that the sources read with an effect."""
+    return effective_keys(find_reads())
+
+
+def passed_over_keys() -> set[str]:
+    """Broker keys of what Oncelog does not have."""
+    return {d.name for d in BROKER_KEYS.values() if d.support is Support.NO_EFFECT}
+
+
+def unread_module() -> str:
+    """The whole of `oncelog.core.unread_keys`."""
+    broker, topic = read_keys()
+    unread = (
+        BROKER_KEYS.keys() - broker - passed_over_keys(),
+        TOPIC_KEYS.keys() - topic,
+    )
+    return UNREAD_TEXT % tuple(
+        "".join(f'        "{name}",\n' for name in sorted(names)) for names in unread
+    )
+
+
 def document() -> str:
-    """The whole file."""
-    broker = [d for d in BROKER_KEYS.values() if d.support is not Support.NO_EFFECT]
-    passed_over = [d.name for d in BROKER_KEYS.values() if d.support is Support.NO_EFFECT]
+    """The whole of docs/configuration.md."""
+    broker_reads, topic_reads = read_keys()
+    passed_over = passed_over_keys()
+    broker = [d for d in BROKER_KEYS.values() if d.name not in passed_over]
     topics = [
-        row(definition, ", ".join(f"`{s.broker_key}`" for s in synonyms))
+        row(
+            definition,
+            ", ".join(f"`{s.broker_key}`" for s in synonyms),
+            is_read=definition.name in topic_reads,
+        )
         for definition, synonyms in TOPIC_KEYS.values()
     ]
     return (
@@ -72,7 +126,7 @@ def document() -> str:
         + TOPIC_HEAD
         + "".join(topics)
         + BROKER_HEAD
-        + "".join(row(definition) for definition in broker)
+        + "".join(row(d, is_read=d.name in broker_reads) for d in broker)
         + NO_EFFECT_HEAD
         + "".join(f"- `{name}`\n" for name in sorted(passed_over))
         + UNSUPPORTED_HEAD
@@ -80,7 +134,7 @@ def document() -> str:
     )
 
 
-def row(definition: Definition, *more: str) -> str:
+def row(definition: Definition, *more: str, is_read: bool) -> str:
     """One line of a table."""
     cells = [
         f"`{definition.name}`",
@@ -88,7 +142,7 @@ def row(definition: Definition, *more: str) -> str:
         default_text(definition),
         definition.doc.replace("|", "\\|"),
         *more,
-        "yes" if definition.support is Support.YES else "**not yet**",
+        "yes" if is_read else "**not yet**",
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -108,3 +162,4 @@ def default_text(definition: Definition) -> str:
 
 if __name__ == "__main__":
     DOCUMENT.write_text(document())
+    UNREAD.write_text(unread_module())

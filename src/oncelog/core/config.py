@@ -73,7 +73,7 @@ class Support(Enum):
 
     YES = "supported"
     NOT_YET = "has no effect yet"
-    """Accepted and kept, for what is still to be built."""
+    """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
     NO_EFFECT = "has no effect in Oncelog"
     """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
     named, then passed over.

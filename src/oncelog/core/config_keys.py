@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from oncelog.core.config import ConfigType, Definition, Support, Synonym
 from oncelog.core.limits import INT32_MAX, INT64_MAX
+from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
 __all__ = ["BROKER_KEYS", "TOPIC_KEYS", "UNSUPPORTED_TOPIC_KEYS", "is_kafka_broker_key"]
 
@@ -89,7 +90,7 @@ _BROKER: Final = (
     Definition("default.replication.factor", _INT, 1, "Replicas of a topic that does not say how many.", _at_least(1)),
     Definition("min.insync.replicas", _INT, 1, "In-sync replicas that an acks=all write needs.", _at_least(1)),
     Definition("unclean.leader.election.enable", _BOOLEAN, False, "Whether a replica outside the ISR may lead when no other is left, at the price of acknowledged records."),
-    Definition("max.request.partition.size.limit", _INT, 2000, "Partitions that one request may ask to create or describe.", _at_least(1)),
+    Definition("max.request.partition.size.limit", _INT, 2000, "Partitions that one answer of DescribeTopicPartitions may hold.", _at_least(1)),
     # --- logs
     Definition("message.max.bytes", _INT, _MB + 12, "Largest record batch in bytes, as compressed by the producer.", _at_least(0)),
     Definition("fetch.max.bytes", _INT, 55 * _MB, "Most bytes that one fetch returns; a first batch larger than that still is.", _at_least(1024)),
@@ -188,37 +189,11 @@ _NO_EFFECT: Final = [
 """Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of
 every stock server.properties, which describe a quorum that Oncelog does not run."""
 
-_NOT_YET: Final = frozenset(
-    {
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "log.cleaner.delete.retention.ms",
-        "log.cleaner.max.compaction.lag.ms",
-        "log.cleaner.min.cleanable.ratio",
-        "log.cleaner.min.compaction.lag.ms",
-        "log.flush.start.offset.checkpoint.interval.ms",
-        "log.preallocate",
-        "log.roll.jitter.hours",
-        "log.roll.jitter.ms",
-        "log.segment.delete.delay.ms",
-        "max.request.partition.size.limit",
-        "offsets.commit.timeout.ms",
-        "producer.id.expiration.check.interval.ms",
-        "replica.lag.time.max.ms",
-        "transaction.partition.verification.enable",
-        "unclean.leader.election.enable",
-    }
-)
-"""Kept and shown, but nothing reads them so far: compaction, replication and a few timers."""
-
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{
         definition.name: (
             replace(definition, support=Support.NOT_YET)
-            if definition.name in _NOT_YET
+            if definition.name in UNREAD_BROKER_KEYS
             else definition
         )
         for definition in _BROKER
@@ -288,8 +263,9 @@ def _topic(
     default = last.default
     if synonyms[-1].factor != 1:
         default *= synonyms[-1].factor
+    support = Support.NOT_YET if name in UNREAD_TOPIC_KEYS else Support.YES
     return (
-        Definition(name, first.type, default, doc or last.doc, check or first.check, last.support),
+        Definition(name, first.type, default, doc or last.doc, check or first.check, support),
         synonyms,
     )
 

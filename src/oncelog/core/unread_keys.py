@@ -1,0 +1,49 @@
+"""The configuration keys that are accepted and shown, but that nothing reads so far.
+
+Made by `python -m tests.support.configuration` from what the sources read.
+"""
+
+from typing import Final
+
+__all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
+
+UNREAD_BROKER_KEYS: Final = frozenset(
+    {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.preallocate",
+        "log.roll.jitter.hours",
+        "log.roll.jitter.ms",
+        "log.segment.delete.delay.ms",
+        "offsets.commit.timeout.ms",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "replica.lag.time.max.ms",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    }
+)
+
+UNREAD_TOPIC_KEYS: Final = frozenset(
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "preallocate",
+        "segment.jitter.ms",
+        "unclean.leader.election.enable",
+    }
+)
