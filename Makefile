@@ -8,7 +8,7 @@ SEED ?= 1
 MINUTES ?= 10
 ARGS ?=
 
-.PHONY: help install demo test interop-kafka test-full soak check bench clean
+.PHONY: help install demo test test-pythons interop-kafka test-full soak check bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kill
 
 test: $(STAMP) ## unit, interop, crash and Spark tests (under 8 minutes)
 	@$(BIN)/python -m pytest -q -m "not soak" $(ARGS)
+
+test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
+	@$(BIN)/python -m tests.support.pythons $(ARGS)
 
 interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m pytest -q tests/interop --peer kafka $(ARGS)

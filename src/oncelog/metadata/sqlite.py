@@ -159,14 +159,17 @@ def _open(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(
         path, timeout=SQLITE_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
-    (schema_version,) = db.execute("PRAGMA user_version").fetchone()
-    if schema_version > _SCHEMA_VERSION:
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        (schema_version,) = db.execute("PRAGMA user_version").fetchone()
+        if schema_version > _SCHEMA_VERSION:
+            raise StoreFailure(f"metadata store {path} was written by a newer Oncelog")
+        if schema_version < _SCHEMA_VERSION:
+            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;")
+    except BaseException:
         db.close()
-        raise StoreFailure(f"metadata store {path} was written by a newer Oncelog")
-    if schema_version < _SCHEMA_VERSION:
-        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;")
+        raise
     return db
 
 

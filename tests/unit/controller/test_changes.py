@@ -100,6 +100,9 @@ def test_a_list_grows_and_shrinks_from_what_is_in_effect() -> None:
     outcome = decide_config_changes("t", outcome.topic, changes, lambda _: "")
     assert outcome.topic is not None
     assert outcome.topic.config[policy] == "compact"
+    outcome = changed((policy, SUBTRACT, "delete"))
+    assert outcome.topic is not None
+    assert outcome.topic.config[policy] == ""
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_a_list_grows_and_shrinks_from_what_is_in_effect() -> None:
         ("no.such", APPEND, "1"),
         ("no.such", SET, "1"),
         ("retention.ms", SET, "soon"),
-        ("cleanup.policy", SUBTRACT, "delete"),
+        ("cleanup.policy", APPEND, "shred"),
         ("cleanup.policy", SET, "x" * (CONFIG_VALUE_LENGTH_MAX + 1)),
     ],
 )

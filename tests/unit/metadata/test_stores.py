@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,12 +127,25 @@ async def test_sqlite_finds_what_another_process_wrote(tmp_path: Path) -> None:
     await other.close()
 
 
-async def test_a_file_that_is_no_database_is_a_failure_that_names_it(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_a_failure_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def recorded(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
     path = tmp_path / "m.sqlite"
     path.write_bytes(b"no database" * 1000)
     store = SqliteStore(str(path))
     with pytest.raises(StoreFailure, match=str(path)):
         await store.get("/a")
+    (connection,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
     await store.close()
     with pytest.raises(StoreFailure, match="closed"):
         await store.get("/a")
