@@ -6,9 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEED ?= 1
 MINUTES ?= 10
+JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install demo test test-pythons interop-kafka test-full soak check bench clean
+.PHONY: help install hooks demo quick test test-pythons interop-kafka test-full soak check bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,11 +24,21 @@ $(STAMP): pyproject.toml
 
 install: $(STAMP) ## .venv with everything for development
 
+hooks: $(STAMP) ## what `make check` checks, before every commit
+	@$(BIN)/pre-commit install
+
 demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kills (SEED=1 ARGS="--offline")
 	@$(BIN)/oncelog demo --seed $(SEED) $(ARGS)
 
-test: $(STAMP) ## unit, interop, crash and Spark tests (under 8 minutes)
-	@$(BIN)/python -m pytest -q -m "not soak" $(ARGS)
+# The rooms that decide, and the log: nothing here starts a broker.
+QUICK := $(addprefix tests/unit/,core protocol replication coordinator transaction group controller storage \
+	client/machines) tests/scenarios
+
+quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 15 seconds)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --hypothesis-profile quick $(QUICK) $(ARGS)
+
+test: $(STAMP) ## unit, interop, crash and Spark tests (under 6 minutes with JOBS=2)
+	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
 	@$(BIN)/python -m tests.support.pythons $(ARGS)

@@ -8,7 +8,12 @@ import pytest
 from tests.support.broker import BrokerProcess
 from tests.support.crash import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.interop,
+    pytest.mark.alone,
+    pytest.mark.timeout(180),
+]
 
 
 @pytest.mark.parametrize("seed", [11, 12])

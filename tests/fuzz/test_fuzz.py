@@ -10,7 +10,7 @@ from tests.fuzz import batches, campaign, sockets
 from tests.fuzz.campaign import Report
 from tests.fuzz.corpus import Corpus, Known, served
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 FRAMES = 6_000
 SOCKET_FRAMES = 300

@@ -150,7 +150,7 @@ def run_suite(version: str, python: Path, spark: str, paths: Sequence[str]) -> R
         command, cwd=ROOT, env=settings, timeout=SUITE_TIMEOUT_S, check=False
     ).returncode
     seconds = round(time.monotonic() - begun)
-    asked = [python, "-c", "import platform; print(platform.python_version())"]
+    asked = [str(python), "-c", "import platform; print(platform.python_version())"]
     name = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     return counted(report, code, name, seconds, spark)
 
@@ -240,8 +240,8 @@ def main() -> int:
             continue
         try:
             inside, spark = environment(version, python, console)
-        except RuntimeError as reason:
-            untested[version] = str(reason)
+        except RuntimeError as error:
+            untested[version] = str(error)
             continue
         console.print(f"Python {version} ...")
         results[version] = run_suite(version, inside, spark, arguments.paths)

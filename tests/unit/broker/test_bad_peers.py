@@ -22,7 +22,7 @@ from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.wire import uvarint
 from tests.fuzz.serve import QUIET_S, Served, Wire, healthy_peer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 MIB = 1024 * 1024
 FRAME_BYTES_MAX = 4 * MIB

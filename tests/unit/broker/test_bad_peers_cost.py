@@ -30,7 +30,7 @@ from oncelog.protocol.wire import uvarint
 from tests.fuzz.batches import around, with_crc
 from tests.fuzz.serve import Served, healthy_peer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 MIB = 1024 * 1024
 MEMORY_CONSTANT_BYTES = 192 * MIB

@@ -13,7 +13,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz.serve import Served, Wire, healthy_peer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 VERSIONS_FRAME = request_header_bytes(ApiKey.API_VERSIONS, 2, 7, "bad", False)
 

@@ -20,6 +20,7 @@ from oncelog.group import events as e
 from oncelog.group.records import OffsetRecord, decode
 from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
 from oncelog.group.states import GroupState
+from tests.support.examples import examples
 from tests.unit.group.context import Context, Marker, Written, replayed
 
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
@@ -286,7 +287,11 @@ class GroupHistory(OffsetHistory):
 
 TestOffsetHistory = OffsetHistory.TestCase
 TestOffsetHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
-TestOffsetHistory.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestOffsetHistory.settings = settings(
+    max_examples=examples(120), stateful_step_count=30, deadline=None
+)
 TestGroupHistory = GroupHistory.TestCase
 TestGroupHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
-TestGroupHistory.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestGroupHistory.settings = settings(
+    max_examples=examples(40), stateful_step_count=50, deadline=None
+)

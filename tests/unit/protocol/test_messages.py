@@ -27,6 +27,7 @@ from oncelog.protocol.messages import (
     to_milliseconds,
 )
 from oncelog.protocol.schema import reader
+from tests.support.examples import examples
 from tests.unit.protocol.damage import check_damage
 
 CASES = [
@@ -87,7 +88,7 @@ def filled(cls: type, draw: Any, api: ApiKey, version: int) -> Any:
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
 @given(st.data())
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.too_slow])
 def test_what_a_version_carries_survives_the_round_trip(
     api: ApiKey, version: int, data: st.DataObject
 ) -> None:
@@ -125,7 +126,7 @@ def check_against_kio(api: ApiKey, version: int, kind: str, frame: bytes, offset
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
 @given(st.data())
-@settings(max_examples=1, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(1), suppress_health_check=[HealthCheck.too_slow])
 def test_damaged_messages_raise_protocol_errors_only(
     api: ApiKey, version: int, data: st.DataObject
 ) -> None:

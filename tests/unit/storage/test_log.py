@@ -14,13 +14,14 @@ from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from oncelog.runtime.disk import Buffer
 from oncelog.storage import OffsetOutOfRange, Origin
+from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 MakeLog = Callable[..., LogContext]
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 400)), min_size=1, max_size=25),
     st.sampled_from([1, 300, 4096]),

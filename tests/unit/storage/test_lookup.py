@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
+from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4)), min_size=1, max_size=25),
     st.integers(0, 70),

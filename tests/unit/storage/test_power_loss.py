@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode
 from oncelog.runtime import DiskFile, SystemDisk
+from tests.support.examples import examples
 from tests.unit.storage.context import LogContext
 
 
@@ -71,7 +72,7 @@ moves = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(moves, st.sampled_from(["nothing", ".timeindex", "index", ".snapshot", ".batches"]))
 @example([("write", 1, 0), ("abort", 1, 0), *[("write", 1, 120)] * 6], ".timeindex")
 def test_nothing_acknowledged_is_lost_with_the_power(

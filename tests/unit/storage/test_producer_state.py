@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX
 from oncelog.storage import Origin
+from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
@@ -40,7 +41,7 @@ class Model:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps)
 def test_sequences_in_the_log_have_no_gap_and_no_repeat(
     moves: list[tuple[str, int, int, int]],

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
+from tests.support.examples import examples, places
 from tests.unit.storage.context import LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
@@ -47,7 +48,7 @@ def test_a_log_cut_at_any_byte_serves_its_whole_batches(tmp_path: Path) -> None:
     source = LogContext(tmp_path / "t-0")
     data = fill(source)
     target = tmp_path / "copy-0"
-    for size in range(len(data) + 1):
+    for size in places(len(data) + 1):
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source.folder, target)
         os.truncate(files(target, ".log")[0], size)
@@ -62,7 +63,7 @@ def test_a_log_with_any_byte_changed_serves_what_was_before(tmp_path: Path) -> N
     data = fill(source)
     batches = [(position, header.length) for position, header in iter_headers(data)]
     target = tmp_path / "copy-0"
-    for at in range(len(data)):
+    for at in places(len(data)):
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source.folder, target)
         damaged = bytearray(data)
@@ -94,7 +95,7 @@ def continues(ctx: LogContext) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(150, 900), st.integers(1, 30), st.data())
 def test_any_segment_may_be_cut_and_what_follows_goes(
     segment_bytes: int, count: int, data: st.DataObject

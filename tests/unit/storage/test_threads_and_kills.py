@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
+from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
@@ -33,7 +34,7 @@ while True:
 @pytest.mark.slow
 def test_a_killed_writer_keeps_every_acknowledged_batch(tmp_path: Path) -> None:
     folder = tmp_path / "t-0"
-    for rounds in range(4):
+    for rounds in range(examples(4)):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True
         )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode
 from oncelog.storage import AbortedTransaction
+from tests.support.examples import examples
 from tests.unit.storage.context import LogContext, batch
 
 moves = st.lists(
@@ -45,7 +46,7 @@ class Model:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(moves, st.data())
 def test_readers_are_stopped_and_told_as_the_whole_log_says(
     steps: list[tuple[str, int]], data: st.DataObject

@@ -26,6 +26,7 @@ from oncelog.transaction import (
     TransactionState,
     records,
 )
+from tests.support.examples import examples
 from tests.unit.transaction.context import EPOCH_MAX, Context
 
 E = ErrorCode
@@ -297,5 +298,5 @@ class CrashingCoordinator(RuleBasedStateMachine):
 
 TestCrashingCoordinator = CrashingCoordinator.TestCase
 TestCrashingCoordinator.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(100), stateful_step_count=40, deadline=None, derandomize=True
 )

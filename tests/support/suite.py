@@ -1,0 +1,63 @@
+"""`make test`: all tests but the soak, in two parts, and one line that sums them up.
+
+The first part runs in several processes. The second runs alone, because its tests (marked `alone`)
+judge time or memory, or load a broker that is killed again and again: they would fail, or prove
+less, beside others. The second runs whatever the first found.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+JOBS_COUNT = 2
+INTERRUPTED, NO_TESTS = 2, 5
+"""Exit codes of pytest; that nothing was selected is no failure of one part."""
+COUNTS = ("tests", "failures", "errors", "skipped")
+
+
+def run_part(options: list[str], report: Path) -> tuple[int, dict[str, int]]:
+    """Run pytest; returns its exit code and how many tests it ran, failed and skipped."""
+    command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *options]
+    code = subprocess.run(command, check=False).returncode
+    suite = ElementTree.parse(report).getroot().find("testsuite") if report.exists() else None
+    if suite is None:
+        return code or 1, dict.fromkeys(COUNTS, 0)
+    return code, {key: int(suite.get(key, "0")) for key in COUNTS}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 when both parts passed. Options that are not ours are pytest's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=JOBS_COUNT, help="processes of the first part")
+    options, for_pytest = parser.parse_known_args(arguments)
+    in_parallel = ["-n", str(options.jobs), "--dist", "loadgroup", "--no-loadscope-reorder"]
+    parts = {
+        "in parallel": [*in_parallel, "-m", "not soak and not alone"],
+        "alone": ["-m", "alone and not soak"],
+    }
+    totals = dict.fromkeys(COUNTS, 0)
+    codes, times = [], []
+    with TemporaryDirectory() as folder:
+        for name, selection in parts.items():
+            begun = time.monotonic()
+            code, counts = run_part([*selection, *for_pytest], Path(folder) / "report.xml")
+            codes.append(code)
+            times.append(f"{name} {time.monotonic() - begun:.0f} s")
+            totals = {key: totals[key] + counts[key] for key in COUNTS}
+            if code == INTERRUPTED:
+                break
+    failed = totals["failures"] + totals["errors"]
+    passed = totals["tests"] - failed - totals["skipped"]
+    outcome = f"{passed} passed, {failed} failed, {totals['skipped']} skipped"
+    print(f"in all: {outcome} ({', '.join(times)})")
+    if all(code == NO_TESTS for code in codes):
+        return NO_TESTS
+    return max(code for code in codes if code != NO_TESTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
