@@ -116,7 +116,7 @@ def environment(version: str, python: Path, console: Console) -> tuple[Path, str
 
 def install(python: Path, *what: str) -> str | None:
     """None when pip installed it, or its last words."""
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
     try:
         done = subprocess.run(
             command,
@@ -139,7 +139,7 @@ def run_suite(version: str, python: Path, spark: str, paths: Sequence[str]) -> R
     report = FOLDER / f"{version}.xml"
     report.unlink(missing_ok=True)
     left_out = [f"--ignore={path}" for path in SPARK_TESTS] if spark != "tested" else []
-    command = [python, "-m", "pytest", "-q", "-m", "not soak", "-p", "no:cacheprovider"]
+    command = [str(python), "-m", "pytest", "-q", "-m", "not soak", "-p", "no:cacheprovider"]
     command += [f"--junit-xml={report}", f"--deselect={CLAIMS_TEST}", *left_out, *paths]
     # Tests that start `oncelog` have to find the one of this environment.
     search = f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
