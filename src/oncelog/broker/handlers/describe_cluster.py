@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
 from oncelog.broker.handlers import Request
+from oncelog.broker.handlers.metadata import CLUSTER_OPERATIONS
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
 BROKER_ENDPOINTS: Final = 1
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
 def handle(broker: Broker, request: Request) -> Any:
