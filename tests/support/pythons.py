@@ -46,7 +46,7 @@ class Result:
     skipped: int
     seconds: int
     spark: str
-    """"tested", or why not."""
+    """"installed", or why not."""
     skip_reasons: dict[str, int] = field(default_factory=dict)
 
 
@@ -89,7 +89,7 @@ def requirements(extra: str, *, without: str) -> list[str]:
 
 
 def environment(version: str, python: Path, console: Console) -> tuple[Path, str]:
-    """(the virtual environment's Python, "tested" or why Spark is not), set up once.
+    """(the virtual environment's Python, "installed" or why Spark is not), set up once.
 
     Raises `RuntimeError` when not even the rest can be installed.
     """
@@ -103,7 +103,7 @@ def environment(version: str, python: Path, console: Console) -> tuple[Path, str
     subprocess.run([python, "-m", "venv", folder], check=True)
     console.print(f"installing into {folder.relative_to(ROOT)} ...")
     problem = install(inside, "--editable", ".[dev]")
-    spark = "tested"
+    spark = "installed"
     if problem is not None:
         spark = f"not installed: {problem}"
         rest = requirements("dev", without="spark")
@@ -138,7 +138,7 @@ def run_suite(version: str, python: Path, spark: str, paths: Sequence[str]) -> R
     """Run pytest and count."""
     report = FOLDER / f"{version}.xml"
     report.unlink(missing_ok=True)
-    left_out = [f"--ignore={path}" for path in SPARK_TESTS] if spark != "tested" else []
+    left_out = [f"--ignore={path}" for path in SPARK_TESTS] if spark != "installed" else []
     command = [str(python), "-m", "pytest", "-q", "-m", "not soak", "-p", "no:cacheprovider"]
     command += [f"--junit-xml={report}", f"--deselect={CLAIMS_TEST}", *left_out, *paths]
     # Tests that start `oncelog` have to find the one of this environment.

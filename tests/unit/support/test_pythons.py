@@ -63,13 +63,13 @@ def test_without_spark_everything_else_is_still_asked_for() -> None:
 def test_passed_failed_and_skipped_are_counted_with_their_reasons(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
-    result = pythons.counted(report, 1, "3.12.1", 9, "tested")
+    result = pythons.counted(report, 1, "3.12.1", 9, "installed")
     assert (result.passed, result.failed, result.skipped) == (2, 1, 2)
     assert result.skip_reasons == {"no jars": 2}
 
 
 def test_a_run_without_a_report_or_with_a_bad_end_has_failed(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
-    assert pythons.counted(report, 4, "3.12.1", 9, "tested").failed == 1
+    assert pythons.counted(report, 4, "3.12.1", 9, "installed").failed == 1
     report.write_text('<testsuites><testsuite tests="0"/></testsuites>')
-    assert pythons.counted(report, 5, "3.12.1", 9, "tested").failed == 1
+    assert pythons.counted(report, 5, "3.12.1", 9, "installed").failed == 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
+from oncelog.broker.apis.metadata import CLUSTER_OPERATIONS
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 BROKER_ENDPOINTS: Final = 1
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
 def handle(context: Context, request: Request) -> Any:

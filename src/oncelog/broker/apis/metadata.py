@@ -17,7 +17,6 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from oncelog.broker.apis.describe_cluster import CLUSTER_OPERATIONS
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, TopicImage
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to topics."""
+
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
 def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
