@@ -114,7 +114,7 @@ def load(bootstrap_servers: str, name: str, first: int, count: int) -> None:
 
 def read(
     bootstrap_servers: str, topic: str, isolation: str = "read_committed"
-) -> list[tuple[int, bytes, bytes]]:
+) -> list[tuple[int, bytes | None, bytes]]:
     """(partition, key, value) of every record, as librdkafka reads them."""
     consumer = Consumer(
         {
@@ -136,7 +136,7 @@ def read(
                 left.discard(given(message.partition()))
             else:
                 place = given(message.partition())
-                records.append((place, given(message.key()), given(message.value())))
+                records.append((place, message.key(), given(message.value())))
         return records
     finally:
         consumer.close()

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS_COUNT, help="processes of the first part")
     options, for_pytest = parser.parse_known_args(arguments)
-    in_parallel = ["-n", str(options.jobs), "--dist", "loadgroup", "--no-loadscope-reorder"]
+    in_parallel = ["-n", str(options.jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
     parts = {
         "in parallel": [*in_parallel, "-m", "not soak and not alone"],
         "alone": ["-m", "alone and not soak"],

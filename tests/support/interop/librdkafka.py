@@ -1,7 +1,6 @@
 """confluent-kafka (librdkafka)."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from confluent_kafka import (
@@ -66,11 +65,15 @@ class ConfluentSender(Sender):
         offsets: list[int] = [-1] * len(records)
         failed: list[KafkaError] = []
 
-        def report(index: int, error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failed.append(error)
-            else:
-                offsets[index] = given(message.offset())
+        def report(index: int) -> Callable[[KafkaError | None, Message], None]:
+            def delivered(error: KafkaError | None, message: Message) -> None:
+                offset = message.offset()
+                if error is not None:
+                    failed.append(error)
+                elif offset is not None:
+                    offsets[index] = offset
+
+            return delivered
 
         with translated():
             for index, record in enumerate(records):
@@ -83,7 +86,7 @@ class ConfluentSender(Sender):
                     record.key,
                     record.partition,
                     headers=list(record.headers),
-                    on_delivery=partial(report, index),
+                    on_delivery=report(index),
                     **stamp,
                 )
                 self.producer.poll(0)
