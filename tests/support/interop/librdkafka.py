@@ -67,10 +67,10 @@ class ConfluentSender(Sender):
 
         def report(index: int) -> Callable[[KafkaError | None, Message], None]:
             def delivered(error: KafkaError | None, message: Message) -> None:
-                offset = message.offset()
+                # A message that failed is not to be asked for its offset.
                 if error is not None:
                     failed.append(error)
-                elif offset is not None:
+                elif (offset := message.offset()) is not None:
                     offsets[index] = offset
 
             return delivered
