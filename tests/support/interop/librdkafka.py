@@ -50,6 +50,9 @@ class translated:  # noqa: N801 - used as a statement
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, SystemError):
+            # flush() may have an error at hand already while it calls back about the messages.
+            error = error.__cause__
         if isinstance(error, KafkaException):
             raise refused(error.args[0]) from error
 
@@ -67,7 +70,6 @@ class ConfluentSender(Sender):
 
         def report(index: int) -> Callable[[KafkaError | None, Message], None]:
             def delivered(error: KafkaError | None, message: Message) -> None:
-                # A message that failed is not to be asked for its offset.
                 if error is not None:
                     failed.append(error)
                 elif (offset := message.offset()) is not None:
