@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from oncelog.broker.net.connection import Connection
-from oncelog.broker.net.frames import ReadBuffer, grow
+from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Request
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
@@ -25,6 +25,7 @@ from oncelog.core.limits import (
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import RequestHeader
+from oncelog.runtime.framed import grow
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
