@@ -12,7 +12,16 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from tests.unit.broker.context import Running, running
-from tests.unit.broker.raw import error_of, fetch, produce, receive_fetch, send_fetch, send_produce
+from tests.unit.broker.raw import (
+    error_of,
+    fetch,
+    produce,
+    receive_fetch,
+    receive_produce,
+    send_fetch,
+    send_produce,
+    until,
+)
 from tests.unit.broker.raw import values as values_of
 from tests.unit.broker.support import batch
 
@@ -133,3 +142,17 @@ async def test_a_waiting_produce_lets_a_later_fetch_in_but_answers_first(
     assert int.from_bytes(frame[:4], "big") == 77
     # The fetch was carried out before the commit, and its reply waited.
     assert (await receive_fetch(client)).topics[0].partitions[0].high_watermark == 0
+
+
+async def test_a_produce_that_waits_for_replicas_lets_go_of_its_frame(context: Running) -> None:
+    """Else a client that sends ahead makes the broker hold each frame until it is replicated."""
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.state.assign(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+    client = await context.connect()
+    await send_produce(client, 9, batch())
+    (connection,) = context.broker.server.connections
+    await until(lambda: bool(connection._waiting))
+    assert [request.body for request in connection._waiting] == [None]
+    partition.follower_fetched(2, 1)
+    assert (await receive_produce(client, 9)).error == 0

@@ -223,6 +223,8 @@ def _wait(
                 outcome_list[place] = ProducePartitionResponse(outcome_list[place].index, error)
         return encode_produce_response(request.version, request.correlation_id, topics)
 
+    # The records are in the log: what waits for its replicas must not hold the frame as well.
+    request.body = None
     reply = Pending(response, holds_back=False)
     delayed = DelayedProduce(reply.complete)
     for key, (_, _, partition, end_offset) in enumerate(waiting):
