@@ -7,7 +7,7 @@ files to what this makes.
 
 from functools import cache
 
-from oncelog.core.config import ConfigType, Definition, Support, format_value
+from oncelog.core.config_definition import ConfigType, Definition, Support, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 from oncelog.core.limits import INT32_MAX, INT64_MAX
 from tests.support.readers import SOURCES, effective_keys, find_reads

@@ -32,7 +32,7 @@ Definitions = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reads(NamedTuple):
-    """The keys that are read, by whose they are, and the places: "broker/server.py:47"."""
+    """The keys that are read, by whose they are, and the places: "broker/net/server.py:47"."""
 
     broker: dict[str, list[str]]
     topic: dict[str, list[str]]

@@ -5,7 +5,7 @@ Pure: text in, pairs out. Later lines win over earlier ones of the same key, as 
 
 from __future__ import annotations
 
-from oncelog.core.config import ConfigError
+from oncelog.core.config_definition import ConfigError
 
 __all__ = ["parse_properties", "parse_setting"]
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import click
 
 from oncelog.cli.properties import parse_properties, parse_setting
-from oncelog.core.config import BrokerConfig, ConfigError, Endpoint, parse_listener
+from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
+from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.memory import keep_freed_memory
 

@@ -3,8 +3,8 @@
 `Producer`, `Consumer`, `Admin`, and `TransactionDriver` for distributed jobs.
 
 Pure machines decide (`oncelog.client.machines`), thin shells carry bytes and time. They work
-against any Kafka broker; the newest protocol that both sides speak is used. The room sees runtime,
-protocol and core only.
+against any Kafka broker; the newest protocol that both sides speak is used. The room sees peer,
+runtime, protocol and core only.
 """
 
 from oncelog.client.admin import Admin

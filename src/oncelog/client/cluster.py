@@ -25,10 +25,11 @@ from oncelog.client.machines.metadata import MetadataCache
 from oncelog.client.values import TopicDescription
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock, SystemClock
-from oncelog.runtime.connection import Connection, DisconnectedError
+from oncelog.runtime.framed import DisconnectedError
 from oncelog.runtime.network import Network, SystemNetwork
 
 __all__ = ["GROUP", "TRANSACTION", "Cluster", "parse_bootstrap_servers"]

@@ -28,6 +28,7 @@ from oncelog.client.transactions import fetch_offsets
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import LOG_APPEND_TIME, iter_headers
 from oncelog.protocol.fetch import (
@@ -39,7 +40,7 @@ from oncelog.protocol.fetch import (
     parse_fetch_response,
 )
 from oncelog.protocol.record import iter_records
-from oncelog.runtime.connection import Connection, DisconnectedError
+from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["Consumer"]
 

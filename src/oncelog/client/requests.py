@@ -2,7 +2,7 @@
 
 Plain values on one side, kio's newest classes on the other.
 
-Pure functions. Versions are chosen when a request is encoded (`oncelog.runtime.connection`), not
+Pure functions. Versions are chosen when a request is encoded (`oncelog.peer.connection`), not
 here.
 """
 

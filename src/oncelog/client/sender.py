@@ -17,9 +17,10 @@ from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, Se
 from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
-from oncelog.runtime.connection import Connection, DisconnectedError
+from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["Gate", "Sender", "Token"]
 

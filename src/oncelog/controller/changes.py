@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, name_problem
-from oncelog.core.config import ConfigError, ConfigType, check_topic_overrides
+from oncelog.core.config import check_topic_overrides
+from oncelog.core.config_definition import ConfigError, ConfigType
 from oncelog.core.config_keys import TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONFIG_VALUE_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX

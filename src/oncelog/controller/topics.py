@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
-from oncelog.core.config import ConfigError, check_topic_overrides
+from oncelog.core.config import check_topic_overrides
+from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import TOPIC_NAME_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX

@@ -2,7 +2,7 @@
 
 Keeps the order of decide, append, apply and reply (D2, D7).
 
-Pure: the shell (broker/coordinators.py) owns the log and the sockets. Every call returns an
+Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
 `Output`, and the shell carries it out in this order: write the appends (in their order), release
 the replies, carry out the effects. Replies and effects in an output never depend on that output's
 appends: they are of things already committed. When the high watermark has passed an append the

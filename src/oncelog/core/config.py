@@ -1,6 +1,6 @@
-"""Configuration: how a setting is defined, parsed, checked and resolved.
+"""Configuration: how the value of a setting is found, and which settings are refused.
 
-The definitions stand in `config_keys`.
+How a setting is defined stands in `config_definition`, the settings themselves in `config_keys`.
 
 Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never
 changes; topics carry only their own overrides, and everything else comes from the broker's value of
@@ -12,49 +12,33 @@ This module must not read files or the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from oncelog.core.errors import OncelogError
+from oncelog.core.config_definition import (
+    ConfigError,
+    Definition,
+    Support,
+    Synonym,
+    format_value,
+)
+from oncelog.core.config_keys import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    UNSUPPORTED_TOPIC_KEYS,
+    is_kafka_broker_key,
+)
 
 __all__ = [
     "BrokerConfig",
-    "ConfigError",
     "ConfigSource",
-    "ConfigType",
-    "Definition",
     "Endpoint",
-    "Support",
-    "Synonym",
     "SynonymValue",
     "check_topic_overrides",
-    "format_value",
     "parse_listener",
     "topic_warnings",
 ]
-
-
-class ConfigError(OncelogError):
-    """A setting that cannot be accepted.
-
-    The message is one sentence for a person, and names the key.
-    """
-
-
-class ConfigType(Enum):
-    """Type of a value; the numbers are DescribeConfigs' (`ConfigEntry.ConfigType`)."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class ConfigSource(Enum):
@@ -66,51 +50,6 @@ class ConfigSource(Enum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
-
-
-class Support(Enum):
-    """What a key does here."""
-
-    YES = "supported"
-    NOT_YET = "has no effect yet"
-    """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
-    NO_EFFECT = "has no effect in Oncelog"
-    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
-    named, then passed over.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """One key.
-
-    `default` None means unset; `check` returns what is wrong with a parsed value, or None.
-    """
-
-    name: str
-    type: ConfigType
-    default: Any
-    doc: str
-    check: Callable[[Any], str | None] | None = None
-    support: Support = Support.YES
-
-    def parse(self, text: str) -> Any:
-        """The typed value of `text`. Raises `ConfigError`."""
-        value = _parse(self.name, self.type, text.strip())
-        problem = self.check(value) if self.check is not None else None
-        if problem is not None:
-            raise ConfigError(
-                f"Invalid value {text.strip()} for configuration {self.name}: {problem}"
-            )
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Synonym:
-    """A broker key that stands in for a topic key; `factor` turns its unit into that one's."""
-
-    broker_key: str
-    factor: int = 1
 
 
 class SynonymValue(NamedTuple):
@@ -126,57 +65,6 @@ class Endpoint(NamedTuple):
 
     host: str
     port: int
-
-
-_INT_RANGES = {
-    ConfigType.SHORT: (-(2**15), 2**15 - 1),
-    ConfigType.INT: (-(2**31), 2**31 - 1),
-    ConfigType.LONG: (-(2**63), 2**63 - 1),
-}
-
-
-def _parse(name: str, kind: ConfigType, text: str) -> Any:
-    if kind is ConfigType.BOOLEAN:
-        lowered = text.lower()
-        if lowered not in ("true", "false"):
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: expected true or false"
-            )
-        return lowered == "true"
-    if kind in _INT_RANGES:
-        low, high = _INT_RANGES[kind]
-        try:
-            number = int(text)
-        except ValueError:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: not a number of type {kind.name}"
-            ) from None
-        if not low <= number <= high:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: outside the range of {kind.name}"
-            )
-        return number
-    if kind is ConfigType.DOUBLE:
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: not a number"
-            ) from None
-    if kind is ConfigType.LIST:
-        return tuple(part.strip() for part in text.split(",")) if text else ()
-    return text
-
-
-def format_value(value: Any) -> str | None:
-    """A typed value as Kafka's tools print it."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value)
 
 
 def parse_listener(key: str, text: str) -> Endpoint:
@@ -203,8 +91,6 @@ class BrokerConfig:
     __slots__ = ("_given", "_values", "advertised_listener", "listener", "warnings")
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        from oncelog.core.config_keys import BROKER_KEYS
-
         self._given = dict(given or {})
         self.warnings: list[str] = []
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
@@ -227,8 +113,6 @@ class BrokerConfig:
             raise ConfigError(f"{key} has to name exactly one folder: more are not supported")
 
     def _definition(self, name: str) -> Definition:
-        from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, is_kafka_broker_key
-
         definition = BROKER_KEYS.get(name)
         if definition is None:
             if is_kafka_broker_key(name):
@@ -271,8 +155,6 @@ class BrokerConfig:
 
     def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:
         """Where a broker key's value could come from, best first."""
-        from oncelog.core.config_keys import BROKER_KEYS
-
         found = []
         if name in self._given:
             found.append(SynonymValue(name, self._given[name], ConfigSource.STATIC_BROKER))
@@ -285,8 +167,6 @@ class BrokerConfig:
 
         Its own override, else the broker's value of the synonymous key.
         """
-        from oncelog.core.config_keys import TOPIC_KEYS
-
         definition, synonyms = TOPIC_KEYS[name]
         if name in overrides:
             return definition.parse(overrides[name])
@@ -298,8 +178,6 @@ class BrokerConfig:
 
     def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
         """Where a topic key's value could come from, best first, each in its own key's unit."""
-        from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
-
         keys = [synonym.broker_key for synonym in TOPIC_KEYS[name][1]]
         found = []
         if name in overrides:
@@ -324,8 +202,6 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
 
     Raises `ConfigError` for the first bad entry.
     """
-    from oncelog.core.config_keys import TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
-
     for name, text in overrides.items():
         if name in UNSUPPORTED_TOPIC_KEYS:
             raise ConfigError(f"{name} is a key of Apache Kafka that Oncelog does not support")
@@ -338,8 +214,6 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
 
 def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
     """One sentence per setting of a topic that was accepted but does nothing (yet)."""
-    from oncelog.core.config_keys import TOPIC_KEYS
-
     found = []
     for name, text in overrides.items():
         definition = TOPIC_KEYS[name][0]

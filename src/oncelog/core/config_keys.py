@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.core.config import ConfigType, Definition, Support, Synonym
+from oncelog.core.config_definition import ConfigType, Definition, Support, Synonym
 from oncelog.core.limits import INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 

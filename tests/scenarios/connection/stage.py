@@ -19,7 +19,7 @@ from oncelog.group.results import JoinResult
 from oncelog.protocol import messages
 from oncelog.protocol.api import ApiKey
 from oncelog.transaction.events import EndTxn, EndTxnResult
-from tests.unit.broker.test_connection import FakeServer, FakeTransport
+from tests.unit.broker.net.test_connection import FakeServer, FakeTransport
 
 VERSIONS = {ApiKey.END_TXN: 4, ApiKey.JOIN_GROUP: 5, ApiKey.FIND_COORDINATOR: 3}
 

@@ -14,7 +14,8 @@ from oncelog.broker import apis
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.broker.net.request import Api
-from oncelog.core.config import BrokerConfig, ConfigError
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.pending import Pending, unchanged
 from oncelog.metadata import MemoryStore

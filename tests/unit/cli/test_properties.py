@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.cli.properties import parse_properties, parse_setting
-from oncelog.core.config import ConfigError
+from oncelog.core.config_definition import ConfigError
 
 
 @pytest.mark.parametrize(

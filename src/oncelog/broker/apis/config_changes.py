@@ -18,7 +18,7 @@ from oncelog.controller.changes import (
     decide_config_changes,
     decide_config_replacement,
 )
-from oncelog.core.config import format_value
+from oncelog.core.config_definition import format_value
 from oncelog.core.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from kio.schema.create_topics.v7.response import (
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import NewTopic, TopicOutcome
-from oncelog.core.config import ConfigSource, format_value
+from oncelog.core.config import ConfigSource
+from oncelog.core.config_definition import format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message

@@ -22,7 +22,8 @@ from kio.schema.describe_configs.v4.response import (
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
-from oncelog.core.config import ConfigSource, ConfigType, Definition, SynonymValue, format_value
+from oncelog.core.config import ConfigSource, SynonymValue
+from oncelog.core.config_definition import ConfigType, Definition, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages import message

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol, cast
 
-from oncelog.broker.net.frames import ReadBuffer, grow
+from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
@@ -31,6 +31,7 @@ from oncelog.core.limits import (
     CONNECTION_WRITE_TURN_BYTES_MAX,
 )
 from oncelog.core.pending import Pending
+from oncelog.runtime.framed import grow
 
 __all__ = ["Acceptor", "Connection", "Starter"]
 

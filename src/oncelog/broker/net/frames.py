@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from oncelog.core.limits import FRAME_BYTES_MIN, READ_BUFFER_BYTES, SPARE_FRAME_BYTES_MAX
 
-__all__ = ["ReadBuffer", "grow"]
-
-_ZEROS = memoryview(bytes(SPARE_FRAME_BYTES_MAX))
+__all__ = ["ReadBuffer"]
 
 
 class ReadBuffer:
@@ -29,9 +27,9 @@ class ReadBuffer:
         self._spare: bytearray | None = None
 
     def new_frame(self, size: int, available: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `available` are here; grow it with `grow`.
+        """A buffer for a frame of `size` bytes of which `available` are here.
 
-        It may be shorter than the frame, never longer.
+        It may be shorter than the frame, never longer; `oncelog.runtime.framed.grow` doubles it.
         """
         spare = self._spare
         if spare is not None and len(spare) > available and size >= FRAME_BYTES_MIN:
@@ -49,13 +47,3 @@ class ReadBuffer:
         """Offer the memory of a frame that was started; nobody may make new views of it."""
         if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
             self._spare = frame
-
-
-def grow(frame: bytearray, size: int) -> None:
-    """Double the buffer of a frame of `size` bytes; raises `BufferError` if it has views."""
-    missing = min(len(frame), size - len(frame))
-    while missing > 0:
-        # Never written to, so the system keeps one page of it, and reading it costs nothing.
-        piece = min(missing, len(_ZEROS))
-        frame.extend(_ZEROS[:piece])
-        missing -= piece

@@ -1,4 +1,4 @@
-"""One outgoing connection: versions, order, timeouts, and what a break means for those who wait."""
+"""Requests on one connection: order, timeouts, and what a break means for those who wait."""
 
 import asyncio
 import struct
@@ -8,10 +8,12 @@ import pytest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import RESPONSE_SIZE_MAX
+from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.headers import parse_request_header, unsupported_version_response
+from oncelog.protocol.headers import parse_request_header
 from oncelog.protocol.messages import encode_response, message, response_class
-from oncelog.runtime.connection import Connection, DisconnectedError
+from oncelog.runtime.framed import DisconnectedError
 from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
 
 VERSIONS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FIND_COORDINATOR: (0, 3), ApiKey.FETCH: (30, 40)}
@@ -41,9 +43,9 @@ def versions_response() -> object:
 class Peer:
     """Answers ApiVersions; keeps every other request until the test answers."""
 
-    def __init__(self, newest_versions: int = 4) -> None:
-        self.newest_versions = newest_versions
-        self.asked: list[int] = []
+    def __init__(self) -> None:
+        self.is_silent = False
+        self.answer_without_body = False
         self.requests: list[tuple[MemoryTransport, bytes]] = []
         self.arrived = asyncio.Event()
         self.network = MemoryNetwork(self.on_frame)
@@ -54,22 +56,25 @@ class Peer:
             self.requests.append((transport, frame))
             self.arrived.set()
             return
-        self.asked.append(header.api_version)
-        if header.api_version > self.newest_versions:
-            transport.feed(unsupported_version_response(header.correlation_id))
+        if self.is_silent:
+            return
+        if self.answer_without_body:
+            transport.feed(struct.pack(">i", header.correlation_id))
             return
         version, correlation_id = header.api_version, header.correlation_id
         answer = encode_response(ApiKey.API_VERSIONS, version, correlation_id, versions_response())
         transport.feed(answer, piece_size=3)
 
-    async def open(self, request_timeout_ms: float = 10_000) -> Connection:
+    async def open(
+        self, request_timeout_ms: float = 10_000, connect_timeout_ms: float = 10_000
+    ) -> Connection:
         return await Connection.open(
             self.network,
             "peer",
             1,
             client_id="me",
             request_timeout_ms=request_timeout_ms,
-            connect_timeout_ms=10_000,
+            connect_timeout_ms=connect_timeout_ms,
         )
 
     async def wait_for(self, count: int) -> None:
@@ -108,14 +113,6 @@ async def test_versions_and_features_are_learned_when_opening() -> None:
     assert connection.version_for(ApiKey.FIND_COORDINATOR, at_most=2) == 2
     assert connection.supports(ApiKey.FIND_COORDINATOR, 3)
     assert not connection.supports(ApiKey.FIND_COORDINATOR, 4)
-
-
-async def test_an_old_broker_is_asked_again_with_version_zero() -> None:
-    peer = Peer(newest_versions=2)
-    connection = await peer.open()
-    assert peer.asked == [4, 0]
-    assert connection.version_for(ApiKey.FIND_COORDINATOR) == 3
-    assert connection.support.features == {}
 
 
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.METADATA])
@@ -179,12 +176,39 @@ async def test_a_request_without_an_answer_in_time_closes_the_connection() -> No
     assert connection.is_closed
 
 
-@pytest.mark.parametrize("size", [-1, 3, 2**31 - 1])
-async def test_an_impossible_frame_size_closes_the_connection(size: int) -> None:
+@pytest.mark.parametrize("frame", [b"", b"\0\0\0"])
+async def test_an_answer_that_is_cut_short_closes_the_connection(frame: bytes) -> None:
     peer = Peer()
     connection = await peer.open()
-    peer.network.transports[0].feed_raw(struct.pack(">i", size))
+    waiting = ask(connection)
+    await peer.wait_for(1)
+    peer.network.transports[0].feed(frame)
+    with pytest.raises(DisconnectedError):
+        await waiting
     assert connection.is_closed
+
+
+async def test_an_impossible_frame_size_closes_the_connection() -> None:
+    peer = Peer()
+    connection = await peer.open()
+    peer.network.transports[0].feed_raw(struct.pack(">i", RESPONSE_SIZE_MAX + 1))
+    assert connection.is_closed
+
+
+async def test_a_peer_that_never_tells_its_versions_is_a_disconnect() -> None:
+    peer = Peer()
+    peer.is_silent = True
+    with pytest.raises(DisconnectedError, match="peer:1: no answer in 20 ms"):
+        await peer.open(connect_timeout_ms=20)
+    assert peer.network.transports[0].closed
+
+
+async def test_an_answer_about_versions_without_a_body_breaks_the_protocol() -> None:
+    peer = Peer()
+    peer.answer_without_body = True
+    with pytest.raises(ProtocolError):
+        await peer.open()
+    assert peer.network.transports[0].closed
 
 
 async def test_an_answer_to_nothing_closes_the_connection() -> None:
@@ -199,13 +223,3 @@ async def test_nobody_at_the_address_is_a_disconnect() -> None:
     peer.network.refused = True
     with pytest.raises(DisconnectedError, match="peer:1"):
         await peer.open()
-
-
-async def test_writers_wait_while_the_transport_is_full() -> None:
-    connection = await Peer().open()
-    connection.pause_writing()
-    waiting = asyncio.create_task(connection.writable())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    connection.resume_writing()
-    await waiting

@@ -23,8 +23,8 @@ from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableT
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.messages import message
+from tests.unit.broker.apis.test_topics import create, topic
 from tests.unit.broker.context import Client, running
-from tests.unit.broker.test_topic_handlers import create, topic
 
 NONE = ErrorCode.none
 

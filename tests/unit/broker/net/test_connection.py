@@ -13,18 +13,18 @@ from typing import Any, cast
 import pytest
 
 from oncelog.broker.net.connection import Connection
-from oncelog.broker.net.frames import ReadBuffer, grow
+from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Request
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
     FRAME_BYTES_MIN,
     READ_BUFFER_BYTES,
-    SPARE_FRAME_BYTES_MAX,
 )
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import RequestHeader
+from oncelog.runtime.framed import grow
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
@@ -390,20 +390,3 @@ async def test_large_frames_take_turns_in_the_same_memory_and_arrive_as_sent() -
     assert shared._spare is None
     grow(frame, 200_000)
     assert len(frame) <= 200_000
-
-
-async def test_the_memory_of_a_frame_that_somebody_looks_into_is_left_alone() -> None:
-    shared = ReadBuffer()
-    frame = bytearray(b"x" * FRAME_BYTES_MIN)
-    view = memoryview(frame)
-    shared.keep(frame)
-    other = shared.new_frame(FRAME_BYTES_MIN, 10)
-    assert other is not frame
-    assert bytes(view) == b"x" * FRAME_BYTES_MIN
-
-
-async def test_a_small_or_huge_frame_is_not_kept() -> None:
-    shared = ReadBuffer()
-    for size in (FRAME_BYTES_MIN - 1, SPARE_FRAME_BYTES_MAX + 1):
-        shared.keep(bytearray(size))
-        assert shared._spare is None

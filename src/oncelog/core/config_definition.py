@@ -1,0 +1,139 @@
+"""How one setting is defined: its type, default and check, and how it is written as text.
+
+The settings themselves stand in `config_keys`; `config` resolves their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from oncelog.core.errors import OncelogError
+
+__all__ = [
+    "ConfigError",
+    "ConfigType",
+    "Definition",
+    "Support",
+    "Synonym",
+    "format_value",
+]
+
+
+class ConfigError(OncelogError):
+    """A setting that cannot be accepted.
+
+    The message is one sentence for a person, and names the key.
+    """
+
+
+class ConfigType(Enum):
+    """Type of a value; the numbers are DescribeConfigs' (`ConfigEntry.ConfigType`)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Support(Enum):
+    """What a key does here."""
+
+    YES = "supported"
+    NOT_YET = "has no effect yet"
+    """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
+    NO_EFFECT = "has no effect in Oncelog"
+    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
+    named, then passed over.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One key.
+
+    `default` None means unset; `check` returns what is wrong with a parsed value, or None.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    check: Callable[[Any], str | None] | None = None
+    support: Support = Support.YES
+
+    def parse(self, text: str) -> Any:
+        """The typed value of `text`. Raises `ConfigError`."""
+        value = _parse(self.name, self.type, text.strip())
+        problem = self.check(value) if self.check is not None else None
+        if problem is not None:
+            raise ConfigError(
+                f"Invalid value {text.strip()} for configuration {self.name}: {problem}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker key that stands in for a topic key; `factor` turns its unit into that one's."""
+
+    broker_key: str
+    factor: int = 1
+
+
+_INT_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), 2**31 - 1),
+    ConfigType.LONG: (-(2**63), 2**63 - 1),
+}
+
+
+def _parse(name: str, kind: ConfigType, text: str) -> Any:
+    if kind is ConfigType.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: expected true or false"
+            )
+        return lowered == "true"
+    if kind in _INT_RANGES:
+        low, high = _INT_RANGES[kind]
+        try:
+            number = int(text)
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: not a number of type {kind.name}"
+            ) from None
+        if not low <= number <= high:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: outside the range of {kind.name}"
+            )
+        return number
+    if kind is ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: not a number"
+            ) from None
+    if kind is ConfigType.LIST:
+        return tuple(part.strip() for part in text.split(",")) if text else ()
+    return text
+
+
+def format_value(value: Any) -> str | None:
+    """A typed value as Kafka's tools print it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)

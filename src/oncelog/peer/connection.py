@@ -1,0 +1,250 @@
+"""One connection to a broker: requests in, answers out, in their order.
+
+Requests are pipelined and answered in their order (D13), so the answer to the oldest pending
+request is always the next frame; another correlation id means that the peer is broken, and the
+connection closes. A request without an answer in time closes it too: whatever is behind it in the
+pipe could not be answered either. After a close every pending request fails with
+`DisconnectedError`, which says that the request **may or may not** have taken effect.
+
+This module knows headers, order and versions. It must not know what a request means.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.limits import RESPONSE_SIZE_MAX
+from oncelog.peer.negotiation import PeerSupport, negotiate
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.headers import parse_response_header
+from oncelog.protocol.messages import encode_request, parse_response
+from oncelog.runtime.framed import Buffer, DisconnectedError, FramedConnection
+from oncelog.runtime.network import Network
+
+__all__ = ["Connection"]
+
+_CORRELATION_MODULUS = 2**31
+
+
+class _Pending(NamedTuple):
+    api: ApiKey
+    version: int
+    correlation_id: int
+    answer: asyncio.Future[memoryview]
+    deadline_s: float
+
+
+class Connection:
+    """Made by `Connection.open`. `support` is what the peer announced."""
+
+    def __init__(self, host: str, port: int, client_id: str, request_timeout_ms: float) -> None:
+        self.client_id = client_id
+        self.request_timeout_ms = request_timeout_ms
+        self.support = PeerSupport()
+        self._frames = FramedConnection(
+            host,
+            port,
+            frame_bytes_max=RESPONSE_SIZE_MAX,
+            on_frame=self._answered,
+            on_closed=self._fail_pending,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[_Pending] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- opening and closing ----------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls,
+        network: Network,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        request_timeout_ms: float,
+        connect_timeout_ms: float,
+    ) -> "Connection":
+        """Connect and agree on versions.
+
+        Raises `DisconnectedError` when nobody answers in `connect_timeout_ms`.
+        """
+        connection = cls(host, port, client_id, request_timeout_ms)
+        try:
+            async with asyncio.timeout(connect_timeout_ms / 1000):
+                await connection.connect(network)
+        except TimeoutError as error:
+            connection.close("no answer while connecting")
+            text = f"{connection.peer}: no answer in {connect_timeout_ms:g} ms"
+            raise DisconnectedError(text) from error
+        except BaseException:
+            connection.close("opening failed")
+            raise
+        return connection
+
+    async def connect(self, network: Network) -> None:
+        """Connect and agree on versions, without a limit of time; `open` calls it once.
+
+        Raises `DisconnectedError` when nobody can be reached, `ProtocolError` when the peer does
+        not tell its versions.
+        """
+        await self._frames.connect(network)
+        self.support = await negotiate(self.send, self.peer)
+
+    @property
+    def peer(self) -> str:
+        """Whom this connection leads to, "host:port"."""
+        return self._frames.address
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing can be sent any more."""
+        return self._frames.is_closed
+
+    def close(self, reason: str = "closed by this side") -> None:
+        """Close at once; pending requests fail with `DisconnectedError`. May be called again."""
+        self._frames.close(reason)
+
+    async def wait_closed(self) -> None:
+        """Return once the connection is closed, by whomever."""
+        await self._frames.wait_closed()
+
+    # --- requests ---------------------------------------------------------------------
+
+    def supports(self, api: ApiKey, version: int) -> bool:
+        """Whether both sides speak `version` of `api`."""
+        return self.support.includes(api, version)
+
+    def version_for(self, api: ApiKey, at_most: int | None = None) -> int:
+        """The newest version that both sides speak, `at_most` when given.
+
+        Raises `ProtocolError` (unsupported_version).
+        """
+        version = self.support.newest_common(api, at_most)
+        if version is None:
+            theirs = self.support.versions.get(api)
+            text = f"{self.peer} has no version of {api.name} in common with us (it has {theirs})"
+            raise ProtocolError(ErrorCode.unsupported_version, text)
+        return version
+
+    async def request(
+        self,
+        api: ApiKey,
+        request: object,
+        *,
+        at_most: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Send `request` (the newest class of its API) in the best common version.
+
+        Returns the newest response class.
+
+        Raises `DisconnectedError`, or `ProtocolError` when versions do not meet or the answer is
+        malformed.
+        """
+        version = self.version_for(api, at_most)
+        body = await self.send(api, version, request, timeout_ms)
+        return parse_response(api, version, body, 0)
+
+    def send(
+        self, api: ApiKey, version: int, request: object, timeout_ms: float | None = None
+    ) -> asyncio.Future[memoryview]:
+        """Send `request` (the newest class of its API) in `version`.
+
+        The future gets the answer's **body**.
+        """
+        frame = encode_request(api, version, self.next_correlation_id(), self.client_id, request)
+        return self.submit(api, version, (frame,), timeout_ms)
+
+    def next_correlation_id(self) -> int:
+        """The id that the next submitted request must carry."""
+        return self._correlation_id
+
+    def submit(
+        self,
+        api: ApiKey,
+        version: int,
+        buffers: Sequence[Buffer],
+        timeout_ms: float | None = None,
+    ) -> asyncio.Future[memoryview]:
+        """Send an encoded request whose header carries `next_correlation_id()`.
+
+        The future gets the answer's **body**.
+
+        `buffers` is the frame without its size, in pieces. Never blocks: await `writable()` before
+        large requests.
+        """
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        try:
+            self._frames.send(buffers)
+        except DisconnectedError as error:
+            answer.set_exception(error)
+            return answer
+        wait_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_s = self._loop.time() + wait_ms / 1000
+        self._pending.append(_Pending(api, version, self._advance(), answer, deadline_s))
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline_s, self._check_timeout)
+        return answer
+
+    def submit_without_answer(self, buffers: Sequence[Buffer]) -> None:
+        """Send a request that the broker never answers (Produce with acks=0).
+
+        Raises `DisconnectedError`.
+        """
+        self._frames.send(buffers)
+        self._advance()
+
+    async def writable(self) -> None:
+        """Wait while the transport's buffer is full.
+
+        Raises `DisconnectedError` when the connection closed.
+        """
+        await self._frames.writable()
+
+    # --- inner ------------------------------------------------------------------------
+
+    def _advance(self) -> int:
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) % _CORRELATION_MODULUS
+        return correlation_id
+
+    def _answered(self, frame: bytearray) -> None:
+        """A frame came: it answers the oldest pending request, or the peer is broken."""
+        if not self._pending:
+            self.close("peer sent an answer to nothing")
+            return
+        pending = self._pending[0]
+        try:
+            correlation_id, body = parse_response_header(pending.api, pending.version, frame)
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        if correlation_id != pending.correlation_id:
+            self.close(f"answer {correlation_id} where {pending.correlation_id} was due")
+            return
+        self._pending.popleft()
+        if not pending.answer.done():
+            pending.answer.set_result(memoryview(frame)[body:])
+
+    def _check_timeout(self) -> None:
+        self._timer = None
+        if not self._pending or self.is_closed:
+            return
+        deadline_s = min(pending.deadline_s for pending in self._pending)
+        if deadline_s <= self._loop.time():
+            self.close("a request had no answer in time")
+            return
+        self._timer = self._loop.call_at(deadline_s, self._check_timeout)
+
+    def _fail_pending(self, reason: str) -> None:
+        """The connection is closed: whoever waits for an answer gets none."""
+        if self._timer is not None:
+            self._timer.cancel()
+        pending, self._pending = self._pending, deque()
+        for item in pending:
+            if not item.answer.done():
+                item.answer.set_exception(DisconnectedError(f"{self.peer}: {reason}"))
