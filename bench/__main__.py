@@ -1,111 +1,168 @@
-"""`make bench`: Oncelog beside Apache Kafka on this machine, interleaved, as ratios of medians.
+"""`make bench`: Oncelog beside Apache Kafka on this machine, both warm, as ratios of medians.
 
-In each round both systems are started afresh, one after the other, in an order that alternates;
-first the start and the idle memory are taken, then the loads run. Never both at once: two cores are
-few.
+With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, in the same way.
 """
 
 import argparse
-import shutil
+import functools
+import subprocess
 import sys
-import tempfile
-import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bench import batch_format, report
-from bench.peer.kafka import PeerUnavailable, jars
-from bench.rows import IDLE_TARGET, ROWS, START_TARGET, Row
-from bench.systems import Kafka, Oncelog, System, install_base, resident_mb
+from bench import batch_format, calls, report
+from bench.javaloads import compiled
+from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
+from bench.results import Results
+from bench.rows import FRESH, ROWS, TITLES, Row
+from bench.run import Kind, Run
+from bench.stats import WARM_S_MAX
+from bench.systems import ENVIRONMENTS, Kafka, Oncelog, install
+from tests.support.evidence import commit
 
-IDLE_SETTLE_S = 3.0
 ROUNDS = 7
-
-TITLES = {row.key: row.title for row in ROWS} | {
-    "start": "start, until Metadata is answered",
-    "idle": "idle memory",
-}
-
-Samples = dict[tuple[str, str], dict[str, list[float]]]
-"""(row, figure) -> system -> one figure per round."""
+KEPT = ENVIRONMENTS / "results.json"
+KEPT_BASE = ENVIRONMENTS / "results-base.json"
+BASE = "base"
+BASE_FRESH = ("start", "idle", "partitions", "connections")
 
 
-def measure(system: System, rows: list[Row], samples: Samples, console: Console) -> None:
-    """One start of one system: start-up, idle memory, then every load."""
-    seconds = system.start()
-    try:
-        time.sleep(IDLE_SETTLE_S)
-        samples["start", "seconds"][system.name].append(seconds)
-        samples["idle", "memory MB"][system.name].append(resident_mb(system.pid))
-        for row in rows:
-            figures = row.load(system)
-            for figure, value in figures.items():
-                samples[row.key, figure][system.name].append(value)
-            told = ", ".join(f"{value:,.2f} {figure}" for figure, value in figures.items())
-            console.print(f"  {system.name:8} {row.title}: {told}")
-    finally:
-        system.stop()
-
-
-def main() -> int:
-    """Exit code 0 when everything was measured, whatever the ratios are; 2 without a peer."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
-        "--only", default="", help="keys of rows, comma separated; 'start' for none"
+        "--warm", type=float, default=WARM_S_MAX, help="warm up for so many seconds at most"
     )
+    parser.add_argument("--only", default="", help="keys of rows, comma separated")
+    parser.add_argument("--list", action="store_true", help="list the rows and end")
     parser.add_argument(
         "--write", action="store_true", help="write docs/benchmarks.md and its plot"
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the last run's figures of rows not named here"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="measure nothing: tell of the last run again"
+    )
+    parser.add_argument("--base", type=Path, help="a checkout of Oncelog to compare this one with")
     arguments = parser.parse_args()
-    console = Console()
-    only = {key for key in arguments.only.split(",") if key}
-    rows = [row for row in ROWS if not only or row.key in only]
-    try:
+    unknown = chosen(arguments) - {*FRESH, *(row.key for row in ROWS)}
+    if unknown:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    if arguments.base is not None and not (arguments.base / "src" / "oncelog").is_dir():
+        parser.error(f"no checkout of Oncelog: {arguments.base}")
+    if arguments.base is not None and arguments.write:
+        parser.error("--write is for the comparison with Apache Kafka")
+    if arguments.rounds < 1:
+        parser.error("--rounds: at least 1")
+    return arguments
+
+
+def chosen(arguments: argparse.Namespace) -> set[str]:
+    """The keys that were asked for; none means all."""
+    return {key for key in arguments.only.split(",") if key}
+
+
+def rows_of(arguments: argparse.Namespace) -> tuple[list[str], list[Row]]:
+    """What to measure in fresh processes, and in warm ones."""
+    only = chosen(arguments)
+    compared = arguments.base is not None
+    fresh = [key for key in (BASE_FRESH if compared else FRESH) if not only or key in only]
+    rows = [row for row in ROWS if (row.key in only if only else row.main or not compared)]
+    return fresh, rows
+
+
+def kinds_of(arguments: argparse.Namespace, console: Console) -> Sequence[Kind]:
+    """The two systems, ready to be started. Raises `PeerUnavailable`."""
+    if arguments.base is None:
         jars()
+        compiled()
+    console.print("installing the base package of this checkout")
+    install(ROOT, report.OURS)
+    if arguments.base is None:
+        return [Oncelog, Kafka]
+    console.print(f"installing the base package of {arguments.base}")
+    install(arguments.base, BASE)
+    return [Oncelog, functools.partial(Oncelog, name=BASE)]
+
+
+def java_version() -> str:
+    """The first line of what the launcher says of itself."""
+    done = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False)
+    return done.stderr.partition("\n")[0].strip() or "Java"
+
+
+def tell(measured: Results, other: str, console: Console) -> None:
+    """The tables, on the terminal."""
+    found = [*report.results(measured, other), *report.cpu_results(measured, other)]
+    console.print(report.terminal(found, other))
+    if other == BASE:
+        worse = [f"{one.title}: {one.figure}" for one in found if one.verdict == "worse"]
+        console.print("[red]worse[/red]: " + "; ".join(worse) if worse else "nothing is worse")
+
+
+def measure(arguments: argparse.Namespace, measured: Results, console: Console) -> int:
+    """Run it; whatever ends it, what was measured is kept and told."""
+    other = "kafka" if arguments.base is None else BASE
+    kept = KEPT if arguments.base is None else KEPT_BASE
+    kinds = kinds_of(arguments, console)
+    measured.facts["commit"] = commit()
+    counted = calls.count() if arguments.write else {}
+
+    def keep() -> None:
+        measured.save(kept)
+        if arguments.write:
+            report.write(measured, counted)
+
+    columns = (TextColumn("{task.description}"), BarColumn())
+    failed: list[str] = []
+    try:
+        with Progress(
+            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console
+        ) as progress:
+            run = Run(kinds, arguments.rounds, measured, progress, keep, arguments.warm)
+            failed = run.failed
+            run.all(*rows_of(arguments), alone=other == "kafka")
+    except KeyboardInterrupt:
+        console.print("[yellow]cut short[/yellow]: what follows is what was measured until then")
+        failed.append("the rest")
+    tell(measured, other, console)
+    if failed:
+        console.print(f"[red]not measured[/red]: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    """Exit code 0 when everything was measured, whatever the ratios; 1 if not; 2 without a peer."""
+    arguments = parsed()
+    console = Console()
+    if arguments.list:
+        for key, title in TITLES.items():
+            console.print(f"{key:14} {title}")
+        return 0
+    other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
+    measured = (
+        Results.load(kept) if kept.exists() and (arguments.keep or arguments.report) else Results()
+    )
+    if arguments.report:
+        if arguments.write:
+            report.write(measured, calls.count())
+        tell(measured, other, console)
+        return 0
+    try:
+        if other == "kafka":
+            measured.facts["java"] = java_version()
+        code = measure(arguments, measured, console)
     except PeerUnavailable as reason:
         console.print(f"[red]no peer to measure beside[/red]: {reason}")
         return 2
-    console.print("installing the base package of this checkout")
-    install_base()
-    samples: Samples = defaultdict(lambda: defaultdict(list))
-    for number in range(arguments.rounds):
-        console.print(f"[bold]round {number + 1} of {arguments.rounds}[/bold]")
-        run_round(number, rows, samples, console)
-        if arguments.write:
-            # After every round, so that a run which is cut short leaves what it has measured.
-            write(samples, number + 1, console)
-    console.print(report.table(summarise(samples)))
-    console.print(batch_format.sentence())
-    return 0
-
-
-def run_round(number: int, rows: list[Row], samples: Samples, console: Console) -> None:
-    """Both systems once, each started afresh; the order alternates from round to round."""
-    order: list[Callable[[Path], System]]
-    order = [Oncelog, Kafka] if number % 2 == 0 else [Kafka, Oncelog]
-    for kind in order:
-        folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
-        try:
-            measure(kind(folder), rows, samples, console)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def summarise(samples: Samples) -> list[report.Result]:
-    """Medians and ratios of all rounds so far, with the target of each figure that has one."""
-    targets = {(row.key, target.figure): target for row in ROWS for target in row.targets}
-    targets |= {("start", "seconds"): START_TARGET, ("idle", "memory MB"): IDLE_TARGET}
-    return report.results(samples, TITLES, targets)
-
-
-def write(samples: Samples, rounds: int, console: Console) -> None:
-    """docs/benchmarks.md and its plot."""
-    for path in report.write(summarise(samples), rounds, report.costs(samples, TITLES)):
-        console.print(f"written: {path}")
+    if other == "kafka":
+        console.print(batch_format.sentence())
+    return code
 
 
 if __name__ == "__main__":

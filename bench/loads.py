@@ -1,179 +1,232 @@
-"""The loads: each takes a running system and returns named figures. The client is librdkafka.
+"""The loads of librdkafka (confluent-kafka): small requests, transactions, bulk, reading back."""
 
-Figures of rate are better when higher, all others when lower; `rows.py` says which is which. A load
-makes its own topic, so that loads do not meet each other's data.
-"""
-
-import resource
-import socket
+import threading
 import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median, quantiles
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from bench.peer.child import METADATA_REQUEST
-from bench.systems import System, cpu_seconds, resident_mb
+from bench import gauges
+from bench.systems import Endpoint
+from bench.work import (
+    NEVER_POSTPONED,
+    PARTITIONS,
+    TIMEOUT_S,
+    Plain,
+    Window,
+    Work,
+    delete_topic,
+    fill,
+    flush,
+    folder_of,
+    fresh_topic,
+    is_mock,
+    percentiles,
+    producer,
+    timed_for,
+)
 
-PARTITIONS = 4
-TIMEOUT_S = 60
-
-NEVER_POSTPONED = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 1_000_000}
-"""With its defaults librdkafka pauses for a second (fetch.queue.backoff.ms) whenever the broker is
-faster than the application. That would measure luck.
-"""
-
-Figures = dict[str, float]
-
-
-def fresh_topic(system: System, partitions: int = PARTITIONS) -> str:
-    """A topic that nobody else uses."""
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(TIMEOUT_S)
-    return topic
-
-
-def producer(system: System, **settings: object) -> Producer:
-    """An idempotent producer, with its connections made."""
-    return Producer(
-        {
-            "bootstrap.servers": system.bootstrap_servers,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 * 1024,
-            "log_level": 0,
-            **settings,
-        }
-    )
+BIG = (("linger.ms", 5), ("batch.size", 1_000_000))
+SMALL = (("linger.ms", 0), ("batch.size", 16_384))
+VALUE = bytes(100)
+WINDOW_S = 2.0
+SUSTAINED_S = 6.0
+DIRTY_SHARE_MAX = 0.4
+TOUCHED_SHARE = 1.3
 
 
-def fill(client: Producer, topic: str, value: bytes, count: int) -> float:
-    """Produce `count` records round robin; returns the seconds until the last acknowledgement."""
-    begun = time.perf_counter()
-    produce = client.produce
-    for number in range(count):
-        while True:
-            try:
-                produce(topic, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                client.poll(0.05)
-        if number % 4096 == 0:
-            client.poll(0)
-    left = client.flush(TIMEOUT_S)
-    if left:
-        raise RuntimeError(f"{left} records were not acknowledged")
-    return time.perf_counter() - begun
+class OneRecord(Plain):
+    """Produce and flush one record, again and again."""
+
+    def __init__(self, system: Endpoint) -> None:
+        super().__init__(system)
+        self._client = producer(system, **{"linger.ms": 0})
+
+    def run(self) -> Window:
+        times = timed_for(self._one, WINDOW_S)
+        return Window(percentiles(times), len(times) / sum(times), len(times))
+
+    def _one(self) -> None:
+        self._client.produce(self.topic, VALUE, partition=0)
+        self._client.flush(TIMEOUT_S)
+
+
+class TinyTransactions(Plain):
+    """Begin, produce one record, commit, back to back."""
+
+    def __init__(self, system: Endpoint) -> None:
+        super().__init__(system)
+        self._client = transactional(system, self.topic)
+
+    def run(self) -> Window:
+        return of_transactions([timed_for(self._one, WINDOW_S)])
+
+    def _one(self) -> None:
+        one_transaction(self._client, self.topic, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ManyIds:
+    """The same with several transactional ids at once, each in a thread of its own."""
+
+    count: int
+
+    def __call__(self, system: Endpoint) -> Work:
+        return _ManyIds(system, self.count)
+
+
+class _ManyIds(Plain):
+    def __init__(self, system: Endpoint, count: int) -> None:
+        super().__init__(system)
+        self._clients = [transactional(system, f"{self.topic}-{n}") for n in range(count)]
+
+    def run(self) -> Window:
+        found: list[list[float]] = []
+
+        def work(client: Producer, number: int) -> None:
+            partition = number % PARTITIONS
+            found.append(
+                timed_for(lambda: one_transaction(client, self.topic, partition), WINDOW_S)
+            )
+
+        threads = [
+            threading.Thread(target=work, args=(client, number))
+            for number, client in enumerate(self._clients)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if len(found) < len(self._clients):
+            raise RuntimeError("a transaction failed")
+        return of_transactions(found)
+
+
+def transactional(system: Endpoint, transactional_id: str) -> Producer:
+    """A producer with its producer id."""
+    client = producer(system, **{"transactional.id": transactional_id, "linger.ms": 0})
+    client.init_transactions(TIMEOUT_S)
+    return client
+
+
+def one_transaction(client: Producer, topic: str, partition: int) -> None:
+    """One record, committed."""
+    client.begin_transaction()
+    client.produce(topic, VALUE, partition=partition)
+    client.commit_transaction(TIMEOUT_S)
+
+
+def of_transactions(times: list[list[float]]) -> Window:
+    """The window of some producers' transactions, which ran at the same time."""
+    every = [each for one in times for each in one]
+    rate = len(every) / max(sum(one) for one in times)
+    return Window({"txn/s": rate, **percentiles(every)}, rate, len(every))
+
+
+def window_mb(wanted: float) -> float:
+    """How much a window may write: well below what the kernel begins to write to the disk."""
+    return min(wanted, DIRTY_SHARE_MAX * gauges.dirty_background_mb())
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Bulk produce of records of one size; MB/s and broker CPU seconds per GB."""
+    """Produce records of one size, so many MB in a window."""
 
     value_bytes: int
-    total_mb: int
+    total_mb: float
     settings: tuple[tuple[str, object], ...]
 
-    def __call__(self, system: System) -> Figures:
-        topic = fresh_topic(system)
-        client = producer(system, **dict(self.settings))
-        value = bytes(self.value_bytes)
-        fill(client, topic, value, 2000)
-        cpu = cpu_seconds(system.pid)
-        count = self.total_mb * 1_000_000 // self.value_bytes
-        seconds = fill(client, topic, value, count)
-        cpu = cpu_seconds(system.pid) - cpu
-        return {
-            "MB/s": self.total_mb / seconds,
-            "CPU s/GB": cpu / self.total_mb * 1000,
-            "memory MB": resident_mb(system.pid),
-        }
+    def __call__(self, system: Endpoint) -> Work:
+        return _Bulk(system, self)
 
 
-def consume(system: System) -> Figures:
-    """Read 300 MB of 1000-byte records back from the page cache."""
-    topic = fresh_topic(system)
-    total_mb = 300
-    count = total_mb * 1000
-    settings = {"linger.ms": 5, "batch.size": 1_000_000}
-    fill(producer(system, **settings), topic, bytes(1000), count)
-    client = Consumer(
-        {
-            "bootstrap.servers": system.bootstrap_servers,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            **NEVER_POSTPONED,
-            "log_level": 0,
-        }
-    )
-    cpu = cpu_seconds(system.pid)
-    begun = time.perf_counter()
-    client.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    seen = 0
-    while seen < count:
-        messages = client.consume(10_000, 1.0)
-        seen += len(messages)
-        if time.perf_counter() - begun > TIMEOUT_S:
-            raise RuntimeError(f"only {seen} of {count} records came")
-    seconds = time.perf_counter() - begun
-    cpu = cpu_seconds(system.pid) - cpu
-    client.close()
-    return {
-        "MB/s": total_mb / seconds,
-        "CPU s/GB": cpu / total_mb * 1000,
-        "memory MB": resident_mb(system.pid),
-    }
+class _Bulk:
+    """Each window has a topic of its own, which is deleted after it: its memory is used again."""
+
+    def __init__(self, system: Endpoint, load: Bulk) -> None:
+        self._system = system
+        self._client = producer(system, **dict(load.settings))
+        self._value = bytes(load.value_bytes)
+        self._count = int(window_mb(load.total_mb) * 1_000_000) // load.value_bytes
+        self._mb = self._count * load.value_bytes / 1e6
+        self._topic = ""
+
+    def prepare(self) -> None:
+        freshen(self._system, self._mb)
+        self._topic = fresh_topic(self._system)
+        fill(self._client, self._topic, self._value, 2000)
+
+    def run(self) -> Window:
+        rate = self._mb / fill(self._client, self._topic, self._value, self._count)
+        return Window({"MB/s": rate}, rate, self._mb / 1000)
+
+    def settle(self) -> None:
+        delete_topic(self._system, self._topic)
+
+    def close(self) -> None:
+        pass
 
 
-def timed(call: Callable[[], object], count: int, warm: int) -> list[float]:
-    """Seconds of each of `count` calls after `warm` more."""
-    for _ in range(warm):
-        call()
-    times = []
-    for _ in range(count):
+def freshen(system: Endpoint, megabytes: float) -> None:
+    """Have the next `megabytes` of page cache be memory that was just freed."""
+    if not is_mock(system):
+        gauges.touch(folder_of(system), TOUCHED_SHARE * megabytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Read so many MB of 1000-byte records back from the page cache."""
+
+    total_mb: float
+
+    def __call__(self, system: Endpoint) -> Work:
+        return _Consume(system, self.total_mb)
+
+
+class Filled(Plain):
+    """A `Work` over a topic that was filled, and is on the disk as well as in the page cache."""
+
+    def __init__(self, system: Endpoint, total_mb: float) -> None:
+        super().__init__(system)
+        self.count = int(window_mb(total_mb) * 1000)
+        freshen(system, self.count / 1000)
+        fill(producer(system, **dict(BIG)), self.topic, bytes(1000), self.count)
+        gauges.wait_clean()
+
+
+class _Consume(Filled):
+    def __init__(self, system: Endpoint, total_mb: float) -> None:
+        super().__init__(system, total_mb)
+        self._client: Consumer | None = None
+
+    def prepare(self) -> None:
+        self._client = Consumer(
+            {
+                "bootstrap.servers": self.system.bootstrap_servers,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **NEVER_POSTPONED,
+                "log_level": 0,
+            }
+        )
+
+    def run(self) -> Window:
+        assert self._client is not None
         begun = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun)
-    return times
+        self._client.assign([TopicPartition(self.topic, n, 0) for n in range(PARTITIONS)])
+        seen = 0
+        while seen < self.count:
+            seen += len(self._client.consume(10_000, 1.0))
+            if time.perf_counter() - begun > TIMEOUT_S:
+                raise RuntimeError(f"only {seen} of {self.count} records came")
+        rate = self.count / 1000 / (time.perf_counter() - begun)
+        return Window({"MB/s": rate}, rate, self.count / 1e6)
 
-
-def percentiles(times: list[float]) -> Figures:
-    """Median and 99th percentile in milliseconds."""
-    return {"p50 ms": median(times) * 1000, "p99 ms": quantiles(times, n=100)[98] * 1000}
-
-
-def latency(system: System) -> Figures:
-    """Produce and flush one 100-byte record, 2000 times."""
-    topic = fresh_topic(system)
-    client = producer(system, **{"linger.ms": 0})
-
-    def one() -> None:
-        client.produce(topic, bytes(100), partition=0)
-        client.flush(TIMEOUT_S)
-
-    return percentiles(timed(one, 2000, 200))
-
-
-def tiny_transactions(system: System) -> Figures:
-    """Begin, produce one record, commit, back to back."""
-    topic = fresh_topic(system)
-    client = producer(system, **{"transactional.id": topic, "linger.ms": 0})
-    client.init_transactions(TIMEOUT_S)
-
-    def one() -> None:
-        client.begin_transaction()
-        client.produce(topic, bytes(100), partition=0)
-        client.commit_transaction(TIMEOUT_S)
-
-    times = timed(one, 500, 50)
-    return {"txn/s": len(times) / sum(times), **percentiles(times)}
+    def settle(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,32 +235,55 @@ class Paced:
 
     transaction_s: float | None
     settings: tuple[tuple[str, object], ...] = ()
-    duration_s: float = 3.0
 
-    def __call__(self, system: System) -> Figures:
-        topic = fresh_topic(system)
-        settings: dict[str, object] = {"linger.ms": 5, "batch.size": 1_000_000}
-        settings |= dict(self.settings)
-        if self.transaction_s is not None:
-            settings["transactional.id"] = topic
-        client = producer(system, **settings)
-        if self.transaction_s is None:
-            fill(client, topic, bytes(1000), 2000)
-        else:
-            client.init_transactions(TIMEOUT_S)
+    def __call__(self, system: Endpoint) -> Work:
+        return _Paced(system, self)
+
+
+class _Paced:
+    seconds = WINDOW_S
+
+    def __init__(self, system: Endpoint, load: Paced) -> None:
+        self._system = system
+        self._transaction_s = load.transaction_s
+        settings: dict[str, object] = {**dict(BIG), **dict(load.settings)}
+        self._topic = fresh_topic(system)
+        if load.transaction_s is not None:
+            settings["transactional.id"] = self._topic
+        self._client = producer(system, **settings)
+        if load.transaction_s is not None:
+            self._client.init_transactions(TIMEOUT_S)
+        self._first = True
+
+    def prepare(self) -> None:
+        freshen(self._system, window_mb(1000))
+        if not self._first:
+            self._topic = fresh_topic(self._system)
+        self._first = False
+        if self._transaction_s is None:
+            fill(self._client, self._topic, bytes(1000), 2000)
+
+    def run(self) -> Window:
         begun = time.perf_counter()
         count = 0
-        while time.perf_counter() - begun < self.duration_s:
-            count += self.one(client, topic)
-        client.flush(TIMEOUT_S)
-        return {"MB/s": count / 1000 / (time.perf_counter() - begun)}
+        while time.perf_counter() - begun < self.seconds:
+            count += self._one()
+        flush(self._client)
+        rate = count / 1000 / (time.perf_counter() - begun)
+        return Window({"MB/s": rate}, rate, count / 1e6)
 
-    def one(self, client: Producer, topic: str) -> int:
+    def settle(self) -> None:
+        delete_topic(self._system, self._topic)
+
+    def close(self) -> None:
+        pass
+
+    def _one(self) -> int:
         """One transaction, or a quarter of a second without; returns the records sent."""
-        value = bytes(1000)
-        if self.transaction_s is not None:
+        client, topic, value = self._client, self._topic, bytes(1000)
+        if self._transaction_s is not None:
             client.begin_transaction()
-        end = time.perf_counter() + (self.transaction_s or 0.25)
+        end = time.perf_counter() + (self._transaction_s or 0.25)
         count = 0
         while time.perf_counter() < end:
             for number in range(50):
@@ -219,48 +295,29 @@ class Paced:
                         client.poll(0.01)
             client.poll(0)
             count += 50
-        if self.transaction_s is not None:
+        if self._transaction_s is not None:
             client.commit_transaction(TIMEOUT_S)
         return count
 
 
-def many_partitions(system: System) -> Figures:
-    """1,000 partitions: seconds to create and write to them all, and the memory afterwards."""
-    before = resident_mb(system.pid)
-    begun = time.perf_counter()
-    topic = fresh_topic(system, 1000)
-    client = producer(system, **{"linger.ms": 50})
-    for number in range(1000):
-        client.produce(topic, bytes(100), partition=number)
-    if client.flush(TIMEOUT_S):
-        raise RuntimeError("not every partition acknowledged its record")
-    return {
-        "seconds": time.perf_counter() - begun,
-        "memory grown by MB": max(0.1, resident_mb(system.pid) - before),
-    }
+class Sustained(_Paced):
+    """Bulk produce while the page cache already holds the dirty pages at which writers are held up.
 
+    So the disk sets the pace. The harness fills the cache, the broker is measured after that.
+    """
 
-def many_connections(system: System, count: int = 1000) -> Figures:
-    """1,000 connections that stay: seconds until each had an answer, and the memory afterwards."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 200
-    if soft < wanted and (hard == resource.RLIM_INFINITY or hard >= wanted):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    host, _, port = system.bootstrap_servers.rpartition(":")
-    before = resident_mb(system.pid)
-    begun = time.perf_counter()
-    connections: list[socket.socket] = []
-    try:
-        for _ in range(count):
-            connections.append(socket.create_connection((host, int(port)), TIMEOUT_S))
-        for connection in connections:
-            connection.sendall(METADATA_REQUEST)
-        for connection in connections:
-            if not connection.recv(4096):
-                raise RuntimeError("a connection was closed instead of answered")
-        seconds = time.perf_counter() - begun
-        grown = resident_mb(system.pid) - before
-    finally:
-        for connection in connections:
-            connection.close()
-    return {"seconds": seconds, "memory grown by MB": max(0.1, grown)}
+    seconds = SUSTAINED_S
+
+    def __init__(self, system: Endpoint) -> None:
+        super().__init__(system, Paced(None, (("queue.buffering.max.kbytes", 65_536),)))
+        # One for all brokers and windows: once written it can be made dirty without new memory.
+        self._filler = folder_of(system).parent / "filler"
+
+    def prepare(self) -> None:
+        super().prepare()
+        gauges.fill_dirty(self._filler)
+
+    def close(self) -> None:
+        super().close()
+        self._filler.unlink(missing_ok=True)
+        gauges.wait_clean()

@@ -23,7 +23,8 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from bench import loads
+from bench import work
+from bench.loads import BIG, SMALL
 from bench.peer.child import free_port, wait_ready
 from bench.peer.kafka import ROOT
 
@@ -85,6 +86,7 @@ class Broker:
     name = "oncelog"
 
     def __init__(self, folder: Path, profile: Path | None) -> None:
+        self.folder = folder
         self.port = free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         arguments = ["serve", "--data-dir", str(folder), "--listen", self.bootstrap_servers]
@@ -150,51 +152,51 @@ Prepared = tuple[Callable[[], object], int]
 
 
 def small_batches(broker: Broker) -> Prepared:
-    client = loads.producer(broker, **dict(SMALL))
-    topic = loads.fresh_topic(broker)
-    return lambda: loads.fill(client, topic, bytes(1000), 50_000), 3125
+    client = work.producer(broker, **dict(SMALL))
+    topic = work.fresh_topic(broker)
+    return lambda: work.fill(client, topic, bytes(1000), 50_000), 3125
 
 
 def large_batches(broker: Broker) -> Prepared:
-    client = loads.producer(broker, **dict(BIG))
-    topic = loads.fresh_topic(broker)
-    return lambda: loads.fill(client, topic, bytes(1000), 100_000), 100
+    client = work.producer(broker, **dict(BIG))
+    topic = work.fresh_topic(broker)
+    return lambda: work.fill(client, topic, bytes(1000), 100_000), 100
 
 
 def one_record(broker: Broker) -> Prepared:
-    client = loads.producer(broker, **{"linger.ms": 0})
-    topic = loads.fresh_topic(broker)
+    client = work.producer(broker, **{"linger.ms": 0})
+    topic = work.fresh_topic(broker)
 
     def one() -> None:
         for _ in range(1000):
             client.produce(topic, bytes(100), partition=0)
-            client.flush(loads.TIMEOUT_S)
+            client.flush(work.TIMEOUT_S)
 
     return one, 1000
 
 
 def transactions(broker: Broker) -> Prepared:
-    topic = loads.fresh_topic(broker)
-    client = loads.producer(broker, **{"transactional.id": topic, "linger.ms": 0})
-    client.init_transactions(loads.TIMEOUT_S)
+    topic = work.fresh_topic(broker)
+    client = work.producer(broker, **{"transactional.id": topic, "linger.ms": 0})
+    client.init_transactions(work.TIMEOUT_S)
 
     def one() -> None:
         for _ in range(300):
             client.begin_transaction()
             client.produce(topic, bytes(100), partition=0)
-            client.commit_transaction(loads.TIMEOUT_S)
+            client.commit_transaction(work.TIMEOUT_S)
 
     return one, 300
 
 
 def consume(broker: Broker) -> Prepared:
-    topic = loads.fresh_topic(broker)
-    loads.fill(loads.producer(broker, **dict(BIG)), topic, bytes(1000), 100_000)
+    topic = work.fresh_topic(broker)
+    work.fill(work.producer(broker, **dict(BIG)), topic, bytes(1000), 100_000)
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "log_level": 0}
 
     def one() -> None:
-        client = Consumer({**settings, **loads.NEVER_POSTPONED, "enable.auto.commit": False})
-        client.assign([TopicPartition(topic, n, 0) for n in range(loads.PARTITIONS)])
+        client = Consumer({**settings, **work.NEVER_POSTPONED, "enable.auto.commit": False})
+        client.assign([TopicPartition(topic, n, 0) for n in range(work.PARTITIONS)])
         seen = 0
         while seen < 100_000:
             seen += len(client.consume(10_000, 1.0))
@@ -203,8 +205,6 @@ def consume(broker: Broker) -> Prepared:
     return one, 100
 
 
-BIG = (("linger.ms", 5), ("batch.size", 1_000_000))
-SMALL = (("linger.ms", 0), ("batch.size", 16_384))
 LOADS: dict[str, tuple[str, Callable[[Broker], Prepared]]] = {
     "small": ("16 KB request", small_batches),
     "large": ("MB in 1 MB requests", large_batches),
@@ -219,13 +219,13 @@ def measure(key: str, profile: Path | None, units: int = 4) -> float:
     folder = Path(tempfile.mkdtemp(prefix="oncelog-profile-"))
     broker = Broker(folder / "data", profile)
     try:
-        work, count = LOADS[key][1](broker)
-        work()
+        unit, count = LOADS[key][1](broker)
+        unit()
         if profile is not None:
             broker.signal(signal.SIGUSR1)
         before = broker.cpu_seconds()
         for _ in range(units):
-            work()
+            unit()
         used = broker.cpu_seconds() - before
         if profile is not None:
             broker.signal(signal.SIGUSR2)

@@ -1,177 +1,294 @@
-"""The results as a table for the terminal, docs/benchmarks.md, and a plot (SVG) beside it."""
+"""The results as tables for the terminal and as docs/benchmarks.md."""
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log10
-from pathlib import Path
 from statistics import median
 
 from rich.table import Table
 
-from bench import batch_format
+from bench import batch_format, method, plot
+from bench.calls import Calls
 from bench.peer.kafka import ROOT
-from bench.rows import COSTS, Target
+from bench.results import Results, WarmUp
+from bench.rows import COSTS, FRESH, ROWS, TITLES
 from bench.stats import Ratio, ratio
-from tests.support.evidence import commit
+from bench.work import HIGHER_IS_BETTER
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"
-
-Samples = Mapping[tuple[str, str], Mapping[str, list[float]]]
-"""(row, figure) -> system -> one figure per round."""
+OURS = "oncelog"
+ALONE = "client alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One figure of one row, over all rounds."""
 
-    title: str
+    key: str
     figure: str
     ours: float
     theirs: float
     ratio: Ratio
-    target: Target | None
+    alone: float | None
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.key]
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.figure in HIGHER_IS_BETTER
 
     @property
     def verdict(self) -> str:
-        if self.target is None:
-            return ""
-        return "met" if self.target.met(self.ratio.value) else "missed"
+        """What can be said with 95 % confidence of ours beside theirs."""
+        if self.ratio.low <= 1 <= self.ratio.high:
+            return "same"
+        return "better" if (self.ratio.value > 1) == self.higher_is_better else "worse"
 
 
-def results(
-    samples: Samples,
-    titles: Mapping[str, str],
-    targets: Mapping[tuple[str, str], Target],
-) -> list[Result]:
-    """One result per figure, in the order in which they were first measured."""
+def results(measured: Results, other: str) -> list[Result]:
+    """One result per figure that both systems have, in the order of the rows."""
     made = []
-    for (key, figure), by_system in samples.items():
-        ours, theirs = by_system["oncelog"], by_system["kafka"]
-        target = targets.get((key, figure))
-        made.append(
-            Result(titles[key], figure, median(ours), median(theirs), ratio(ours, theirs), target)
-        )
+    order = {key: number for number, key in enumerate([*FRESH, *(row.key for row in ROWS)])}
+    for key, figure in sorted(measured.samples, key=lambda pair: order[pair[0]]):
+        found = result(measured.samples[key, figure], key, figure, other)
+        if found is not None:
+            made.append(found)
     return made
 
 
-def table(found: list[Result]) -> Table:
-    """For the terminal."""
-    made = Table(title="Oncelog / Apache Kafka, medians")
-    for heading in ("work", "figure", "oncelog", "kafka", "ratio", "95 %", "target", ""):
+def result(
+    by_system: Mapping[str, list[float]], key: str, figure: str, other: str
+) -> Result | None:
+    """None without a round that both systems have done."""
+    ours, theirs = by_system.get(OURS, []), by_system.get(other, [])
+    # A run that was cut short may have half a round.
+    rounds = min(len(ours), len(theirs))
+    if rounds == 0:
+        return None
+    ours, theirs = ours[:rounds], theirs[:rounds]
+    alone = by_system.get(ALONE)
+    return Result(
+        key,
+        figure,
+        median(ours),
+        median(theirs),
+        ratio(ours, theirs),
+        median(alone) if alone else None,
+    )
+
+
+def cpu_results(measured: Results, other: str) -> list[Result]:
+    """The same for the brokers' CPU time per unit of work."""
+    made = []
+    for row in ROWS:
+        figure = f"CPU {row.unit.cpu}/{row.unit.name}"
+        scaled = {
+            system: [value * row.unit.cpu_scale for value in values]
+            for system, values in measured.cpu.get(row.key, {}).items()
+        }
+        found = result(scaled, row.key, figure, other)
+        if found is not None:
+            made.append(found)
+    return made
+
+
+def number(value: float) -> str:
+    """With as many digits as mean something."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+
+
+def terminal(found: Sequence[Result], other: str) -> Table:
+    """All results, with a verdict for each."""
+    made = Table(title=f"Oncelog / {other}, medians")
+    for heading in ("work", "figure", "oncelog", other, "ratio", "95 %", ALONE, ""):
         made.add_column(heading, justify="left" if heading in ("work", "figure") else "right")
-    for result in found:
-        colour = {"met": "green", "missed": "red"}.get(result.verdict, "default")
+    for one in found:
+        colour = {"better": "green", "worse": "red"}.get(one.verdict, "default")
         made.add_row(
-            result.title,
-            result.figure,
-            f"{result.ours:,.2f}",
-            f"{result.theirs:,.2f}",
-            f"{result.ratio.value:.2f}",
-            f"{result.ratio.low:.2f} to {result.ratio.high:.2f}",
-            str(result.target or ""),
-            f"[{colour}]{result.verdict}[/{colour}]",
+            one.key,
+            one.figure,
+            number(one.ours),
+            number(one.theirs),
+            f"{one.ratio.value:.2f}",
+            f"{one.ratio.low:.2f} to {one.ratio.high:.2f}",
+            "" if one.alone is None else number(one.alone),
+            f"[{colour}]{one.verdict}[/{colour}]",
         )
     return made
 
 
-def costs(samples: Samples, titles: Mapping[str, str]) -> list[str]:
-    """What each guarantee costs within either system, as lines of the document.
+def figure_table(found: Sequence[Result], alone: bool) -> list[str]:
+    """Markdown; `alone` adds the column of the client by itself."""
+    lines = [
+        "| work | figure | Oncelog | Kafka | ratio | 95 % |" + (" client alone |" if alone else ""),
+        "|---|---|---:|---:|---:|---|" + ("---:|" if alone else ""),
+    ]
+    for one in found:
+        line = (
+            f"| {one.title} | {one.figure} | {number(one.ours)} | {number(one.theirs)}"
+            f" | {one.ratio.value:.2f} | {one.ratio.low:.2f} to {one.ratio.high:.2f} |"
+        )
+        if alone:
+            line += " |" if one.alone is None else f" {number(one.alone)} |"
+        lines.append(line)
+    return [*lines, ""]
+
+
+def cpu_table(measured: Results, found: Sequence[Result], other: str) -> list[str]:
+    """Markdown: what the brokers spend on a unit of work."""
+    lines = [
+        "| work | CPU per | Oncelog | user + system | Kafka | user + system | ratio | 95 %"
+        " | system calls: Oncelog | Kafka |",
+        "|---|---|---:|---|---:|---|---:|---|---:|---:|",
+    ]
+    rows = {row.key: row for row in ROWS}
+    for one in found:
+        unit = rows[one.key].unit
+        splits = [
+            split_text(measured.split.get(one.key, {}).get(system), unit.cpu_scale)
+            for system in (OURS, other)
+        ]
+        calls = [measured.system_calls.get(one.key, {}).get(system) for system in (OURS, other)]
+        told = [number(each) if each is not None else "" for each in calls]
+        lines.append(
+            f"| {one.title} | {unit.name} | {number(one.ours)} {unit.cpu} | {splits[0]}"
+            f" | {number(one.theirs)} {unit.cpu} | {splits[1]} | {one.ratio.value:.2f}"
+            f" | {one.ratio.low:.2f} to {one.ratio.high:.2f} | {told[0]} | {told[1]} |"
+        )
+    return [*lines, ""]
+
+
+def split_text(split: Sequence[float] | None, scale: float) -> str:
+    """User and system time per unit of work, over all rounds together."""
+    if not split or not split[2]:
+        return ""
+    user, system, amount = split
+    return f"{number(user / amount * scale)} + {number(system / amount * scale)}"
+
+
+def call_table(calls: Mapping[str, Calls]) -> list[str]:
+    """Markdown: Python function calls of a request."""
+    lines = [
+        "| request | calls until its reply | calls in all | with libraries and generated code |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, one in calls.items():
+        lines.append(f"| {name} | {one.until_reply} | {one.total} | {one.everywhere} |")
+    return [*lines, ""]
+
+
+def warm_up_table(measured: Results, other: str) -> list[str]:
+    """Markdown: how long each broker took to be warm, and what it gained."""
+    lines = [
+        "| work | Oncelog: seconds | last window / first | Kafka: seconds | last window / first |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in ROWS:
+        by = measured.warm_ups.get(row.key, {})
+        if OURS in by and other in by:
+            told = " | ".join(warm_up_text(one) for one in (by[OURS], by[other]))
+            lines.append(f"| {row.title} | {told} |")
+    return [*lines, ""]
+
+
+def warm_up_text(one: WarmUp) -> str:
+    """Two cells of that table."""
+    steady = "" if one.steady else " (not steady)"
+    return f"{one.seconds:.0f}{steady} | {one.last / one.first:.2f}"
+
+
+def cost_table(measured: Results, other: str) -> list[str]:
+    """Markdown: what each guarantee costs within either system.
 
     The ratio of a round's two rows, then the median over the rounds.
     """
     lines = []
     for key, baseline in COSTS:
-        ours, theirs = (
-            _ratio_within(samples, key, baseline, system) for system in ("oncelog", "kafka")
-        )
+        ours, theirs = (_ratio_within(measured, key, baseline, system) for system in (OURS, other))
         if ours is not None and theirs is not None:
-            pair = f"{titles[key]} | {titles[baseline]}"
+            pair = f"{TITLES[key]} | {TITLES[baseline]}"
             lines.append(f"| {pair} | {ours - 1:+.0%} | {theirs - 1:+.0%} |")
     if not lines:
         return []
-    heading = [
+    return ["| row | baseline | Oncelog | Kafka |", "|---|---|---:|---:|", *lines, ""]
+
+
+def _ratio_within(measured: Results, key: str, baseline: str, system: str) -> float | None:
+    figures = measured.samples.get((key, "MB/s"), {}).get(system)
+    against = measured.samples.get((baseline, "MB/s"), {}).get(system)
+    if not figures or not against:
+        return None
+    return median(one / other for one, other in zip(figures, against, strict=False))
+
+
+def document(measured: Results, calls: Mapping[str, Calls]) -> str:
+    """docs/benchmarks.md."""
+    found = results(measured, "kafka")
+    cold = [one for one in found if one.key in FRESH]
+    warm = [one for one in found if one.key not in FRESH]
+    spent = cpu_results(measured, "kafka")
+    lines = [
+        "# Oncelog beside Apache Kafka",
+        "",
+        "Written by `make bench ARGS=--write`; the same command repeats it. One broker each, on one"
+        " machine, both warm. Machines are noisy: only the ratio of the medians means something,"
+        " and its interval (95 %, bootstrap over rounds) says how much.",
+        "",
+        f"{measured.rounds()} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
+        f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, commit"
+        f" `{measured.facts.get('commit', 'unknown')[:20]}`.",
+        "",
+        "## Warm",
+        "",
+        *figure_table(warm, alone=True),
+        "![ratios](benchmarks.svg)",
+        "",
+        "Client alone: the same client against librdkafka's own in-memory cluster"
+        " (`test.mock.num.brokers`), which runs in the client's process, checks nothing and keeps"
+        " next to nothing. So it is about the most that this client can do.",
+        "",
+        "## What the brokers spend",
+        "",
+        "Of the broker's process alone, so the client on the same cores counts for nothing.",
+        "",
+        *cpu_table(measured, spent, "kafka"),
+        "Python functions that Oncelog calls for one request (`python -m bench.calls`, exact, no"
+        " clock takes part):",
+        "",
+        *call_table(calls),
+        "## A fresh process",
+        "",
+        "The first seconds after the start, as a test or a restart meets them.",
+        "",
+        *figure_table(cold, alone=False),
         "## What a guarantee costs",
         "",
         "MB/s of a row against a baseline in the same round of the same system, medians.",
         "",
-        "| row | baseline | Oncelog | Kafka |",
-        "|---|---|---:|---:|",
+        *cost_table(measured, "kafka"),
+        batch_format.sentence(),
+        "",
+        method.text(measured),
+        "How long each broker was driven before its rounds, and how much faster the last of those"
+        " windows was than the first:",
+        "",
+        *warm_up_table(measured, "kafka"),
     ]
-    return [*heading, *lines, ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _ratio_within(samples: Samples, key: str, baseline: str, system: str) -> float | None:
-    figures = samples.get((key, "MB/s"), {}).get(system)
-    against = samples.get((baseline, "MB/s"), {}).get(system)
-    if not figures or not against:
-        return None
-    return median(one / other for one, other in zip(figures, against, strict=True))
-
-
-def write(found: list[Result], rounds: int, cost_lines: list[str]) -> list[Path]:
+def write(measured: Results, calls: Mapping[str, Calls]) -> None:
     """docs/benchmarks.md and docs/benchmarks.svg."""
-    lines = [
-        "# Oncelog beside Apache Kafka",
-        "",
-        "Written by `make bench ARGS=--write`; `make bench` repeats it. Both systems run with",
-        "their default configuration, one broker, one after the other in every round, in",
-        "alternating order; the client is librdkafka (confluent-kafka) in both. Machines are",
-        "noisy: only the ratio of the medians means something, and its interval (95 %, bootstrap",
-        "over rounds) says how much.",
-        "",
-        f"{rounds} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
-        f" {platform.python_version()}, commit `{commit()[:12]}`.",
-        "",
-        "| work | figure | Oncelog | Kafka | ratio | 95 % | target | |",
-        "|---|---|---:|---:|---:|---|---|---|",
-    ]
-    for result in found:
-        lines.append(
-            f"| {result.title} | {result.figure} | {result.ours:,.2f} | {result.theirs:,.2f}"
-            f" | {result.ratio.value:.2f} | {result.ratio.low:.2f} to {result.ratio.high:.2f}"
-            f" | {result.target or ''} | {result.verdict} |"
-        )
-    lines += ["", "![ratios](benchmarks.svg)", "", *cost_lines, batch_format.sentence(), ""]
-    DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text("\n".join(lines))
-    PLOT.write_text(plot(found))
-    return [DOCUMENT, PLOT]
-
-
-def plot(found: list[Result]) -> str:
-    """Each ratio as a dot with its interval, on a logarithmic axis; no library draws it smaller."""
-    row_height, left, width = 22, 400, 420
-    height = row_height * len(found) + 60
-    decades = (-2.0, 1.5)
-
-    def x(value: float) -> float:
-        clipped = min(max(log10(value), decades[0]), decades[1])
-        return left + (clipped - decades[0]) / (decades[1] - decades[0]) * width
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 40}" height="{height}"'
-        ' font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        '<text x="10" y="20" font-weight="bold">Oncelog / Apache Kafka (1 = equal)</text>',
-    ]
-    for tick in (0.01, 0.1, 0.25, 0.5, 1, 2, 4, 10):
-        dash = "" if tick == 1 else ' stroke-dasharray="2 3"'
-        parts.append(
-            f'<line x1="{x(tick):.0f}" y1="30" x2="{x(tick):.0f}" y2="{height - 25}"'
-            f' stroke="#999"{dash}/><text x="{x(tick):.0f}" y="{height - 10}"'
-            f' text-anchor="middle">{tick:g}</text>'
-        )
-    for number, result in enumerate(found):
-        y = 45 + number * row_height
-        colour = {"met": "#2a7f3f", "missed": "#c0392b"}.get(result.verdict, "#34618d")
-        parts.append(
-            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">'
-            f"{result.title}: {result.figure}</text>"
-            f'<line x1="{x(result.ratio.low):.1f}" y1="{y}" x2="{x(result.ratio.high):.1f}"'
-            f' y2="{y}" stroke="{colour}" stroke-width="2"/>'
-            f'<circle cx="{x(result.ratio.value):.1f}" cy="{y}" r="4" fill="{colour}"/>'
-        )
-    return "\n".join([*parts, "</svg>", ""])
+    DOCUMENT.write_text(document(measured, calls))
+    warm = [one for one in results(measured, "kafka") if one.key not in FRESH]
+    PLOT.write_text(plot.svg([*warm, *cpu_results(measured, "kafka")]))

@@ -1,89 +1,142 @@
-"""The table of benchmarks: what is run, which figure is judged, and by what target."""
+"""The table of benchmarks: what is run against warm brokers, and what each row is counted in."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import loads
-from bench.loads import Bulk, Figures, Paced
-from bench.systems import System
+from bench.groups import Group
+from bench.javaloads import JavaConsume, JavaTransactions
+from bench.loads import (
+    BIG,
+    SMALL,
+    Bulk,
+    Consume,
+    ManyIds,
+    OneRecord,
+    Paced,
+    Sustained,
+    TinyTransactions,
+)
+from bench.stats import WARM_S_MAX
+from bench.work import Load
 
-BIG = (("linger.ms", 5), ("batch.size", 1_000_000))
-SMALL = (("linger.ms", 0), ("batch.size", 16_384))
 ONE_IN_FLIGHT = (("enable.idempotence", False), ("max.in.flight", 1), ("acks", "all"))
 FIVE_IN_FLIGHT = (("enable.idempotence", False), ("max.in.flight", 5), ("acks", "1"))
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What the ratio Oncelog / Kafka of one figure should be."""
+class Unit:
+    """What a row's work is counted in, and what the CPU time of one is told in."""
 
-    figure: str
-    at_least: float | None = None
-    at_most: float | None = None
+    name: str
+    cpu: str
+    cpu_scale: float
 
-    def met(self, value: float) -> bool:
-        """Whether a ratio reaches it."""
-        above = self.at_least is None or value >= self.at_least
-        return above and (self.at_most is None or value <= self.at_most)
 
-    def __str__(self) -> str:
-        if self.at_least is not None:
-            return f"{self.figure} >= {self.at_least:g}"
-        return f"{self.figure} <= {self.at_most:g}"
+GB = Unit("GB", "s", 1.0)
+REQUEST = Unit("request", "us", 1e6)
+TRANSACTION = Unit("transaction", "us", 1e6)
+GROUP = Unit("group", "ms", 1e3)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One benchmark."""
+    """One load and how it is run."""
 
     key: str
     title: str
-    load: Callable[[System], Figures]
-    targets: tuple[Target, ...] = ()
+    load: Load
+    unit: Unit = GB
+    alone: bool = False
+    """Whether the client is also measured against its own in-memory cluster."""
+    counted: bool = False
+    """Whether the broker's system calls are counted."""
+    rounds_max: int | None = None
+    warm_s_max: float = WARM_S_MAX
+    java: bool = False
+    main: bool = True
+    """Whether two builds of Oncelog are compared by it."""
 
 
 ROWS = (
+    Row("latency", "produce + flush of one 100 B record", OneRecord, REQUEST, True, True),
     Row(
-        "bulk-1000",
-        "1000 B records, linger 5 ms, batch 1 MB",
-        Bulk(1000, 300, BIG),
-        (Target("MB/s", at_least=1.0), Target("CPU s/GB", at_most=0.8)),
+        "tiny-txn",
+        "begin, produce one, commit, back to back",
+        TinyTransactions,
+        TRANSACTION,
+        True,
+        True,
+    ),
+    Row(
+        "txn-16-ids",
+        "the same with 16 transactional ids at once",
+        ManyIds(16),
+        TRANSACTION,
+        True,
+        True,
+    ),
+    Row(
+        "bulk-1000", "1000 B records, linger 5 ms, batch 1 MB", Bulk(1000, 800, BIG), GB, True, True
     ),
     Row(
         "bulk-1000-16k",
         "1000 B records, linger 0, batch 16 KB",
-        Bulk(1000, 200, SMALL),
-        (Target("MB/s", at_least=1.5), Target("CPU s/GB", at_most=0.8)),
+        Bulk(1000, 400, SMALL),
+        GB,
+        True,
+        True,
+    ),
+    Row("bulk-100", "100 B records, linger 5 ms, batch 1 MB", Bulk(100, 200, BIG), GB, True, True),
+    Row("consume", "consume 1000 B records", Consume(800), GB, False, True),
+    Row("group-100", "100 consumers of one group", Group(100), GROUP, counted=True, rounds_max=5),
+    Row(
+        "java-txn",
+        "Java client: begin, send one, commit (TV2)",
+        JavaTransactions,
+        TRANSACTION,
+        counted=True,
+        java=True,
+        main=False,
     ),
     Row(
-        "bulk-100",
-        "100 B records, linger 5 ms, batch 1 MB",
-        Bulk(100, 100, BIG),
-        (Target("MB/s", at_least=1.0), Target("CPU s/GB", at_most=0.8)),
+        "java-consume",
+        "Java client: consume 1000 B records",
+        JavaConsume,
+        counted=True,
+        java=True,
+        main=False,
     ),
-    Row("consume", "consume 1000 B records", loads.consume, (Target("MB/s", at_least=1.0),)),
+    Row("idempotent", "1000 B, idempotent", Paced(None), main=False),
     Row(
-        "latency",
-        "produce + flush of one 100 B record",
-        loads.latency,
-        (Target("p50 ms", at_most=1.1), Target("p99 ms", at_most=1.1)),
+        "plain", "1000 B, not idempotent", Paced(None, (("enable.idempotence", False),)), main=False
     ),
+    Row("acks-all-1", "1000 B, acks=all, one in flight", Paced(None, ONE_IN_FLIGHT), main=False),
+    Row("acks-1-5", "1000 B, acks=1, five in flight", Paced(None, FIVE_IN_FLIGHT), main=False),
+    Row("txn-1s", "1000 B, transactions of 1 s", Paced(1.0), main=False),
+    Row("txn-100ms", "1000 B, transactions of 100 ms", Paced(0.1), main=False),
+    Row("txn-10ms", "1000 B, transactions of 10 ms", Paced(0.01), main=False),
     Row(
-        "tiny-txn",
-        "begin, produce one, commit, back to back",
-        loads.tiny_transactions,
-        (Target("txn/s", at_least=3.0), Target("p99 ms", at_most=1 / 3)),
+        "sustained",
+        "1000 B records, beyond the kernel's dirty limit",
+        Sustained,
+        rounds_max=5,
+        # Warm from the rows before, and a window takes long here.
+        warm_s_max=1.0,
+        main=False,
     ),
-    Row("idempotent", "1000 B, idempotent", Paced(None)),
-    Row("plain", "1000 B, not idempotent", Paced(None, (("enable.idempotence", False),))),
-    Row("acks-all-1", "1000 B, acks=all, one in flight", Paced(None, ONE_IN_FLIGHT)),
-    Row("acks-1-5", "1000 B, acks=1, five in flight", Paced(None, FIVE_IN_FLIGHT)),
-    Row("txn-1s", "1000 B, transactions of 1 s", Paced(1.0)),
-    Row("txn-100ms", "1000 B, transactions of 100 ms", Paced(0.1)),
-    Row("txn-10ms", "1000 B, transactions of 10 ms", Paced(0.01)),
-    Row("partitions", "1,000 partitions, one record each", loads.many_partitions),
-    Row("connections", "1,000 connections, one request each", loads.many_connections),
 )
+
+FRESH = {
+    "start": "start, until Metadata is answered",
+    "idle": "idle, 2 s after the start",
+    "cold-latency": "first 2 s: produce + flush of one record",
+    "cold-txn": "next 2 s: begin, produce one, commit",
+    "cold-16k": "then the first 100 MB in batches of 16 KB",
+    "connections": "1,000 connections, one request each",
+    "partitions": "1,000 partitions, one record each",
+}
+"""What is measured in a fresh process, in this order; see `bench.fresh`."""
+
+TITLES = FRESH | {row.key: row.title for row in ROWS}
 
 COSTS = (
     ("idempotent", "plain"),
@@ -96,6 +149,3 @@ COSTS = (
 """What a guarantee costs within one system: MB/s of the first row against that of the second. The
 last two baselines are those of Confluent's article of 2017.
 """
-
-START_TARGET = Target("seconds", at_most=1 / 6)
-IDLE_TARGET = Target("memory MB", at_most=1 / 4)

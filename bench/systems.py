@@ -1,30 +1,70 @@
-"""The two systems under measurement, behind one face: start, stop, memory, CPU.
+"""The systems under measurement, behind one face: start, stop, and where their clients connect.
 
-Oncelog is measured as a user gets it: the base install of this checkout in an environment of its
-own,
-without the development tools (some of which libraries import when they find them).
+Oncelog is measured as a user gets it: the base install of a checkout in an environment of its own,
+without the development tools (some of which libraries import when they find them). Apache Kafka
+runs as its own start script runs it, on the same disk. librdkafka's mock cluster lives in this
+process and answers from memory: no broker can be faster for that client.
 """
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
+
+from confluent_kafka import Producer
 
 from bench.peer.child import BrokerChild
 from bench.peer.kafka import ROOT, KafkaPeer
 
-BASE_ENVIRONMENT = ROOT / ".cache" / "base-install"
+ENVIRONMENTS = ROOT / ".cache" / "bench"
 READY_TIMEOUT_S = 60
 
+KAFKA_JVM = (
+    "-server",
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+"""What Apache's kafka-server-start.sh and kafka-run-class.sh give a broker."""
 
-class System(Protocol):
-    """A broker under measurement. `settings` are broker properties beyond the defaults."""
+KAFKA_SETTINGS = {
+    # As in the server.properties that Apache ships; the compiled-in default would add 3 s to the
+    # first rebalance of a group, in both systems.
+    "group.initial.rebalance.delay.ms": "0",
+    # A deleted topic's files go at once, as they do in Oncelog, so that both brokers write into
+    # memory that was just freed. The default keeps them for a minute.
+    "log.segment.delete.delay.ms": "500",
+}
+ONCELOG_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
-    name: str
+
+class Endpoint(Protocol):
+    """Something that a Kafka client can connect to."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def bootstrap_servers(self) -> str: ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it keeps its files; None for one that keeps none."""
+
+
+class System(Endpoint, Protocol):
+    """A broker under measurement, in a process of its own."""
+
+    @property
+    def folder(self) -> Path: ...
 
     @property
     def pid(self) -> int: ...
@@ -34,46 +74,84 @@ class System(Protocol):
 
     def stop(self) -> object: ...
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
 
 class Oncelog(BrokerChild):
-    """`oncelog serve` from the base install."""
+    """`oncelog serve` from the base install of a checkout."""
 
-    name = "oncelog"
+    def __init__(self, folder: Path, name: str = "oncelog") -> None:
+        super().__init__(folder)
+        self.name = name
 
     def start(self) -> float:
-        command = [str(BASE_ENVIRONMENT / "bin" / "oncelog"), "serve"]
+        command = [str(ENVIRONMENTS / self.name / "bin" / "oncelog"), "serve"]
         command += ["--data-dir", str(self.folder / "data"), "--listen", self.bootstrap_servers]
-        return self.launch(command, self.folder / "broker.log", READY_TIMEOUT_S)
+        for key, value in ONCELOG_SETTINGS.items():
+            command += ["--set", f"{key}={value}"]
+        log = self.folder / "broker.log"
+        return self.launch(command, log, READY_TIMEOUT_S, clean_environment())
 
 
 class Kafka(KafkaPeer):
-    """Apache Kafka as `peer` runs it; its folder is formatted before the clock starts."""
+    """Apache Kafka; its folder is formatted before the clock starts."""
 
     name = "kafka"
+    jvm = KAFKA_JVM
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        super().__init__(folder, KAFKA_SETTINGS)
         self.prepare()
 
 
-def install_base() -> None:
-    """The base install of this checkout, made anew so that it is the tested build."""
-    shutil.rmtree(BASE_ENVIRONMENT, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", str(BASE_ENVIRONMENT)], check=True)
-    pip = [str(BASE_ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "--disable-pip-version-check", str(ROOT)], check=True)
+class Mock:
+    """librdkafka's in-memory cluster of one broker, which lives as long as this object."""
+
+    name = "client alone"
+    folder = None
+
+    def __init__(self) -> None:
+        self._home = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = self._home.list_topics(timeout=READY_TIMEOUT_S).brokers.values()
+        self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB (10^6 bytes), as `ps` tells it."""
-    done = subprocess.run(
-        ["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout) * 1024 / 1e6
+def clean_environment() -> dict[str, str]:
+    """The environment of this process without what would lead a broker to another checkout."""
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    }
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system CPU seconds that a process has used (Linux)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return ticks / 100
+def install(checkout: Path, name: str) -> None:
+    """The base install of a checkout, so that what is measured is its present code.
+
+    The environment is kept while the dependencies stay the same; the package is always built anew,
+    from a copy, because a `build` folder in the checkout could hold modules that are gone.
+    """
+    environment = ENVIRONMENTS / name
+    python = str(environment / "bin" / "python")
+    stamp = environment / "pyproject.toml"
+    wanted = (checkout / "pyproject.toml").read_text()
+    fresh = not stamp.exists() or stamp.read_text() != wanted
+    if fresh:
+        shutil.rmtree(environment, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as folder:
+        copy = Path(folder) / "checkout"
+        ignored = shutil.ignore_patterns("*.egg-info", "__pycache__")
+        shutil.copytree(checkout / "src", copy / "src", ignore=ignored)
+        for file in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(checkout / file, copy / file)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        if not fresh:
+            pip += ["--no-deps", "--force-reinstall"]
+        subprocess.run([*pip, str(copy)], check=True, env=clean_environment())
+    stamp.write_text(wanted)

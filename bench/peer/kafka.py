@@ -98,6 +98,8 @@ class KafkaPeer(BrokerChild):
     `settings` are broker properties on top of Kafka's defaults.
     """
 
+    jvm: tuple[str, ...] = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
+
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(folder)
         self.settings = settings or {}
@@ -131,7 +133,7 @@ class KafkaPeer(BrokerChild):
 
     def start(self) -> float:
         """Start the broker; returns the seconds from exec until it answers Metadata."""
-        command = [java(), "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-cp", jars(), "kafka.Kafka"]
+        command = [java(), *self.jvm, "-cp", jars(), "kafka.Kafka"]
         command.append(str(self.folder / "server.properties"))
         return self.launch(command, self.folder / "broker.log", READY_TIMEOUT_S)
 

@@ -1,0 +1,225 @@
+"""Runs rows against two brokers: warms each up, then measures them in turns.
+
+Both are started once for all rows, which gives the virtual machine the longest time to compile what
+it runs. Only one is under load at a time. The other one is left running: stopping it (SIGSTOP)
+would let its sessions with itself expire, for a KRaft broker is its own controller's client, and
+what it does when idle is measured in a row of its own and is small.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+from rich.progress import Progress, TaskID
+
+from bench import fresh, gauges
+from bench.results import Results, WarmUp
+from bench.rows import Row
+from bench.stats import WARM_S_MAX, is_warm
+from bench.systems import Endpoint, Mock, System
+from bench.work import Window, Work
+
+T = TypeVar("T")
+Kind = Callable[[Path], System]
+FAILURES = (KafkaException, RuntimeError, OSError)
+SETTLE_S = 2.0
+FRESH_STEPS = 10
+"""How long a fresh life takes beside a round of one row, for the progress shown."""
+
+
+def tell_failure(progress: Progress, what: str, failure: BaseException) -> None:
+    progress.console.print(f"[red]{what} failed[/red]: {type(failure).__name__}: {failure}")
+
+
+class Run:
+    """One run: what it measures, and where it puts it. `on_row` is called after each row."""
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        rounds: int,
+        results: Results,
+        progress: Progress,
+        on_row: Callable[[], None],
+        warm_s_max: float = WARM_S_MAX,
+    ) -> None:
+        self.failed: list[str] = []
+        self._kinds = kinds
+        self._rounds = rounds
+        self._results = results
+        self._progress = progress
+        self._on_row = on_row
+        self._warm_s_max = warm_s_max
+        self._tool = gauges.system_call_tool()
+        self._task: TaskID | None = None
+        results.facts["system calls"] = self._tool or "not counted"
+        results.facts["dirty background MB"] = f"{gauges.dirty_background_mb():,.0f}"
+        results.facts["dirty limit MB"] = f"{gauges.dirty_limit_mb():,.0f}"
+
+    def all(self, fresh_keys: Sequence[str], rows: Sequence[Row], alone: bool) -> None:
+        """Measure fresh processes and then warm ones."""
+        steps = sum(self._rounds_of(row) + 2 for row in rows)
+        steps += FRESH_STEPS * self._rounds if fresh_keys else 0
+        self._task = self._progress.add_task("measuring", total=steps)
+        if fresh_keys:
+            self._fresh(fresh_keys)
+        if rows:
+            self._warm(rows, Mock() if alone and any(row.alone for row in rows) else None)
+
+    # --- fresh processes
+
+    def _fresh(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._results.forget(key)
+        for number in range(self._rounds):
+            self._show(f"fresh processes, round {number + 1} of {self._rounds}")
+            for kind in in_turns(self._kinds, number):
+                with folder() as home:
+                    system = kind(home)
+                    try:
+                        with ExitStack() as stack:
+                            stack.push(system.__exit__)
+                            fresh.live(system, self._results, keys.__contains__)
+                    except FAILURES as failure:
+                        tell_failure(self._progress, f"a fresh {system.name}", failure)
+                        self.failed.extend(keys)
+                        return
+            self._advance(FRESH_STEPS)
+            self._on_row()
+
+    # --- warm processes
+
+    def _warm(self, rows: Sequence[Row], mock: Mock | None) -> None:
+        pending = list(rows)
+        while pending:
+            with self._brokers() as systems:
+                while pending:
+                    row = pending.pop(0)
+                    try:
+                        self._row(row, systems, mock if row.alone else None)
+                    except FAILURES as failure:
+                        # The brokers may be in any state now: the next row gets fresh ones.
+                        tell_failure(self._progress, row.key, failure)
+                        self.failed.append(row.key)
+                        break
+                    finally:
+                        self._on_row()
+
+    @contextmanager
+    def _brokers(self) -> Iterator[list[System]]:
+        with folder() as home, ExitStack() as stack:
+            systems = []
+            for number, kind in enumerate(self._kinds):
+                system = kind(home / str(number))
+                stack.push(system.__exit__)
+                systems.append(system)
+                system.start()
+            time.sleep(SETTLE_S)
+            gauges.touch(home, gauges.dirty_background_mb() / 2)
+            yield systems
+
+    def _row(self, row: Row, systems: Sequence[System], mock: Mock | None) -> None:
+        self._results.forget(row.key)
+        everybody: list[Endpoint] = [*systems, *([mock] if mock is not None else [])]
+        works: dict[str, Work] = {}
+        try:
+            for endpoint in everybody:
+                self._show(f"{row.key}: warming {endpoint.name}")
+                works[endpoint.name] = row.load(endpoint)
+                self._warm_up(row, endpoint, works[endpoint.name])
+            self._advance(1)
+            for number in range(self._rounds_of(row)):
+                self._show(f"{row.key}: round {number + 1} of {self._rounds_of(row)}")
+                for system in in_turns(systems, number):
+                    self._measure(row, system, works[system.name])
+                if mock is not None:
+                    window = one_window(works[mock.name])
+                    self._results.add(row.key, mock.name, window.figures)
+                self._advance(1)
+            if row.counted and self._tool is not None:
+                self._show(f"{row.key}: counting system calls")
+                for system in systems:
+                    self._count(row, system, works[system.name], self._tool)
+            self._advance(1)
+        finally:
+            for work in works.values():
+                work.close()
+
+    def _warm_up(self, row: Row, endpoint: Endpoint, work: Work) -> None:
+        rates: list[float] = []
+        begun = time.monotonic()
+        while True:
+            rates.append(one_window(work).rate)
+            elapsed_s = time.monotonic() - begun
+            if is_warm(rates, elapsed_s) or elapsed_s >= min(row.warm_s_max, self._warm_s_max):
+                break
+        steady = is_warm(rates, elapsed_s)
+        found = WarmUp(elapsed_s, rates[0], rates[-1], steady)
+        self._results.warm_ups[row.key][endpoint.name] = found
+
+    def _measure(self, row: Row, system: System, work: Work) -> None:
+        work.prepare()
+        before = gauges.cpu_time(system.pid)
+        window = work.run()
+        used = gauges.cpu_time(system.pid).since(before)
+        work.settle()
+        self._results.add(row.key, system.name, window.figures)
+        self._results.add_cpu(row.key, system.name, used, window.amount)
+        told = ", ".join(f"{value:,.2f} {figure}" for figure, value in window.figures.items())
+        cpu = used.total_s / window.amount * row.unit.cpu_scale
+        self._tell(
+            f"  {system.name:8} {row.key}: {told}, {cpu:,.2f} CPU {row.unit.cpu}/{row.unit.name}"
+        )
+
+    def _count(self, row: Row, system: System, work: Work, tool: str) -> None:
+        window: list[Window] = []
+        work.prepare()
+        calls = gauges.count_system_calls(system.pid, lambda: window.append(work.run()), tool)
+        work.settle()
+        if calls is not None:
+            self._results.system_calls[row.key][system.name] = calls / window[0].amount
+
+    # --- small things
+
+    def _rounds_of(self, row: Row) -> int:
+        return min(self._rounds, row.rounds_max or self._rounds)
+
+    def _tell(self, line: str) -> None:
+        self._progress.console.print(line, soft_wrap=True)
+
+    def _show(self, what: str) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, description=what)
+
+    def _advance(self, steps: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, steps)
+
+
+def one_window(work: Work) -> Window:
+    """A window with what belongs before and after it."""
+    work.prepare()
+    try:
+        return work.run()
+    finally:
+        work.settle()
+
+
+def in_turns(things: Sequence[T], number: int) -> Sequence[T]:
+    """The order alternates from round to round."""
+    return things if number % 2 == 0 else things[::-1]
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for brokers' files, which goes with what is in it."""
+    home = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
