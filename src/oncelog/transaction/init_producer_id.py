@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from oncelog.coordinator.machine import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
@@ -189,7 +189,11 @@ def _expects_last(store: Store, metadata: TransactionMetadata, event: InitProduc
 
 
 def _emptied(
-    metadata: TransactionMetadata, event: InitProducerId, now_ms: int, **ids: int
+    metadata: TransactionMetadata,
+    event: InitProducerId,
+    now_ms: int,
+    producer_id: ProducerId | None = None,
+    producer_epoch: ProducerEpoch | None = None,
 ) -> TransactionMetadata:
     return moved(
         metadata,
@@ -199,7 +203,8 @@ def _emptied(
         partitions=frozenset(),
         start_timestamp_ms=NO_TIMESTAMP_MS,
         next_producer_id=NO_PRODUCER_ID,
-        **ids,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 

@@ -79,11 +79,16 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Return a prepared transaction as it stands when every partition has its marker."""
     committed = metadata.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
-    changes: dict[str, object] = {"partitions": frozenset(), "next_producer_id": NO_PRODUCER_ID}
-    if metadata.next_producer_id != NO_PRODUCER_ID:
-        changes["producer_id"] = metadata.next_producer_id
-        changes["producer_epoch"] = ProducerEpoch(0)
-    return moved(metadata, state, now_ms, **changes)
+    is_used_up = metadata.next_producer_id != NO_PRODUCER_ID
+    return moved(
+        metadata,
+        state,
+        now_ms,
+        partitions=frozenset(),
+        producer_id=metadata.next_producer_id if is_used_up else None,
+        producer_epoch=ProducerEpoch(0) if is_used_up else None,
+        next_producer_id=NO_PRODUCER_ID,
+    )
 
 
 def ending_entries(store: Store, prepared: Proposal, now_ms: int) -> Decision:
