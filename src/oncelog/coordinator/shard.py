@@ -221,10 +221,8 @@ class Shard:
         output = Output()
         if self.state is not ShardState.ACTIVE:
             return output
-        for queued in self._overdue(now_ms):
-            self._finish(queued)
-            error = ErrorCode.concurrent_transactions
-            self._refuse(queued.event, queued.token, error, now_ms, output)
+        if self._deadlines:
+            self._refuse_overdue(now_ms, output)
         for event in self.machine.tick(now_ms):
             self._take(event, None, now_ms, output)
         return output
@@ -396,18 +394,20 @@ class Shard:
         if queued.token is not None:
             del self._by_token[queued.token]
 
-    def _overdue(self, now_ms: int) -> Iterator[_Queued]:
-        """Yield the parked requests past their deadline.
+    def _refuse_overdue(self, now_ms: int, output: Output) -> None:
+        """Answer the parked requests past their deadline.
 
         All wait equally long, so the oldest are due first.
         """
+        error = ErrorCode.concurrent_transactions
         while self._deadlines:
             first = self._deadlines[0]
             if not first.over and first.deadline_ms > now_ms:
                 return
             self._deadlines.popleft()
             if not first.over:
-                yield first
+                self._finish(first)
+                self._refuse(first.event, first.token, error, now_ms, output)
 
     def _waiting(self) -> Iterator[_Queued]:
         """Yield what waits in queues, each id's in order of arrival."""
