@@ -127,7 +127,7 @@ class Broker:
         self.partitions = PartitionManager(self.broker_id, config, self.logs, self.disk, self.clock)
         exits.callback(self.partitions.close)
         self.producer_ids = ProducerIds(self.store)
-        markers = MarkerWriter(self.partitions, lambda: self.image, self.stop_because)
+        markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
         self.transactions = transaction_coordinator(
             config, self.partitions, self.producer_ids, markers.carry_out
         )

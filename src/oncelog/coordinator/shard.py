@@ -39,7 +39,7 @@ from oncelog.coordinator.machine import (
     Reply,
     Token,
 )
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
 
@@ -68,13 +68,21 @@ class Append:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
-    """What the shell has to do, in the order of the fields."""
+    """What the shell has to do, in the order of the fields.
 
-    appends: tuple[Append, ...] = ()
-    replies: tuple[Reply, ...] = ()
-    effects: tuple[object, ...] = ()
+    One call to the shard fills it; then it is the caller's.
+    """
+
+    appends: list[Append] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    effects: list[object] = field(default_factory=list)
+
+    def release(self, decision: Decision) -> None:
+        """Take over what a decision has for others, now that it is committed."""
+        self.replies += decision.replies
+        self.effects += decision.effects
 
 
 @dataclass(slots=True, eq=False)
@@ -97,22 +105,6 @@ class _InFlight:
     event: object
     token: Token | None
     parked: _Queued | None
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """What one call to the shard produces, before it is frozen."""
-
-    appends: list[Append] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    effects: list[object] = field(default_factory=list)
-
-    def release(self, decision: Decision) -> None:
-        self.replies.extend(decision.replies)
-        self.effects.extend(decision.effects)
-
-    def output(self) -> Output:
-        return Output(tuple(self.appends), tuple(self.replies), tuple(self.effects))
 
 
 class Shard:
@@ -156,26 +148,26 @@ class Shard:
         """
         require(self.state is ShardState.LOADING, "a shard is activated once")
         self.state = ShardState.ACTIVE
-        gathered = _Gathered()
+        output = Output()
         decision = self.machine.on_activated(now_ms)
         require(
             not decision.entries and not decision.wait, "activation appends and waits for nothing"
         )
-        gathered.release(decision)
-        return gathered.output()
+        output.release(decision)
+        return output
 
     # Serving.
 
     def submit(self, event: object, token: Token | None, now_ms: int) -> Output:
         """Take in one event: decide it now, or queue it behind the transition of its id."""
-        gathered = _Gathered()
+        output = Output()
         if self.state is ShardState.ACTIVE:
-            self._take(event, token, now_ms, gathered)
+            self._take(event, token, now_ms, output)
         elif token is not None:
             loading = self.state is ShardState.LOADING
             error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator
-            self._refuse(event, token, error, now_ms, gathered)
-        return gathered.output()
+            self._refuse(event, token, error, now_ms, output)
+        return output
 
     def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:
         """The high watermark passed an append, whose first record stands at `base_offset`.
@@ -184,9 +176,9 @@ class Shard:
 
         After `resign` this does nothing: the next leader replays the record.
         """
-        gathered = _Gathered()
+        output = Output()
         if self.state is ShardState.RESIGNED:
-            return gathered.output()
+            return output
         flight = self._land(append_id)
         producer = flight.append.producer
         for position, entry in enumerate(flight.append.entries):
@@ -198,9 +190,10 @@ class Shard:
                 ids = (producer.producer_id, producer.producer_epoch)
                 context = ApplyContext(offset, stamp, *ids, transactional=True)
             self.machine.apply(entry, context)
-        gathered.release(flight.decision)
-        self._drain(flight.decision.id, now_ms, gathered)
-        return gathered.output()
+        output.release(flight.decision)
+        if flight.decision.id in self._queues:
+            self._drain(flight.decision.id, now_ms, output)
+        return output
 
     def append_failed(self, append_id: int, error: ErrorCode, now_ms: int) -> Output:
         """An append did not happen, and never will.
@@ -210,30 +203,29 @@ class Shard:
         Not for an append that is in the log and merely slow to replicate: that one stays pending
         until it is committed, or until leadership is lost (`resign`).
         """
-        gathered = _Gathered()
+        output = Output()
         if self.state is ShardState.RESIGNED:
-            return gathered.output()
+            return output
         flight = self._land(append_id)
         dropped = flight.parked is not None and flight.parked.over
         if flight.parked is not None:
             self._finish(flight.parked)
         if not dropped:
-            self._refuse(flight.event, flight.token, error, now_ms, gathered)
-        self._drain(flight.decision.id, now_ms, gathered)
-        return gathered.output()
+            self._refuse(flight.event, flight.token, error, now_ms, output)
+        if flight.decision.id in self._queues:
+            self._drain(flight.decision.id, now_ms, output)
+        return output
 
     def tick(self, now_ms: int) -> Output:
         """Answer the requests that waited for too long, then do what the machine has due."""
-        gathered = _Gathered()
+        output = Output()
         if self.state is not ShardState.ACTIVE:
-            return gathered.output()
-        for queued in self._overdue(now_ms):
-            self._finish(queued)
-            error = ErrorCode.concurrent_transactions
-            self._refuse(queued.event, queued.token, error, now_ms, gathered)
+            return output
+        if self._deadlines:
+            self._refuse_overdue(now_ms, output)
         for event in self.machine.tick(now_ms):
-            self._take(event, None, now_ms, gathered)
-        return gathered.output()
+            self._take(event, None, now_ms, output)
+        return output
 
     def next_deadline_ms(self) -> int | None:
         """Say when `tick` should be called next; None if nothing is planned.
@@ -264,19 +256,19 @@ class Shard:
 
         Appends in flight are left.
         """
-        gathered = _Gathered()
+        output = Output()
         if self.state is ShardState.RESIGNED:
-            return gathered.output()
+            return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
         waiting += [(q.event, q.token) for q in self._waiting()]
         for event, token in waiting:
-            self._refuse(event, token, ErrorCode.not_coordinator, now_ms, gathered)
-        gathered.release(self.machine.on_resigned())
+            self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
+        output.release(self.machine.on_resigned())
         self.state = ShardState.RESIGNED
         for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
             forgotten.clear()
         self._deadlines.clear()
-        return Output(replies=tuple(gathered.replies))
+        return Output(replies=output.replies)
 
     @property
     def parked_count(self) -> int:
@@ -289,22 +281,20 @@ class Shard:
 
     # Inside.
 
-    def _take(self, event: object, token: Token | None, now_ms: int, gathered: _Gathered) -> None:
+    def _take(self, event: object, token: Token | None, now_ms: int, output: Output) -> None:
         """Decide a new event, or queue it if its id is pending or others wait before it."""
         id_ = self.machine.id_of(event)
-        if id_ is None:
-            self._decide(event, token, now_ms, gathered, None)
+        if id_ is None or not (id_ in self._pending or id_ in self._queues):
+            self._decide(event, token, now_ms, output, None)
             return
-        pending = id_ in self._pending
         ahead = self.machine.overtakes(event)
-        if not pending and (ahead or not self._queues.get(id_)):
-            self._decide(event, token, now_ms, gathered, None)
-            if ahead:
-                self._drain(id_, now_ms, gathered)
+        if ahead and id_ not in self._pending:
+            self._decide(event, token, now_ms, output, None)
+            self._drain(id_, now_ms, output)
             return
         if len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX and not ahead:
             error = ErrorCode.concurrent_transactions
-            self._refuse(event, token, error, now_ms, gathered)
+            self._refuse(event, token, error, now_ms, output)
             return
         met = self.machine.meet(event, token)
         self._queue(met, token, id_, now_ms, first=ahead)
@@ -314,7 +304,7 @@ class Shard:
         event: object,
         token: Token | None,
         now_ms: int,
-        gathered: _Gathered,
+        output: Output,
         queued: _Queued | None,
     ) -> bool:
         """Decide one event and start what it asks for.
@@ -334,9 +324,9 @@ class Shard:
                 queued.event = resume
                 parked = queued
         if decision.entries:
-            self._append(decision, event, token, parked, now_ms, gathered)
+            self._append(decision, event, token, parked, now_ms, output)
         else:
-            gathered.release(decision)
+            output.release(decision)
         return decision.wait
 
     def _append(
@@ -346,35 +336,32 @@ class Shard:
         token: Token | None,
         parked: _Queued | None,
         now_ms: int,
-        gathered: _Gathered,
+        output: Output,
     ) -> None:
         append_id = self._next_append_id
         self._next_append_id += 1
         if decision.id is not None:
-            require(
-                decision.id not in self._pending, f"{decision.id}: two transitions in flight (D2)"
-            )
+            if decision.id in self._pending:
+                raise InvariantViolation(f"{decision.id}: two transitions in flight (D2)")
             self._pending[decision.id] = append_id
         append = Append(append_id, decision.entries, decision.producer, now_ms)
         self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
-        gathered.appends.append(append)
+        output.appends.append(append)
 
     def _land(self, append_id: int) -> _InFlight:
         """Take an append out of flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
-        require(flight is not None, f"append {append_id} is not in flight")
-        assert flight is not None
+        if flight is None:
+            raise InvariantViolation(f"append {append_id} is not in flight")
         if flight.decision.id is not None:
             del self._pending[flight.decision.id]
         return flight
 
-    def _drain(self, id_: str | None, now_ms: int, gathered: _Gathered) -> None:
+    def _drain(self, id_: str, now_ms: int, output: Output) -> None:
         """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
-        if id_ is None:
-            return
         while id_ in self._queues and id_ not in self._pending:
             queued = self._queues[id_][0]
-            if self._decide(queued.event, queued.token, now_ms, gathered, queued):
+            if self._decide(queued.event, queued.token, now_ms, output, queued):
                 return
             self._finish(queued)
 
@@ -407,18 +394,20 @@ class Shard:
         if queued.token is not None:
             del self._by_token[queued.token]
 
-    def _overdue(self, now_ms: int) -> Iterator[_Queued]:
-        """Yield the parked requests past their deadline.
+    def _refuse_overdue(self, now_ms: int, output: Output) -> None:
+        """Answer the parked requests past their deadline.
 
         All wait equally long, so the oldest are due first.
         """
+        error = ErrorCode.concurrent_transactions
         while self._deadlines:
             first = self._deadlines[0]
             if not first.over and first.deadline_ms > now_ms:
                 return
             self._deadlines.popleft()
             if not first.over:
-                yield first
+                self._finish(first)
+                self._refuse(first.event, first.token, error, now_ms, output)
 
     def _waiting(self) -> Iterator[_Queued]:
         """Yield what waits in queues, each id's in order of arrival."""
@@ -431,11 +420,11 @@ class Shard:
         token: Token | None,
         error: ErrorCode,
         now_ms: int,
-        gathered: _Gathered,
+        output: Output,
     ) -> None:
         decision = self.machine.failed(event, token, error, now_ms)
         require(
             not decision.entries and not decision.wait,
             "a failed event appends and waits for nothing",
         )
-        gathered.release(decision)
+        output.release(decision)

@@ -16,7 +16,7 @@ Pure: it must not know of loops, connections or messages.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oncelog.core.errors import require
+from oncelog.core.errors import InvariantViolation
 
 __all__ = ["Pending", "gather", "unchanged"]
 
@@ -42,7 +42,8 @@ class Pending:
         """
         if self.dropped:
             return
-        require(not self.done, "D13: a request was answered twice")
+        if self.done:
+            raise InvariantViolation("D13: a request was answered twice")
         self.done = True
         self.result = result
         self.on_drop = None
@@ -58,7 +59,8 @@ class Pending:
 
     def response(self) -> Any:
         """What `convert` makes of the result: a response, or another `Pending` that comes first."""
-        require(self.done, "a response is made of a result")
+        if not self.done:
+            raise InvariantViolation("a response is made of a result")
         return self.convert(self.result)
 
     def drop(self) -> None:

@@ -12,17 +12,20 @@ protocol type, and a leader who is one of them; the state moves as `states.MOVES
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from operator import attrgetter
 from typing import NamedTuple
 
 from oncelog.coordinator.machine import Reply, Token
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.group.events import JoinProtocol
-from oncelog.group.states import GroupState, require_move
+from oncelog.group.states import MOVES, GroupState
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from oncelog.group.timers import TimerKey
+from oncelog.group.timers import TimerKey, TimerKind
+
+_NAME = attrgetter("name")
+_REBALANCE_TIMEOUT_MS = attrgetter("rebalance_timeout_ms")
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +125,15 @@ class ClassicGroup:
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     write: PendingWrite | None = None
+    join_key: TimerKey = field(init=False)
+    """Names the end of the time to (re)join."""
+    sync_key: TimerKey = field(init=False)
+    """Names the end of the time to send SyncGroup."""
     _support: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.join_key = TimerKey(TimerKind.JOIN, self.group_id)
+        self.sync_key = TimerKey(TimerKind.SYNC, self.group_id)
 
     # Members.
 
@@ -137,14 +148,14 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._support.update({protocol.name for protocol in member.protocols})
+        self._support.update(set(map(_NAME, member.protocols)))
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         """Forget a member or an id that was only given out. Answer its waiting requests before."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._support.subtract({protocol.name for protocol in member.protocols})
+            self._support.subtract(set(map(_NAME, member.protocols)))
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -161,9 +172,9 @@ class ClassicGroup:
         join_token: Token | None,
     ) -> None:
         """Take over what a member's new JoinGroup says."""
-        self._support.subtract({protocol.name for protocol in member.protocols})
+        self._support.subtract(set(map(_NAME, member.protocols)))
         member.protocols = protocols
-        self._support.update({protocol.name for protocol in protocols})
+        self._support.update(set(map(_NAME, protocols)))
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.join_token = join_token
@@ -207,20 +218,27 @@ class ClassicGroup:
 
         The most votes win, ties the first voted.
         """
-        require(bool(self.members), f"{self.group_id}: an empty group has no protocol")
-        votes = Counter(self._votes())
-        return max(votes, key=lambda name: votes[name])
-
-    def _votes(self) -> Iterator[str]:
-        count = len(self.members)
+        votes: dict[str, int] = {}
         for member in self.members.values():
-            yield next(p.name for p in member.protocols if self._support[p.name] == count)
+            name = self._vote(member)
+            votes[name] = votes.get(name, 0) + 1
+        if not votes:
+            raise InvariantViolation(f"{self.group_id}: an empty group has no protocol")
+        return max(votes, key=votes.__getitem__)
+
+    def _vote(self, member: Member) -> str:
+        for protocol in member.protocols:
+            if self._support[protocol.name] == len(self.members):
+                return protocol.name
+        raise InvariantViolation(f"{self.group_id}: the members have no protocol in common")
 
     # The rebalance.
 
     def move(self, state: GroupState, now_ms: int) -> None:
         """Go to another state."""
-        require_move(self.state, state)
+        if state not in MOVES[self.state]:
+            move = f"from {self.state.value} to {state.value}"
+            raise InvariantViolation(f"a group cannot move {move}")
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -238,7 +256,7 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members' rebalance timeouts."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max(map(_REBALANCE_TIMEOUT_MS, self.members.values()), default=0)
 
     @property
     def is_initial_rebalance(self) -> bool:

@@ -103,11 +103,14 @@ class GroupMachine(Machine):
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         """Hand the event to its handler. See the module."""
-        self.room.resume(now_ms)
-        if rebalance.is_stale(self.room, event):
-            return NOTHING
-        is_waiting_kind = isinstance(event, events.Join | events.Sync)
-        require(token is not None or not is_waiting_kind, "JoinGroup and SyncGroup need a token")
+        if self.room.resumed:
+            self.room.resume(now_ms)
+        if token is None:
+            # Only what we planned ourselves may come too late.
+            if rebalance.is_stale(self.room, event):
+                return NOTHING
+            is_waiting_kind = isinstance(event, events.Join | events.Sync)
+            require(not is_waiting_kind, "JoinGroup and SyncGroup need a token")
         draft = Draft(event, token, now_ms)
         HANDLERS[type(event)](self.room, event, draft)
         return draft.decision()
@@ -203,7 +206,8 @@ class GroupMachine(Machine):
 
     def tick(self, now_ms: int) -> list[object]:
         """Turn the deadlines that have passed into events."""
-        self.room.resume(now_ms)
+        if self.room.resumed:
+            self.room.resume(now_ms)
         due, self.room.due = self.room.due, []
         for key in self.room.timers.due(now_ms):
             group = self.room.groups.get(key.group_id)

@@ -15,10 +15,8 @@ from oncelog.group.registry import (
     Room,
     answer_join,
     answer_sync,
-    join_key,
     refuse_waiting,
     session_key,
-    sync_key,
 )
 from oncelog.group.results import JoinedMember, JoinResult, SyncResult
 from oncelog.group.states import GroupState, may_rebalance
@@ -40,7 +38,7 @@ def prepare_rebalance(room: Room, group: ClassicGroup, draft: Draft) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         cancel_assignment(room, group, draft, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
-    room.timers.cancel(sync_key(group))
+    room.timers.cancel(group.sync_key)
     is_initial = group.state is GroupState.EMPTY
     group.move(GroupState.PREPARING_REBALANCE, draft.now_ms)
     if is_initial:
@@ -48,11 +46,11 @@ def prepare_rebalance(room: Room, group: ClassicGroup, draft: Draft) -> None:
         delay_ms = room.config.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        room.timers.set(join_key(group), draft.now_ms + delay_ms)
+        room.timers.set(group.join_key, draft.now_ms + delay_ms)
     elif group.has_all_joined:
         complete_join(room, group, draft)
     else:
-        room.timers.set(join_key(group), draft.now_ms + group.rebalance_timeout_ms)
+        room.timers.set(group.join_key, draft.now_ms + group.rebalance_timeout_ms)
 
 
 def cancel_assignment(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
@@ -75,14 +73,14 @@ def complete_join(room: Room, group: ClassicGroup, draft: Draft) -> None:
 
     Who did not come is out (static members stay), the others begin a generation.
     """
-    room.timers.cancel(join_key(group))
-    absent = [m for m in group.members.values() if not m.awaits_join]
+    room.timers.cancel(group.join_key)
+    absent = [m for m in group.members.values() if m.join_token is None]
     for member in absent:
         if member.group_instance_id is None:
             room.drop_member(group, member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none came: their session timeouts decide.
-        room.timers.set(join_key(group), draft.now_ms + group.rebalance_timeout_ms)
+        room.timers.set(group.join_key, draft.now_ms + group.rebalance_timeout_ms)
         return
     group.start_generation(draft.now_ms)
     if group.state is GroupState.EMPTY:
@@ -93,7 +91,7 @@ def complete_join(room: Room, group: ClassicGroup, draft: Draft) -> None:
         room.renew_session(group, member, draft.now_ms)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
-    room.timers.set(sync_key(group), draft.now_ms + group.rebalance_timeout_ms)
+    room.timers.set(group.sync_key, draft.now_ms + group.rebalance_timeout_ms)
 
 
 def current_generation(group: ClassicGroup, member: Member) -> JoinResult:
@@ -114,7 +112,9 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     """List the members for the leader, with what each sent for the selected protocol."""
     name = group.protocol_name
     members = group.members.values()
-    return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in members)
+    return tuple(
+        [JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in members]
+    )
 
 
 def join_phase_over(room: Room, event: JoinPhaseOver, draft: Draft) -> None:
@@ -128,7 +128,7 @@ def join_phase_over(room: Room, event: JoinPhaseOver, draft: Draft) -> None:
         delay_ms = min(room.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.initial_remaining_ms - passed_ms, 0)
-        room.timers.set(join_key(group), draft.now_ms + delay_ms)
+        room.timers.set(group.join_key, draft.now_ms + delay_ms)
     else:
         complete_join(room, group, draft)
 
@@ -179,5 +179,5 @@ def is_stale(room: Room, event: object) -> bool:
         case SessionExpired(group_id, member_id) if group_id in room.groups:
             return session_key(room.groups[group_id], member_id) in room.timers
         case JoinPhaseOver(group_id) if group_id in room.groups:
-            return join_key(room.groups[group_id]) in room.timers
+            return room.groups[group_id].join_key in room.timers
     return False

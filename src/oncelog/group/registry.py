@@ -47,8 +47,8 @@ class Room:
         """Drop a group and all its timers."""
         for member_id in (*group.members, *group.pending_joins):
             self.timers.cancel(session_key(group, member_id))
-        self.timers.cancel(join_key(group))
-        self.timers.cancel(sync_key(group))
+        self.timers.cancel(group.join_key)
+        self.timers.cancel(group.sync_key)
         del self.groups[group.group_id]
 
     def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
@@ -115,16 +115,6 @@ class Draft:
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
     """Names the session timeout of a member, or of an id that was given out."""
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
-
-
-def join_key(group: ClassicGroup) -> TimerKey:
-    """Names the end of the time to (re)join."""
-    return TimerKey(TimerKind.JOIN, group.group_id)
-
-
-def sync_key(group: ClassicGroup) -> TimerKey:
-    """Names the end of the time to send SyncGroup."""
-    return TimerKey(TimerKind.SYNC, group.group_id)
 
 
 def answer_join(draft: Draft, member: Member, result: JoinResult) -> None:

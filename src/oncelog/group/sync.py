@@ -12,7 +12,7 @@ from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
 from oncelog.group.events import Sync
 from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
 from oncelog.group.records import group_entry
-from oncelog.group.registry import Draft, Room, sync_key
+from oncelog.group.registry import Draft, Room
 from oncelog.group.results import SyncResult
 from oncelog.group.states import GroupState
 
@@ -33,7 +33,7 @@ def sync(room: Room, event: Sync, draft: Draft) -> None:
     member = group.members[event.member_id]
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
-        room.timers.cancel(sync_key(group))
+        room.timers.cancel(group.sync_key)
     if group.state is GroupState.STABLE:
         draft.answer(assignment_of(group, member, member.assignment))
         return

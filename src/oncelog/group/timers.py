@@ -17,6 +17,9 @@ class TimerKind(Enum):
     SYNC = auto()
     SWEEP = auto()
 
+    # A kind is one object; Enum hashes its name by a Python function.
+    __hash__ = object.__hash__
+
 
 class TimerKey(NamedTuple):
     """Names one deadline; `member_id` only for sessions, `group_id` for all but the sweep."""

@@ -60,7 +60,7 @@ def park(store: Store, event: AddPartitions) -> Parked:
     """
     metadata = store.transactions.get(event.transactional_id)
     met_open = metadata is not None and metadata.state is TransactionState.ONGOING
-    return Parked(event, store.notes(event.transactional_id).ordinal, met_open=met_open)
+    return Parked(event, store.notes[event.transactional_id].ordinal, met_open=met_open)
 
 
 def answer(event: AddPartitions, token: Token | None, error: ErrorCode) -> Decision:
@@ -88,7 +88,7 @@ def _add(
         start_timestamp_ms=now_ms if begins else metadata.start_timestamp_ms,
         client_transaction_version=_logged_version(event.transaction_version),
     )
-    last = store.notes(metadata.transactional_id).last_producer_epoch
+    last = store.notes[metadata.transactional_id].last_producer_epoch
     each = tuple((partition, ErrorCode.none) for partition in event.partitions)
     result = AddPartitionsResult(ErrorCode.none, each)
     return Decision(
@@ -142,7 +142,7 @@ def _late_error(
     """
     if parked is None:
         return None
-    ordinal = store.notes(metadata.transactional_id).ordinal
+    ordinal = store.notes[metadata.transactional_id].ordinal
     if parked.met_open:
         is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
     else:

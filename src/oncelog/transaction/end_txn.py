@@ -28,8 +28,6 @@ the wire lets us see:
   producer is late: INVALID_TXN_STATE. Requests that add partitions are held to the same rule.
 """
 
-from dataclasses import replace
-
 from oncelog.coordinator.machine import NOTHING, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -65,7 +63,7 @@ def decide(
 
 def park(store: Store, event: EndTxn) -> Parked:
     """Remember which transaction a waiting request met."""
-    return Parked(event, store.notes(event.transactional_id).ordinal)
+    return Parked(event, store.notes[event.transactional_id].ordinal)
 
 
 def is_late(store: Store, event: EndTxn | AddPartitions) -> bool:
@@ -74,7 +72,7 @@ def is_late(store: Store, event: EndTxn | AddPartitions) -> bool:
     That is so once an EndTxn of the same producer came on a newer connection. A client that made
     its connection anew has a newer one, and connection 0 is unknown.
     """
-    return 0 < event.connection < store.notes(event.transactional_id).end_connection
+    return 0 < event.connection < store.notes[event.transactional_id].end_connection
 
 
 def answer(
@@ -103,7 +101,7 @@ def _decide_tv1(
         return answer(token, ErrorCode.producer_fenced)
     if metadata.state is _S.EMPTY:
         return answer(token, ErrorCode.invalid_txn_state)
-    notes = store.notes(event.transactional_id)
+    notes = store.notes[event.transactional_id]
     if metadata.state is not _S.ONGOING:
         if (metadata.state in _COMMITTED) != event.commit:
             return answer(token, ErrorCode.invalid_txn_state)
@@ -195,11 +193,11 @@ def _end(
     """Start the ending, and answer once PREPARE is committed."""
     if isinstance(prepared, ErrorCode):
         return answer(token, prepared)
-    begun = ending_entries(store, prepared, now_ms)
     if token is None:
-        return begun
+        return ending_entries(store, prepared, now_ms)
     ids = coming_ids(prepared.after) if tells_ids else ()
-    return replace(begun, replies=(Reply(token, EndTxnResult(ErrorCode.none, *ids)),))
+    replies = (Reply(token, EndTxnResult(ErrorCode.none, *ids)),)
+    return ending_entries(store, prepared, now_ms, replies)
 
 
 def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision:
@@ -217,5 +215,5 @@ def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision
     if isinstance(ending, ErrorCode):
         return NOTHING
     cause = f"transaction timeout of {metadata.timeout_ms} ms"
-    store.notes(event.transactional_id).cause = cause
+    store.notes[event.transactional_id].cause = cause
     return ending_entries(store, ending, now_ms)

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from oncelog.coordinator.machine import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
@@ -63,7 +63,7 @@ def decide(
 def park(store: Store, event: InitProducerId, token: Token | None) -> Parked:
     """Remember what a waiting request met, and its turn among those that compete for the id."""
     ticket = store.enter_init(event.transactional_id, None if _is_expecting(event) else token)
-    return Parked(event, store.notes(event.transactional_id).ordinal, ticket)
+    return Parked(event, store.notes[event.transactional_id].ordinal, ticket)
 
 
 def is_hopeless(store: Store, event: InitProducerId) -> bool:
@@ -132,7 +132,7 @@ def _fence(
     if isinstance(ending, ErrorCode):
         store.leave_init(token)
         return _answer(token, ending)
-    store.notes(event.transactional_id).cause = "InitProducerId of another producer"
+    store.notes[event.transactional_id].cause = "InitProducerId of another producer"
     begun = ending_entries(store, ending, now_ms)
     return replace(begun, wait=True, resume=replace(parked, has_aborted=True))
 
@@ -151,7 +151,7 @@ def _take_over(
     """
     is_expecting = _is_expecting(event)
     if is_expecting and not has_aborted and not _expects_current(metadata, event):
-        kept = store.notes(metadata.transactional_id).last_producer_epoch
+        kept = store.notes[metadata.transactional_id].last_producer_epoch
         return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
     last = event.producer_epoch if is_expecting else NO_PRODUCER_EPOCH
     if not metadata.is_epoch_exhausted:
@@ -180,7 +180,7 @@ def _expects_last(store: Store, metadata: TransactionMetadata, event: InitProduc
 
     The epoch before the last bump, of this producer id or of a used up one before it.
     """
-    if event.producer_epoch != store.notes(metadata.transactional_id).last_producer_epoch:
+    if event.producer_epoch != store.notes[metadata.transactional_id].last_producer_epoch:
         return False
     is_used_up = event.producer_epoch >= PRODUCER_EPOCH_EXHAUSTED
     return event.producer_id == metadata.producer_id or (
@@ -189,7 +189,11 @@ def _expects_last(store: Store, metadata: TransactionMetadata, event: InitProduc
 
 
 def _emptied(
-    metadata: TransactionMetadata, event: InitProducerId, now_ms: int, **ids: int
+    metadata: TransactionMetadata,
+    event: InitProducerId,
+    now_ms: int,
+    producer_id: ProducerId | None = None,
+    producer_epoch: ProducerEpoch | None = None,
 ) -> TransactionMetadata:
     return moved(
         metadata,
@@ -199,7 +203,8 @@ def _emptied(
         partitions=frozenset(),
         start_timestamp_ms=NO_TIMESTAMP_MS,
         next_producer_id=NO_PRODUCER_ID,
-        **ids,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 

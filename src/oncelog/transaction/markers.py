@@ -46,7 +46,7 @@ def decide(store: Store, event: MarkersWritten, now_ms: int) -> Decision:
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not _is_about(store, metadata, event):
         return NOTHING
-    notes = store.notes(event.transactional_id)
+    notes = store.notes[event.transactional_id]
     notes.markers_left.difference_update(event.deleted)
     retries = []
     for partition, error in event.outcomes:
@@ -81,7 +81,7 @@ def complete_failed(store: Store, transactional_id: str, now_ms: int) -> None:
     metadata = store.transactions.get(transactional_id)
     if metadata is None or not metadata.state.is_prepared:
         return
-    notes = store.notes(transactional_id)
+    notes = store.notes[transactional_id]
     if not notes.markers_left and not notes.is_cancelled:
         store.to_complete[transactional_id] = now_ms + COMPLETE_RETRY_BACKOFF_MS
 
@@ -112,5 +112,5 @@ def _is_about(store: Store, metadata: TransactionMetadata, event: MarkersWritten
         metadata.producer_id,
         metadata.producer_epoch,
         store.coordinator_epoch,
-        store.notes(metadata.transactional_id).ordinal,
+        store.notes[metadata.transactional_id].ordinal,
     )

@@ -41,7 +41,7 @@ def describe(store: Store, event: DescribeTransaction) -> DescribeTransactionRes
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         partitions=tuple(sorted(metadata.partitions)),
-        cause=store.notes(id_).cause,
+        cause=store.notes[id_].cause,
     )
 
 

@@ -50,11 +50,6 @@ def tombstone(transactional_id: str) -> Entry:
     return Entry(transaction_log.encode_key(transactional_id), None)
 
 
-def decode_key(entry: Entry) -> str | None:
-    """Read only the id that a record is about; None for a kind of record that we do not know."""
-    return transaction_log.decode_key(entry.key)
-
-
 def decode(entry: Entry) -> tuple[str | None, TransactionMetadata | None]:
     """Read a record: the id and what stands about it.
 

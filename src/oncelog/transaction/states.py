@@ -6,11 +6,10 @@ record of `__transaction_state` holds, so that a replay ends in the same value; 
 while this broker leads stands in `oncelog.transaction.store`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from oncelog.core.errors import InvariantViolation, require
+from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -46,25 +45,26 @@ class TransactionState(Enum):
     Part of one decision here; never written, never a state at rest.
     """
 
+    # Every request asks these, so they are kept with the state.
+    is_prepared: bool
+    """The outcome is decided and its markers are under way."""
+    is_complete: bool
+    """The outcome stands on every partition."""
+    is_at_rest: bool
+    """No transaction is open: a new one may begin, the id may expire."""
+
+    def __init__(self, _: int) -> None:
+        self.is_prepared = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
+        self.is_complete = self.name in ("COMPLETE_COMMIT", "COMPLETE_ABORT")
+        self.is_at_rest = self.name == "EMPTY" or self.is_complete
+
+    # A state is one object; Enum hashes its name by a Python function.
+    __hash__ = object.__hash__
+
     @property
     def label(self) -> str:
         """The name as Kafka's tools print it, for example CompleteCommit."""
         return self.name.title().replace("_", "")
-
-    @property
-    def is_prepared(self) -> bool:
-        """The outcome is decided and its markers are under way."""
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-
-    @property
-    def is_complete(self) -> bool:
-        """The outcome stands on every partition."""
-        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """No transaction is open: a new one may begin, the id may expire."""
-        return self is TransactionState.EMPTY or self.is_complete
 
 
 _S = TransactionState
@@ -135,28 +135,46 @@ class TransactionMetadata:
 
 
 def moved(
-    metadata: TransactionMetadata, state: TransactionState, now_ms: int, **changes: Any
+    old: TransactionMetadata,
+    state: TransactionState,
+    now_ms: int,
+    *,
+    producer_id: ProducerId | None = None,
+    producer_epoch: ProducerEpoch | None = None,
+    timeout_ms: int | None = None,
+    partitions: frozenset[TopicPartition] | None = None,
+    start_timestamp_ms: int | None = None,
+    next_producer_id: ProducerId | None = None,
+    client_transaction_version: int | None = None,
 ) -> TransactionMetadata:
-    """Return `metadata` after a legal move.
+    """Return `old` after a legal move; what is None stays as it is.
 
     Raises InvariantViolation for a move that is not in the table.
 
     Kafka notes the producer id before each move as the previous one, and so do we: a retry that
     spans a change of the producer id is recognised by it.
     """
-    before = metadata.state
+    before = old.state
     if before not in LEGAL_PREVIOUS[state]:
         move = f"from {before.label} to {state.label}"
-        raise InvariantViolation(f"INV-4: {metadata.transactional_id} cannot move {move}")
-    after = replace(
-        metadata,
+        raise InvariantViolation(f"INV-4: {old.transactional_id} cannot move {move}")
+    version = client_transaction_version
+    # Not `dataclasses.replace`, which walks through the fields: two moves end each transaction.
+    after = TransactionMetadata(
+        transactional_id=old.transactional_id,
+        producer_id=old.producer_id if producer_id is None else producer_id,
+        producer_epoch=old.producer_epoch if producer_epoch is None else producer_epoch,
+        timeout_ms=old.timeout_ms if timeout_ms is None else timeout_ms,
         state=state,
-        previous_producer_id=metadata.producer_id,
-        last_update_timestamp_ms=max(now_ms, metadata.last_update_timestamp_ms),
-        **changes,
+        partitions=old.partitions if partitions is None else partitions,
+        start_timestamp_ms=old.start_timestamp_ms
+        if start_timestamp_ms is None
+        else start_timestamp_ms,
+        last_update_timestamp_ms=max(now_ms, old.last_update_timestamp_ms),
+        previous_producer_id=old.producer_id,
+        next_producer_id=old.next_producer_id if next_producer_id is None else next_producer_id,
+        client_transaction_version=old.client_transaction_version if version is None else version,
     )
-    require(
-        after.producer_id > NO_PRODUCER_ID and after.producer_epoch > NO_PRODUCER_EPOCH,
-        "INV-11: a move needs a producer id and an epoch",
-    )
+    if after.producer_id <= NO_PRODUCER_ID or after.producer_epoch <= NO_PRODUCER_EPOCH:
+        raise InvariantViolation("INV-11: a move needs a producer id and an epoch")
     return after

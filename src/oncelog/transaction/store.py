@@ -15,10 +15,12 @@ Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, nev
   of them are sent again.
 - `Notes.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the producer
   was fenced.
+- `_proposed`: the moves that entries on their way to the log were made from.
 - `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
   explain it afterwards.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -58,7 +60,6 @@ class Notes:
 
     ordinal: int = 0
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    proposed: "tuple[tuple[Entry, Proposal], ...]" = ()
     markers_left: set[TopicPartition] = field(default_factory=set)
     is_cancelled: bool = False
     end_connection: int = 0
@@ -90,24 +91,21 @@ class Store:
         self.ongoing: set[str] = set()
         self.to_complete: dict[str, int] = {}
         self.expired: dict[str, int] = {}
-        self._notes: dict[str, Notes] = {}
+        self.notes: defaultdict[str, Notes] = defaultdict(Notes)
+        """The volatile notes about each id that has been written or is about to be."""
+        self._proposed: dict[bytes, tuple[tuple[Entry, Proposal], ...]] = {}
+        """By record key: what the entries that were last proposed for an id were made from."""
         self._id_of_init: dict[Token, str] = {}
         self._next_ticket = 0
 
     # Deciding.
 
-    def notes(self, transactional_id: str) -> Notes:
-        """Return the volatile notes about an id that has been written or is about to be."""
-        notes = self._notes.get(transactional_id)
-        if notes is None:
-            notes = self._notes[transactional_id] = Notes()
-        return notes
-
     def propose(self, *moves: Proposal) -> tuple[Entry, ...]:
         """Turn moves of one id into entries, and note what goes with them when committed."""
-        entries = tuple(records.encode(move.after) for move in moves)
-        proposed = tuple(zip(entries, moves, strict=True))
-        self.notes(moves[0].after.transactional_id).proposed = proposed
+        entries: tuple[Entry, ...] = ()
+        for move in moves:
+            entries += (records.encode(move.after),)
+        self._proposed[entries[0].key] = tuple(zip(entries, moves, strict=True))
         return entries
 
     def markers(
@@ -123,7 +121,7 @@ class Store:
             partitions=tuple(sorted(partitions)),
             transaction_version=metadata.client_transaction_version,
             delay_ms=delay_ms,
-            ordinal=self.notes(metadata.transactional_id).ordinal,
+            ordinal=self.notes[metadata.transactional_id].ordinal,
         )
 
     # Who waits to take an id over: the newest of them gets it.
@@ -135,7 +133,7 @@ class Store:
         """
         self._next_ticket += 1
         if token is not None:
-            self.notes(transactional_id).inits[token] = self._next_ticket
+            self.notes[transactional_id].inits[token] = self._next_ticket
             self._id_of_init[token] = transactional_id
         return self._next_ticket
 
@@ -144,39 +142,33 @@ class Store:
         if token is None:
             return
         transactional_id = self._id_of_init.pop(token, None)
-        if transactional_id is not None and transactional_id in self._notes:
-            self._notes[transactional_id].inits.pop(token, None)
+        if transactional_id is not None and transactional_id in self.notes:
+            self.notes[transactional_id].inits.pop(token, None)
 
     def is_newest_init(self, transactional_id: str, ticket: int) -> bool:
         """Say whether no later InitProducerId waits for the id."""
-        return all(other <= ticket for other in self.notes(transactional_id).inits.values())
+        return all(other <= ticket for other in self.notes[transactional_id].inits.values())
 
     # Applying.
 
     def apply(self, entry: Entry, context: ApplyContext) -> None:
         """Take over one committed record: the only writer of `transactions` (D2)."""
-        transactional_id = records.decode_key(entry)
-        if transactional_id is None:
-            return
-        proposal = self._proposal_of(transactional_id, entry)
+        proposal = self._proposal_of(entry)
         if proposal is not None:
-            metadata: TransactionMetadata | None = proposal.after
-        else:
-            metadata = records.decode(entry)[1]
-        if metadata is None:
-            self._forget(transactional_id, context.timestamp_ms)
+            self._take(proposal.after, proposal)
             return
-        before = self.transactions.get(transactional_id)
-        self.transactions[transactional_id] = metadata
-        self._note_move(before, metadata, proposal)
+        transactional_id, metadata = records.decode(entry)
+        if metadata is not None:
+            self._take(metadata, None)
+        elif transactional_id is not None:
+            self._proposed.pop(entry.key, None)
+            self._forget(transactional_id, context.timestamp_ms)
 
-    def _proposal_of(self, transactional_id: str, entry: Entry) -> Proposal | None:
+    def _proposal_of(self, entry: Entry) -> Proposal | None:
         """Find the proposal that this very entry was made from: it need not be decoded again."""
-        notes = self._notes.get(transactional_id)
-        if notes is not None:
-            for proposed, proposal in notes.proposed:
-                if proposed is entry:
-                    return proposal
+        for proposed, proposal in self._proposed.get(entry.key, ()):
+            if proposed is entry:
+                return proposal
         return None
 
     def _forget(self, transactional_id: str, now_ms: int) -> None:
@@ -184,20 +176,25 @@ class Store:
             self.expired[transactional_id] = now_ms
             if len(self.expired) > EXPIRED_IDS_REMEMBERED_COUNT_MAX:
                 del self.expired[next(iter(self.expired))]
-        self._notes.pop(transactional_id, None)
+        self.notes.pop(transactional_id, None)
         self.ongoing.discard(transactional_id)
         self.to_complete.pop(transactional_id, None)
 
-    def _note_move(
-        self,
-        before: TransactionMetadata | None,
-        after: TransactionMetadata,
-        proposal: Proposal | None,
-    ) -> None:
-        """Bring the volatile notes in line with a committed move."""
+    def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
+        """Take over a committed move, and bring the volatile notes in line with it.
+
+        `proposal` is None for a record of another leadership.
+        """
         id_ = after.transactional_id
-        notes = self.notes(id_)
-        self._note_last_epoch(notes, before, after, proposal)
+        before = self.transactions.get(id_)
+        self.transactions[id_] = after
+        notes = self.notes[id_]
+        if proposal is not None:
+            notes.last_producer_epoch = proposal.last_producer_epoch
+        elif before is None or _changes_producer(before, after):
+            # The record does not say it. Forgetting is safe (an old producer is fenced);
+            # remembering a wrong one would not be (INV-5).
+            notes.last_producer_epoch = NO_PRODUCER_EPOCH
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
                 notes.ordinal += 1
@@ -211,24 +208,6 @@ class Store:
         notes.is_cancelled = False
         notes.markers_left = set(after.partitions) if after.state.is_prepared else set()
 
-    def _note_last_epoch(
-        self,
-        notes: Notes,
-        before: TransactionMetadata | None,
-        after: TransactionMetadata,
-        proposal: Proposal | None,
-    ) -> None:
-        """Take the last epoch from the proposal that this record is of.
 
-        A replayed one says nothing about it.
-
-        Forgetting is safe (an old producer is fenced); remembering a wrong one would not be
-        (INV-5).
-        """
-        if proposal is not None:
-            notes.last_producer_epoch = proposal.last_producer_epoch
-        elif before is None or (before.producer_id, before.producer_epoch) != (
-            after.producer_id,
-            after.producer_epoch,
-        ):
-            notes.last_producer_epoch = NO_PRODUCER_EPOCH
+def _changes_producer(before: TransactionMetadata, after: TransactionMetadata) -> bool:
+    return (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch)

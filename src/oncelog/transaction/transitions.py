@@ -5,7 +5,7 @@ TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with 
 used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
 """
 
-from oncelog.coordinator.machine import Decision, Entry
+from oncelog.coordinator.machine import Decision, Entry, Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
@@ -25,7 +25,7 @@ def prepare(
     (retriable).
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-    notes = store.notes(metadata.transactional_id)
+    notes = store.notes[metadata.transactional_id]
     if version < EPOCH_BUMP_VERSION:
         plain = moved(
             metadata,
@@ -79,15 +79,22 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Return a prepared transaction as it stands when every partition has its marker."""
     committed = metadata.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
-    changes: dict[str, object] = {"partitions": frozenset(), "next_producer_id": NO_PRODUCER_ID}
-    if metadata.next_producer_id != NO_PRODUCER_ID:
-        changes["producer_id"] = metadata.next_producer_id
-        changes["producer_epoch"] = ProducerEpoch(0)
-    return moved(metadata, state, now_ms, **changes)
+    is_used_up = metadata.next_producer_id != NO_PRODUCER_ID
+    return moved(
+        metadata,
+        state,
+        now_ms,
+        partitions=frozenset(),
+        producer_id=metadata.next_producer_id if is_used_up else None,
+        producer_epoch=ProducerEpoch(0) if is_used_up else None,
+        next_producer_id=NO_PRODUCER_ID,
+    )
 
 
-def ending_entries(store: Store, prepared: Proposal, now_ms: int) -> Decision:
-    """Return the decision that starts an ending, without replies: PREPARE, then the markers.
+def ending_entries(
+    store: Store, prepared: Proposal, now_ms: int, replies: tuple[Reply, ...] = ()
+) -> Decision:
+    """Return the decision that starts an ending: PREPARE, then replies and markers.
 
     A transaction without partitions owes no marker, so PREPARE and COMPLETE go into one append.
     """
@@ -95,9 +102,9 @@ def ending_entries(store: Store, prepared: Proposal, now_ms: int) -> Decision:
     if prepared.after.partitions:
         entries: tuple[Entry, ...] = store.propose(prepared)
         markers = store.markers(prepared.after, prepared.after.partitions)
-        return Decision(entries=entries, effects=(markers,), id=id_)
+        return Decision(entries=entries, replies=replies, effects=(markers,), id=id_)
     both = (prepared, Proposal(complete(prepared.after, now_ms), prepared.last_producer_epoch))
-    return Decision(entries=store.propose(*both), id=id_)
+    return Decision(entries=store.propose(*both), replies=replies, id=id_)
 
 
 def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
@@ -109,7 +116,7 @@ def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch
 
 def complete_decision(store: Store, metadata: TransactionMetadata, now_ms: int) -> Decision:
     """Return the decision that finishes a prepared transaction."""
-    last = store.notes(metadata.transactional_id).last_producer_epoch
+    last = store.notes[metadata.transactional_id].last_producer_epoch
     proposal = Proposal(complete(metadata, now_ms), last)
     return Decision(entries=store.propose(proposal), id=metadata.transactional_id)
 

@@ -150,7 +150,7 @@ def said(output: Output) -> list[object]:
 def test_without_entries_everything_is_released_at_once() -> None:
     context = Context()
     output = context.send(Do("a", "hello", effect="wave"))
-    assert output == Output((), (Reply(1, "hello"),), ("wave",))
+    assert output == Output([], [Reply(1, "hello")], ["wave"])
 
 
 def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
@@ -158,12 +158,12 @@ def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
     context = Context(now_ms=7)
     output = context.send(Do("a", "done", (b"x", b"y"), effect="wave"))
     entries = (Entry(b"x", b""), Entry(b"y", b""))
-    assert output == Output((Append(0, entries, None, 7),))
+    assert output == Output([Append(0, entries, None, 7)])
     assert context.toy.applied == []
     assert context.shard.is_pending("a")
     context.now_ms = 9
     output = context.shard.committed(0, Offset(40), 9)
-    assert output == Output((), (Reply(1, "done"),), ("wave",))
+    assert output == Output([], [Reply(1, "done")], ["wave"])
     assert context.toy.applied == [
         (b"x", ApplyContext(Offset(40), 7)),
         (b"y", ApplyContext(Offset(41), 7)),
@@ -303,7 +303,7 @@ def test_a_failed_append_applies_nothing_and_goes_on_with_the_queue() -> None:
     context.send(Do("a", "2"))
     output = context.shard.append_failed(first.appends[0].append_id, E.kafka_storage_error, 0)
     assert said(output) == [E.kafka_storage_error, "2, met after 0"]
-    assert output.effects == ()
+    assert output.effects == []
     assert context.toy.applied == []
 
 
@@ -323,7 +323,7 @@ def test_a_wait_is_bounded() -> None:
     context.send(Do("a", "3"))
     assert context.shard.next_deadline_ms() == 10 + PARKED_REQUEST_WAIT_MS_MAX
     output = context.shard.tick(10 + PARKED_REQUEST_WAIT_MS_MAX)
-    assert output.replies == (Reply(2, E.concurrent_transactions),)
+    assert output.replies == [Reply(2, E.concurrent_transactions)]
     assert context.shard.next_deadline_ms() == 20 + PARKED_REQUEST_WAIT_MS_MAX
     assert said(context.commit(first)) == ["1", "3, met after 0"]
     assert context.shard.next_deadline_ms() is None
@@ -367,7 +367,7 @@ def test_timers_queue_without_a_bound_in_time_and_without_an_answer() -> None:
     context.toy.due = [Do("a", "timer", effect="rang")]
     assert context.shard.tick(1) == Output()
     assert context.shard.tick(10**6) == Output()
-    assert context.commit(first).effects == ("rang",)
+    assert context.commit(first).effects == ["rang"]
 
 
 def test_a_dropped_request_is_never_decided() -> None:
@@ -391,7 +391,7 @@ def test_replay_applies_and_serves_nobody() -> None:
     assert shard.submit(Do("a", "early"), None, 0) == Output()
     assert shard.tick(0) == Output()
     assert shard.next_deadline_ms() is None
-    assert shard.activate(0) == Output(effects=("again",))
+    assert shard.activate(0) == Output(effects=["again"])
     assert shard.state is ShardState.ACTIVE
     assert toy.applied == [(b"x", ApplyContext(Offset(0), 5))]
     shard.replay_marker(ProducerId(1), ProducerEpoch(2), False, Offset(4))
@@ -403,13 +403,13 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     first = context.send(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
     output = context.shard.resign(0)
-    assert output.appends == ()
-    assert output.effects == ()
-    assert output.replies == (
+    assert output.appends == []
+    assert output.effects == []
+    assert output.replies == [
         Reply(1, E.not_coordinator),
         Reply(2, E.not_coordinator),
         Reply(99, "held"),
-    )
+    ]
     assert context.shard.resign(0) == Output()
     assert context.commit(first) == Output()
     assert context.shard.append_failed(0, E.not_leader_or_follower, 0) == Output()

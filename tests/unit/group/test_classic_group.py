@@ -45,6 +45,16 @@ def test_a_dynamic_member_is_not_renamed_and_an_empty_group_has_no_protocol() ->
         group.rename_static_member("a", "b")
 
 
+def test_members_without_a_common_protocol_are_our_bug() -> None:
+    group = ClassicGroup("g")
+    group.add(member("a"), "consumer")
+    other = member("b")
+    other.protocols = (JoinProtocol("sticky", b""),)
+    group.add(other, "consumer")
+    with pytest.raises(InvariantViolation):
+        group.select_protocol()
+
+
 def test_metadata_of_a_protocol_that_a_member_does_not_offer_is_empty() -> None:
     assert member("a", metadata=b"x").metadata("sticky") == b""
 

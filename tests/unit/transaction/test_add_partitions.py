@@ -180,7 +180,7 @@ def test_nobody_hears_an_answer_that_nobody_waits_for() -> None:
     for verify_only in (True, False):
         event = AddPartitions(ID, *context.ids, (P0,), verify_only)
         output = context.shard.submit(event, None, context.now_ms)
-        assert output.replies == ()
+        assert output.replies == []
     failing = context.machine.failed(event, None, E.not_coordinator, context.now_ms)
     assert failing.replies == ()
 

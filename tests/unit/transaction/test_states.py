@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from oncelog.core.errors import InvariantViolation
-from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.transaction import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
 from oncelog.transaction.states import moved
 
@@ -52,9 +52,9 @@ def test_a_move_outside_the_table_is_a_bug_of_ours(
 
 def test_a_move_needs_a_producer_id_and_an_epoch() -> None:
     with pytest.raises(InvariantViolation, match="INV-11"):
-        moved(metadata(S.EMPTY), S.EMPTY, 200, producer_id=-1)
+        moved(metadata(S.EMPTY), S.EMPTY, 200, producer_id=NO_PRODUCER_ID)
     with pytest.raises(InvariantViolation, match="INV-11"):
-        moved(metadata(S.EMPTY), S.EMPTY, 200, producer_epoch=-1)
+        moved(metadata(S.EMPTY), S.EMPTY, 200, producer_epoch=NO_PRODUCER_EPOCH)
 
 
 def test_the_last_update_never_moves_back() -> None:
@@ -62,7 +62,7 @@ def test_the_last_update_never_moves_back() -> None:
 
 
 def test_a_move_notes_the_producer_id_before_it() -> None:
-    after = moved(metadata(S.EMPTY), S.EMPTY, 200, producer_id=9)
+    after = moved(metadata(S.EMPTY), S.EMPTY, 200, producer_id=ProducerId(9))
     assert (after.previous_producer_id, after.producer_id) == (1, 9)
 
 

@@ -14,7 +14,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages import response_class
 from oncelog.transaction.events import EndTxn, EndTxnResult
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
-    return message(
-        _Response,
+    return _Response(
         throttle_time=NO_THROTTLE,
         error_code=error,
         producer_id=producer_id,

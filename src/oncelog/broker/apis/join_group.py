@@ -17,7 +17,7 @@ from oncelog.broker.net.request import Request
 from oncelog.group.events import Join, JoinProtocol
 from oncelog.group.results import JoinResult
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class, to_milliseconds
+from oncelog.protocol.messages import response_class, to_milliseconds
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -41,7 +41,7 @@ def handle(context: Context, request: Request) -> Any:
         # Version 0 has no such field: the session timeout stands for it.
         rebalance_timeout_ms=to_milliseconds(body.rebalance_timeout) if request.version else -1,
         protocol_type=body.protocol_type,
-        protocols=tuple(JoinProtocol(p.name, p.metadata) for p in body.protocols),
+        protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),
         fresh_id=str(uuid.uuid4()),
     )
     return context.groups.ask(
@@ -54,8 +54,15 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(result: JoinResult) -> Any:
-    return message(
-        _Response,
+    members = [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata,
+        )
+        for member in result.members
+    ]
+    return _Response(
         throttle_time=NO_THROTTLE,
         error_code=result.error,
         generation_id=result.generation_id,
@@ -64,13 +71,5 @@ def _response(result: JoinResult) -> Any:
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=tuple(
-            message(
-                JoinGroupResponseMember,
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata,
-            )
-            for member in result.members
-        ),
+        members=tuple(members),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.coordination.runtime import LedShard
@@ -145,6 +146,4 @@ def append_markers(
     if result.error is not ErrorCode.none:
         settled(topic_partition, result.error)
         return
-    partition.on_committed(
-        result.last_offset + 1, lambda outcome: settled(topic_partition, outcome)
-    )
+    partition.on_committed(result.last_offset + 1, partial(settled, topic_partition))

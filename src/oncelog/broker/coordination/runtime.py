@@ -24,7 +24,7 @@ from typing import Any, cast
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, TopicImage
-from oncelog.coordinator.machine import ApplyContext, Entry, Machine, Token
+from oncelog.coordinator.machine import AppendProducer, ApplyContext, Entry, Machine, Token
 from oncelog.coordinator.shard import Append, Output, Shard, ShardState
 from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
@@ -48,6 +48,7 @@ class LedShard:
 
     __slots__ = (
         "_deadline_ms",
+        "_now_ms",
         "_outputs",
         "_running",
         "_runtime",
@@ -66,22 +67,26 @@ class LedShard:
         self._runtime = runtime
         self._outputs: deque[Output] = deque()
         self._running = False
+        self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
 
     def submit(self, event: object, token: Token | None = None) -> None:
         """Give the shard an event and carry out what follows, at once unless a run is under way."""
-        self.run(self.shard.submit(event, token, self._runtime.clock.now_ms()))
+        now_ms = self._runtime.clock.now_ms()
+        self._run(self.shard.submit(event, token, now_ms), now_ms)
 
-    def run(self, output: Output) -> None:
+    def _run(self, output: Output, now_ms: int) -> None:
         """Carry out an output and all that come of it.
 
-        Called again from within, it leaves the work to the outer run.
+        Called again from within, it leaves the work to the outer run. `now_ms` stands for the time
+        of the whole run.
         """
         self._outputs.append(output)
         if self._running:
             return
         self._running = True
+        self._now_ms = now_ms
         try:
             while self._outputs:
                 output = self._outputs.popleft()
@@ -93,7 +98,9 @@ class LedShard:
                     self._runtime.carry_out(self, effect)
         finally:
             self._running = False
-        self._arm()
+        deadline_ms = self.shard.next_deadline_ms()
+        if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
+            self._arm(deadline_ms)
 
     def replay(self, batches: bytes | memoryview) -> int:
         """Apply whole batches of the log in order; returns the offset after them."""
@@ -128,7 +135,8 @@ class LedShard:
     def activate(self) -> None:
         """Replay is over: serve."""
         self.partition.on_marker = self._marker_committed
-        self.run(self.shard.activate(self._runtime.clock.now_ms()))
+        now_ms = self._runtime.clock.now_ms()
+        self._run(self.shard.activate(now_ms), now_ms)
 
     def resign(self) -> None:
         """Leadership is gone: everybody who waits is told."""
@@ -136,7 +144,8 @@ class LedShard:
             self._timer.cancel()
             self._timer = None
         self.partition.on_marker = None
-        self.run(self.shard.resign(self._runtime.clock.now_ms()))
+        now_ms = self._runtime.clock.now_ms()
+        self._run(self.shard.resign(now_ms), now_ms)
 
     def _marker_committed(
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
@@ -152,7 +161,8 @@ class LedShard:
         error = partition.state.leader_error()
         if error is ErrorCode.none and not partition.state.has_enough_replicas:
             error = ErrorCode.not_enough_replicas
-        if error is ErrorCode.none and not _is_permitted(partition, append):
+        producer = append.producer
+        if error is ErrorCode.none and not (producer is None or _is_permitted(partition, producer)):
             error = ErrorCode.invalid_txn_state
         if error is ErrorCode.none:
             result = partition.append(
@@ -162,37 +172,35 @@ class LedShard:
             if error is ErrorCode.none:
                 base_offset = Offset(result.base_offset)
                 partition.on_committed(
-                    result.last_offset + 1,
-                    lambda outcome: self._settled(append.append_id, base_offset, outcome),
+                    result.last_offset + 1, partial(self._settled, append.append_id, base_offset)
                 )
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._runtime.clock.now_ms()
-        self.run(self.shard.append_failed(append.append_id, error, now_ms))
+        self._run(self.shard.append_failed(append.append_id, error, now_ms), now_ms)
 
     def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
         """The append is below the high watermark. On lost leadership `resign` answers instead."""
         if outcome is ErrorCode.none:
-            self.run(self.shard.committed(append_id, base_offset, self._runtime.clock.now_ms()))
+            now_ms = self._now_ms if self._running else self._runtime.clock.now_ms()
+            self._run(self.shard.committed(append_id, base_offset, now_ms), now_ms)
 
-    def _arm(self) -> None:
+    def _arm(self, deadline_ms: int) -> None:
         """Have `tick` called at the shard's next deadline.
 
-        A timer that is early is kept: it fires, and arms anew.
+        A timer that is early is kept instead: it fires, and arms anew.
         """
-        deadline_ms = self.shard.next_deadline_ms()
-        if deadline_ms is None or (self._timer is not None and self._deadline_ms <= deadline_ms):
-            return
         if self._timer is not None:
             self._timer.cancel()
         self._deadline_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
+        delay_ms = max(0, deadline_ms - self._now_ms)
         self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         try:
-            self.run(self.shard.tick(self._runtime.clock.now_ms()))
+            now_ms = self._runtime.clock.now_ms()
+            self._run(self.shard.tick(now_ms), now_ms)
         except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
             self._runtime.report(error)
 
@@ -386,12 +394,12 @@ def _ask(led: LedShard, event: object, pending: Pending) -> Pending:
     return pending
 
 
-def _is_permitted(partition: Partition, append: Append) -> bool:
+def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
     """The transaction that an append was verified for still stands (INV-3, INV-6).
 
     The append may have waited since for a write of its group, and a marker come in between.
     """
-    permit = None if append.producer is None else append.producer.permit
+    permit = producer.permit
     return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
 
 
@@ -400,10 +408,9 @@ def _encode(append: Append) -> bytearray:
 
     Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
     """
-    records = [
-        Record(offset, append.timestamp_ms, entry.key, entry.value, ())
-        for offset, entry in enumerate(append.entries)
-    ]
+    records = []
+    for offset, entry in enumerate(append.entries):
+        records.append(Record(offset, append.timestamp_ms, entry.key, entry.value, ()))
     producer = append.producer
     if producer is None:
         return build_batch(records)

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Protocol, cast
 
 from oncelog.broker.net.frames import ReadBuffer
@@ -282,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             self._held_by = request
         elif self._held_by is request:
             self._let_go()
-        pending.wait(lambda: self._starter.settle(self, request))
+        pending.wait(partial(self._starter.settle, self, request))
 
     def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         """Run a handler that awaits something; it holds back the requests behind it.

@@ -6,10 +6,10 @@ module knows the bytes of a status, not which moves between statuses are legal.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol import wire
@@ -18,16 +18,23 @@ from oncelog.protocol.wire import INT16, INT32, INT64, Buffer, uvarint
 KEY_VERSION: Final = 0
 VALUE_VERSION_MAX: Final = 1
 
+_KEY_HEAD: Final = Struct(">hh")
 _HEAD_V0: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
+_TAGGED_INT64: Final = Struct(">BBq")
+_TAGGED_INT16: Final = Struct(">BBh")
+_PARTITION_LISTS_CACHED_COUNT: Final = 256
 _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
 _CLIENT_TRANSACTION_VERSION: Final = 2
 _NEXT_PRODUCER_EPOCH: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionLogValue:
+Partitions = tuple[tuple[str, tuple[int, ...]], ...]
+"""(topic, partition indexes) of each topic."""
+
+
+class TransactionLogValue(NamedTuple):
     """One transactional id's state. Times are milliseconds since the epoch, -1 for none.
 
     `status` is Kafka's number of the state: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort,
@@ -39,7 +46,7 @@ class TransactionLogValue:
     producer_epoch: int
     timeout_ms: int
     status: int
-    partitions: tuple[tuple[str, tuple[int, ...]], ...] | None
+    partitions: Partitions | None
     last_update_ms: int
     start_ms: int
     previous_producer_id: int = -1
@@ -50,7 +57,8 @@ class TransactionLogValue:
 
 def encode_key(transactional_id: str) -> bytes:
     """The key of a transactional id's records."""
-    return INT16.pack(KEY_VERSION) + wire.string(transactional_id)
+    raw = transactional_id.encode()
+    return _KEY_HEAD.pack(KEY_VERSION, len(raw)) + raw
 
 
 def decode_key(key: Buffer) -> str | None:
@@ -66,24 +74,26 @@ def decode_key(key: Buffer) -> str | None:
 def encode_value(value: TransactionLogValue, version: int = VALUE_VERSION_MAX) -> bytes:
     """Encode a value; version 0 leaves out the last four fields."""
     flexible = version >= 1
-    out = bytearray(
-        _HEAD_V0.pack(
-            version, value.producer_id, value.producer_epoch, value.timeout_ms, value.status
-        )
+    head = _HEAD_V0.pack(
+        version, value.producer_id, value.producer_epoch, value.timeout_ms, value.status
     )
-    if value.partitions is None:
-        out += b"\x00" if flexible else INT32.pack(-1)
-    else:
-        out += _count(len(value.partitions), flexible)
-        for topic, indexes in value.partitions:
-            out += wire.compact_string(topic) if flexible else wire.string(topic)
-            out += _count(len(indexes), flexible)
-            out += Struct(f">{len(indexes)}i").pack(*indexes)
-            if flexible:
-                out.append(0)
-    out += _TIMES.pack(value.last_update_ms, value.start_ms)
-    if flexible:
-        out += _tags(value)
+    times = _TIMES.pack(value.last_update_ms, value.start_ms)
+    partitions = _partitions(value.partitions, flexible)
+    return head + partitions + times + (_tags(value) if flexible else b"")
+
+
+@lru_cache(maxsize=_PARTITION_LISTS_CACHED_COUNT)
+def _partitions(partitions: Partitions | None, flexible: bool) -> bytes:
+    """Encode the list of partitions; a producer's transactions mostly have the same ones."""
+    if partitions is None:
+        return b"\x00" if flexible else INT32.pack(-1)
+    out = bytearray(_count(len(partitions), flexible))
+    for topic, indexes in partitions:
+        out += wire.compact_string(topic) if flexible else wire.string(topic)
+        out += _count(len(indexes), flexible)
+        out += Struct(f">{len(indexes)}i").pack(*indexes)
+        if flexible:
+            out.append(0)
     return bytes(out)
 
 
@@ -92,18 +102,22 @@ def _count(count: int, flexible: bool) -> bytes:
 
 
 def _tags(value: TransactionLogValue) -> bytes:
-    tags = []
+    """Encode the tagged fields. Their count, numbers and sizes are varints of one byte each."""
+    count = 0
+    tags = b""
     if value.previous_producer_id != -1:
-        raw = INT64.pack(value.previous_producer_id)
-        tags.append(wire.tag(_PREVIOUS_PRODUCER_ID, raw))
+        count += 1
+        tags += _TAGGED_INT64.pack(_PREVIOUS_PRODUCER_ID, 8, value.previous_producer_id)
     if value.next_producer_id != -1:
-        tags.append(wire.tag(_NEXT_PRODUCER_ID, INT64.pack(value.next_producer_id)))
+        count += 1
+        tags += _TAGGED_INT64.pack(_NEXT_PRODUCER_ID, 8, value.next_producer_id)
     if value.client_transaction_version != 0:
-        raw = INT16.pack(value.client_transaction_version)
-        tags.append(wire.tag(_CLIENT_TRANSACTION_VERSION, raw))
+        count += 1
+        tags += _TAGGED_INT16.pack(_CLIENT_TRANSACTION_VERSION, 2, value.client_transaction_version)
     if value.next_producer_epoch != -1:
-        tags.append(wire.tag(_NEXT_PRODUCER_EPOCH, INT16.pack(value.next_producer_epoch)))
-    return uvarint(len(tags)) + b"".join(tags)
+        count += 1
+        tags += _TAGGED_INT16.pack(_NEXT_PRODUCER_EPOCH, 2, value.next_producer_epoch)
+    return bytes((count,)) + tags
 
 
 def decode_value(value: Buffer) -> TransactionLogValue:
@@ -148,9 +162,7 @@ def _decode_value(value: Buffer) -> TransactionLogValue:
     )
 
 
-def _read_partitions(
-    value: Buffer, position: int, flexible: bool
-) -> tuple[tuple[tuple[str, tuple[int, ...]], ...] | None, int]:
+def _read_partitions(value: Buffer, position: int, flexible: bool) -> tuple[Partitions | None, int]:
     if flexible:
         if value[position] == 0:
             return None, position + 1
