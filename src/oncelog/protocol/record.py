@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
-from oncelog.core.errors import ErrorCode, ProtocolError, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol import compression
 from oncelog.protocol.batch import (
@@ -87,7 +87,8 @@ def build_batch(
     least one record is needed. Raises `ValueError` for an unknown codec.
     """
     records = list(records)
-    require(bool(records), "a batch holds at least one record")
+    if not records:
+        raise InvariantViolation("a batch holds at least one record")
     base_timestamp = records[0].timestamp
     max_timestamp = base_timestamp
     body = bytearray()
@@ -97,9 +98,10 @@ def build_batch(
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
         encoded = encode_record(record, delta, record.timestamp - base_timestamp)
-        body += _varint(len(encoded))
+        size = len(encoded)
+        body += _SMALL[size] if size < _SMALL_COUNT else varint(size)
         body += encoded
-    codec_id = compression.codec_id(codec)
+    codec_id = 0 if codec == "none" else compression.codec_id(codec)
     packed: Buffer = compression.compress(codec, body) if codec_id else body
     attributes = codec_id | (timestamp_type * TIMESTAMP_TYPE_MASK)
     if transactional:
@@ -132,17 +134,22 @@ def build_batch(
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """One record without its length, for a batch being filled step by step."""
     _offset, _timestamp, key, value, headers = record
+    # Small varints, by far the most, are looked up in place: a call costs more than the look-up.
     if key is None:
         key_size, key = _NULL, b""
     else:
-        key_size = _varint(len(key))
+        size = len(key)
+        key_size = _SMALL[size] if size < _SMALL_COUNT else varint(size)
     if value is None:
         value_size, value = _NULL, b""
     else:
-        value_size = _varint(len(value))
-    time = _varint(timestamp_delta)
+        size = len(value)
+        value_size = _SMALL[size] if size < _SMALL_COUNT else varint(size)
+    is_small = 0 <= timestamp_delta < _SMALL_COUNT
+    time = _SMALL[timestamp_delta] if is_small else varint(timestamp_delta)
+    is_small = 0 <= offset_delta < _SMALL_COUNT
+    delta = _SMALL[offset_delta] if is_small else varint(offset_delta)
     tail = _header_bytes(headers) if headers else b"\x00"
-    delta = _varint(offset_delta)
     return b"".join((b"\x00", time, delta, key_size, key, value_size, value, tail))
 
 

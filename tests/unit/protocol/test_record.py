@@ -11,9 +11,11 @@ from oncelog.protocol.record import (
     Record,
     build_batch,
     control_batch,
+    encode_record,
     iter_records,
     read_end_marker,
 )
+from oncelog.protocol.wire import varint
 from tests.unit.protocol.damage import check_damage
 
 CONTENT = st.none() | st.binary(max_size=300)
@@ -33,6 +35,22 @@ RECORDS = st.lists(
 
 def read_all(data: bytes | bytearray, limit_bytes: int = 1 << 20) -> list[Record]:
     return list(iter_records(data, 0, read_header(data), limit_bytes=limit_bytes))
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 4095, 4096, 8191, 8192])
+def test_lengths_and_deltas_are_the_same_varints_below_and_above_the_table(size: int) -> None:
+    """A record by the general encoding, piece by piece."""
+    content = bytes(size)
+    plain = (b"\0", varint(size), varint(size), varint(size), content, varint(size), content, b"\0")
+    expected = b"".join(plain)
+    assert encode_record(Record(0, 0, content, content), size, size) == expected
+    batch = build_batch([Record(size, 0, content, content)], keep_offsets=True)
+    same = encode_record(Record(0, 0, content, content), size, 0)
+    assert bytes(batch[HEADER_SIZE:]) == varint(len(same)) + same
+
+
+def test_a_timestamp_below_the_first_is_a_negative_delta() -> None:
+    assert encode_record(Record(0, 0, None, None), 0, -3) == b"\0\x05\0\1\1\0"
 
 
 @given(RECORDS, st.sampled_from(CODEC_NAMES), st.integers(0, 2**60))
