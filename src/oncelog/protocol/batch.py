@@ -43,6 +43,10 @@ CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 
+HEADER_TO_CRC: Final = Struct(">qiibI")
+HEADER_FROM_CRC: Final = Struct(">hiqqqhii")
+"""The header in two parts. The CRC ends the first; it covers the second and the records."""
+
 HEADER_START: Final = Struct(">qii")
 """Base offset, length and leader epoch. A leader writes these; the CRC covers none of them."""
 

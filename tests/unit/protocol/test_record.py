@@ -1,3 +1,4 @@
+import struct
 import tracemalloc
 
 import pytest
@@ -5,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
-from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, read_header
+from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, check_crc, read_header
 from oncelog.protocol.record import (
     EndMarker,
     Record,
@@ -88,6 +89,30 @@ def test_a_marker_says_how_the_transaction_ended(commit: bool) -> None:
     assert header.base_sequence == -1
     [record] = read_all(data)
     assert read_end_marker(record) == EndMarker(commit, 12)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("coordinator_epoch", [-1, 0, 2**31 - 1])
+def test_a_marker_is_the_batch_of_its_one_record(commit: bool, coordinator_epoch: int) -> None:
+    """The marker is packed in one step; here it is built from its parts."""
+    key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
+    assert control_batch(
+        commit, 2**40, 3, coordinator_epoch, 1000, base_offset=2**50, leader_epoch=5
+    ) == build_batch(
+        [Record(0, 1000, key, value)],
+        base_offset=2**50,
+        producer_id=2**40,
+        producer_epoch=3,
+        transactional=True,
+        control=True,
+        leader_epoch=5,
+    )
+
+
+@given(RECORDS, st.sampled_from(CODEC_NAMES))
+def test_the_crc_of_a_batch_is_right(records: list[Record], codec: str) -> None:
+    data = build_batch(records, codec=codec, producer_id=7, transactional=True)
+    assert check_crc(data, 0, read_header(data))
 
 
 def test_a_control_record_of_another_kind_ends_no_transaction() -> None:
