@@ -115,12 +115,6 @@ class ProducerEntry:
                     return batch
         return None
 
-    def move_to_epoch(self, epoch: int) -> None:
-        """Take over a newer epoch: its sequences begin anew."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-
 
 class ProducerStates:
     """All producers of one partition, its undecided transactions, and what is being verified."""
@@ -231,7 +225,8 @@ class ProducerStates:
         if epoch != entry.epoch:
             if epoch < entry.epoch:
                 return  # Only in a log that was damaged; a fence never moves back (INV-5).
-            entry.move_to_epoch(epoch)
+            entry.epoch = epoch
+            entry.batches.clear()  # Sequences begin anew.
         batches = entry.batches
         if len(batches) == CACHED_BATCHES_PER_PRODUCER_COUNT:
             del batches[0]
@@ -293,7 +288,8 @@ class ProducerStates:
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
         if epoch > entry.epoch:
-            entry.move_to_epoch(epoch)
+            entry.epoch = epoch
+            entry.batches.clear()
         entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
         entry.last_timestamp_ms = now_ms
         self.verifications.marked(producer_id, epoch)
@@ -315,9 +311,9 @@ class ProducerStates:
         """
         unreplicated = self.unreplicated
         if unreplicated:
-            done = [first for first, last in unreplicated.items() if last < high_watermark]
-            for first in done:
-                del unreplicated[first]
+            for first, last in tuple(unreplicated.items()):
+                if last < high_watermark:
+                    del unreplicated[first]
         oldest = next(iter(self.undecided), None)
         if unreplicated:
             first = min(unreplicated)
