@@ -1,7 +1,7 @@
 """The header of a record batch (format v2), read and patched in place.
 
 A batch stays bytes from the socket to the disk and back (D4): this module reads the 61 bytes in
-front of the records, checks the CRC-32C, and writes the two fields that a leader assigns. It must
+front of the records, checks the CRC-32C, and says where a leader writes what it assigns. It must
 not know what a record looks like; `oncelog.protocol.record` does.
 
 Layout (`DefaultRecordBatch.java`): base offset i64, length i32, partition leader epoch i32, magic
@@ -42,11 +42,18 @@ LOG_APPEND_TIME: Final = 1
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
+
+HEADER_TO_CRC: Final = Struct(">qiibI")
+HEADER_FROM_CRC: Final = Struct(">hiqqqhii")
+"""The header in two parts. The CRC ends the first; it covers the second and the records."""
+
+HEADER_START: Final = Struct(">qii")
+"""Base offset, length and leader epoch. A leader writes these; the CRC covers none of them."""
+
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _LENGTH_POSITION: Final = 8
-_LEADER_EPOCH_POSITION: Final = 12
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
@@ -177,14 +184,6 @@ def iter_headers(
         header = read_header(buffer, position)
         yield position, header
         position += header.length
-
-
-def patch(
-    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
-) -> None:
-    """Write the offset and leader epoch that the leader assigned. The CRC covers neither."""
-    _INT64.pack_into(buffer, position, base_offset)
-    _INT32.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def set_log_append_time(

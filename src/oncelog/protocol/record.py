@@ -13,13 +13,16 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
-from oncelog.core.errors import ErrorCode, ProtocolError, require
+from crc32c import crc32c
+
+from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol import compression
 from oncelog.protocol.batch import (
     CONTROL_MASK,
-    HEADER,
+    HEADER_FROM_CRC,
     HEADER_SIZE,
+    HEADER_TO_CRC,
     LENGTH_PREFIX_SIZE,
     MAGIC,
     TIMESTAMP_TYPE_MASK,
@@ -39,6 +42,11 @@ _CONTROL_KEY: Final = Struct(">hh")
 _CONTROL_VALUE: Final = Struct(">hi")
 _CONTROL_VERSION: Final = 0
 _NULL: Final = b"\x01"
+_MARKER_FROM_CRC: Final = Struct(HEADER_FROM_CRC.format + "5shhBhiB")
+"""All of a marker that the CRC covers: its record has one size and shape, whoever it is about."""
+_MARKER_RECORD_START: Final = b"".join(map(varint, (16, 0, 0, 0, _CONTROL_KEY.size)))
+"""Length, attributes, two deltas, and the length of the key."""
+_MARKER_VALUE_SIZE: Final = varint(_CONTROL_VALUE.size)[0]
 _SMALL_COUNT: Final = 4096
 _SMALL: Final = tuple(varint(value) for value in range(_SMALL_COUNT))
 _RECORD_SIZE_MIN: Final = 7
@@ -87,7 +95,8 @@ def build_batch(
     least one record is needed. Raises `ValueError` for an unknown codec.
     """
     records = list(records)
-    require(bool(records), "a batch holds at least one record")
+    if not records:
+        raise InvariantViolation("a batch holds at least one record")
     base_timestamp = records[0].timestamp
     max_timestamp = base_timestamp
     body = bytearray()
@@ -97,52 +106,53 @@ def build_batch(
         if record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
         encoded = encode_record(record, delta, record.timestamp - base_timestamp)
-        body += _varint(len(encoded))
+        size = len(encoded)
+        body += _SMALL[size] if size < _SMALL_COUNT else varint(size)
         body += encoded
-    codec_id = compression.codec_id(codec)
+    codec_id = 0 if codec == "none" else compression.codec_id(codec)
     packed: Buffer = compression.compress(codec, body) if codec_id else body
     attributes = codec_id | (timestamp_type * TIMESTAMP_TYPE_MASK)
     if transactional:
         attributes |= TRANSACTIONAL_MASK
     if control:
         attributes |= CONTROL_MASK
-    length = HEADER_SIZE + len(packed)
-    out = bytearray(
-        HEADER.pack(
-            base_offset,
-            length - LENGTH_PREFIX_SIZE,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
+    covered = HEADER_FROM_CRC.pack(
+        attributes,
+        delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
+    crc = crc32c(packed, crc32c(covered))
+    length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(packed)
+    out = bytearray(HEADER_TO_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc))
+    out += covered
     out += packed
-    renew_crc(out, 0, length)
     return out
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """One record without its length, for a batch being filled step by step."""
     _offset, _timestamp, key, value, headers = record
+    # Small varints, by far the most, are looked up in place: a call costs more than the look-up.
     if key is None:
         key_size, key = _NULL, b""
     else:
-        key_size = _varint(len(key))
+        size = len(key)
+        key_size = _SMALL[size] if size < _SMALL_COUNT else varint(size)
     if value is None:
         value_size, value = _NULL, b""
     else:
-        value_size = _varint(len(value))
-    time = _varint(timestamp_delta)
+        size = len(value)
+        value_size = _SMALL[size] if size < _SMALL_COUNT else varint(size)
+    is_small = 0 <= timestamp_delta < _SMALL_COUNT
+    time = _SMALL[timestamp_delta] if is_small else varint(timestamp_delta)
+    is_small = 0 <= offset_delta < _SMALL_COUNT
+    delta = _SMALL[offset_delta] if is_small else varint(offset_delta)
     tail = _header_bytes(headers) if headers else b"\x00"
-    delta = _varint(offset_delta)
     return b"".join((b"\x00", time, delta, key_size, key, value_size, value, tail))
 
 
@@ -299,17 +309,26 @@ def control_batch(
 
     It has no sequence.
     """
-    key = _CONTROL_KEY.pack(_CONTROL_VERSION, COMMIT_MARKER if commit else ABORT_MARKER)
-    value = _CONTROL_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
-    return build_batch(
-        [Record(0, timestamp_ms, key, value)],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        leader_epoch=leader_epoch,
+    covered = _MARKER_FROM_CRC.pack(
+        TRANSACTIONAL_MASK | CONTROL_MASK,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        -1,
+        1,
+        _MARKER_RECORD_START,
+        _CONTROL_VERSION,
+        COMMIT_MARKER if commit else ABORT_MARKER,
+        _MARKER_VALUE_SIZE,
+        _CONTROL_VERSION,
+        coordinator_epoch,
+        0,
     )
+    length = HEADER_TO_CRC.size + len(covered) - LENGTH_PREFIX_SIZE
+    start = HEADER_TO_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered))
+    return bytearray(start + covered)
 
 
 def read_end_marker(record: Record) -> EndMarker | None:

@@ -12,7 +12,7 @@ end offset on the leader, and it does not move back within a leader epoch).
 from collections.abc import Iterable
 from enum import Enum
 
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId
 
 __all__ = ["PartitionState", "Role"]
@@ -193,6 +193,7 @@ class PartitionState:
         reached = min(self._end_offsets.values())
         if reached <= self.high_watermark:
             return False
-        require(reached <= self.log_end_offset, "INV-7: high watermark above the log end offset")
+        if reached > self.log_end_offset:
+            raise InvariantViolation("INV-7: high watermark above the log end offset")
         self.high_watermark = reached
         return True

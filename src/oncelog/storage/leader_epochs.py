@@ -26,16 +26,13 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """(epoch, start offset) pairs in order."""
 
-    __slots__ = ("_entries", "changed")
+    __slots__ = ("_entries", "changed", "latest")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._entries = list(entries or ())
         self.changed = False
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch, or -1."""
-        return self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
+        self.latest: int = self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
+        """The newest epoch, or -1. Read only; every append compares its own with it."""
 
     def entries(self) -> list[tuple[int, int]]:
         """A copy, in order."""
@@ -52,6 +49,7 @@ class LeaderEpochs:
         while self._entries and self._entries[-1][1] >= start_offset:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
+        self.latest = epoch
         self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -78,6 +76,7 @@ class LeaderEpochs:
         """Forget epochs that began at or after `end_offset`."""
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
+            self.latest = self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:

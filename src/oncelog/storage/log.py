@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.batch import read_header
+from oncelog.protocol.batch import CONTROL_MASK
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
@@ -145,7 +145,7 @@ class PartitionLog:
         if error is not _NONE:
             return self._refused(error, message)
         for _, header in headers if origin is not Origin.REPLICATION else ():
-            if header.producer_id >= 0 and not header.is_control:
+            if header.producer_id >= 0 and not header.attributes & CONTROL_MASK:
                 rejection = self._state.producers.check_batch(header, origin, transaction_version)
                 if rejection is not None:
                     return self._rejected(rejection)
@@ -171,14 +171,10 @@ class PartitionLog:
                 )
             self._write(batches, placed)
             self._state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
-        self._after_append(sum(header.record_count for _, header in headers))
-        return AppendResult(
-            _NONE,
-            placed[0].base_offset,
-            placed[-1].last_offset,
-            log_append_time_ms,
-            self.log_start_offset,
-        )
+        if self._state.epochs.changed or self._unflushed_count >= config.flush_messages:
+            self._make_durable()
+        first, last = placed[0].base_offset, placed[-1].last_offset
+        return AppendResult(_NONE, first, last, log_append_time_ms, self.log_start_offset)
 
     def append_marker(
         self,
@@ -199,23 +195,22 @@ class PartitionLog:
         if self._failure is not None:
             raise self._failure
         state = self._state
-        rejection = state.producers.check_marker(
-            producer_id, producer_epoch, coordinator_epoch, transaction_version
-        )
+        end = (producer_id, producer_epoch, coordinator_epoch)
+        rejection = state.producers.check_marker(*end, transaction_version)
         if rejection is not None:
             return self._rejected(rejection)
-        batch = control_batch(commit, producer_id, producer_epoch, coordinator_epoch, now_ms)
-        # Ours, so not judged: no max.message.bytes may keep a transaction from ending.
-        headers = [(0, read_header(batch))]
         with self._lock:
-            placed = assign_offsets(batch, headers, self.log_end_offset, leader_epoch)
-            self._write(batch, placed)
-            offset = placed[0].base_offset
-            state.epochs.assign(leader_epoch, offset)
-            state.note_marker(
-                producer_id, producer_epoch, coordinator_epoch, offset, commit=commit, now_ms=now_ms
+            offset = self.log_end_offset
+            batch = control_batch(
+                commit, *end, now_ms, base_offset=offset, leader_epoch=leader_epoch
             )
-        self._after_append(1)
+            # Ours, so not judged: no max.message.bytes may keep a transaction from ending.
+            self._write(batch, [PlacedBatch(0, len(batch), offset, offset, now_ms)])
+            if leader_epoch > state.epochs.latest:
+                state.epochs.assign(leader_epoch, offset)
+            state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
+        if state.epochs.changed or self._unflushed_count >= self.config.flush_messages:
+            self._make_durable()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
     def _write(self, data: Buffer, placed: list[PlacedBatch]) -> None:
@@ -229,13 +224,15 @@ class PartitionLog:
             self._failure = failure
             raise
         self._changed = True
-        self.log_end_offset = last.last_offset + 1
+        end_offset = last.last_offset + 1
+        self._unflushed_count += end_offset - self.log_end_offset
+        self.log_end_offset = end_offset
 
-    def _after_append(self, count: int) -> None:
+    def _make_durable(self) -> None:
+        """After an append: save the epoch that it began, and flush when so much was appended."""
         try:
             if self._state.epochs.changed:
                 self._write_epochs()
-            self._unflushed_count += count
             if self._unflushed_count >= self.config.flush_messages:
                 self.flush()
         except StorageFailure as failure:
@@ -296,7 +293,10 @@ class PartitionLog:
         A finished transaction still counts as undecided until its marker is below the high
         watermark. That watermark must not move back within a leader epoch.
         """
-        first = self._state.producers.first_unstable_offset(high_watermark)
+        producers = self._state.producers
+        if not (producers.undecided or producers.unreplicated):
+            return high_watermark
+        first = producers.first_unstable_offset(high_watermark)
         if first is None or first >= high_watermark:
             return high_watermark
         return max(first, self.log_start_offset)

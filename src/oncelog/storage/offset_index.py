@@ -20,19 +20,20 @@ _SWAP = sys.byteorder == "little"
 class OffsetIndex:
     """Entries of one segment, in offset order."""
 
-    __slots__ = ("_offsets", "_positions", "base_offset")
+    __slots__ = ("_positions", "base_offset", "offsets")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        self._offsets = array("i")
+        self.offsets = array("i")
+        """Last offsets of the entries, relative to the base offset. Read only."""
         self._positions = array("i")
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self.offsets)
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the batch that ends at `last_offset` and begins at byte `position`."""
-        self._offsets.append(last_offset - self.base_offset)
+        self.offsets.append(last_offset - self.base_offset)
         self._positions.append(position)
 
     def position_before(self, offset: int) -> int:
@@ -40,7 +41,7 @@ class OffsetIndex:
 
         Where a header walk begins.
         """
-        slot = bisect_right(self._offsets, offset - self.base_offset) - 1
+        slot = bisect_right(self.offsets, offset - self.base_offset) - 1
         return self._positions[slot] if slot >= 0 else 0
 
     def boundary_at_or_before(self, position: int) -> int:
@@ -51,13 +52,13 @@ class OffsetIndex:
     def truncate(self, size: int) -> None:
         """Drop the entries of batches that begin at or after byte `size`."""
         slot = bisect_left(self._positions, size)
-        del self._offsets[slot:]
+        del self.offsets[slot:]
         del self._positions[slot:]
 
     def to_bytes(self) -> bytes:
         """The file's content."""
         both = array("i", bytes(OFFSET_INDEX_ENTRY_SIZE_BYTES * len(self)))
-        both[0::2] = self._offsets
+        both[0::2] = self.offsets
         both[1::2] = self._positions
         if _SWAP:
             both.byteswap()
@@ -75,18 +76,18 @@ class OffsetIndex:
         if _SWAP:
             both.byteswap()
         index = cls(base_offset)
-        index._offsets, index._positions = both[0::2], both[1::2]
+        index.offsets, index._positions = both[0::2], both[1::2]
         while len(index) > 1 and index._positions[-1] == 0:
-            index._offsets.pop()
+            index.offsets.pop()
             index._positions.pop()
-        if len(index) == 1 and index._offsets[0] == 0 and index._positions[0] == 0:
+        if len(index) == 1 and index.offsets[0] == 0 and index._positions[0] == 0:
             return cls(base_offset)
         return index if index._is_sane(log_size) else None
 
     def _is_sane(self, log_size: int) -> bool:
         if not len(self):
             return True
-        offsets, positions = self._offsets, self._positions
+        offsets, positions = self.offsets, self._positions
         return (
             offsets[0] >= 0
             and positions[0] >= 0

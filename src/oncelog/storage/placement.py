@@ -5,7 +5,7 @@ Pure but for the buffer, which a leader patches in place (D4).
 
 from typing import NamedTuple
 
-from oncelog.protocol.batch import BatchHeader, patch
+from oncelog.protocol.batch import HEADER_START, LENGTH_PREFIX_SIZE, BatchHeader
 
 __all__ = ["PlacedBatch", "assign_offsets", "keep_offsets"]
 
@@ -29,11 +29,12 @@ def assign_offsets(
     """Number the batches from `next_offset` on and write that, and the leader epoch, into them."""
     placed = []
     for position, header in headers:
-        patch(batches, position, next_offset, leader_epoch)
-        last_offset = next_offset + header.last_offset_delta
-        placed.append(
-            PlacedBatch(position, header.length, next_offset, last_offset, header.max_timestamp)
+        length = header.length
+        HEADER_START.pack_into(
+            batches, position, next_offset, length - LENGTH_PREFIX_SIZE, leader_epoch
         )
+        last_offset = next_offset + header.last_offset_delta
+        placed.append(PlacedBatch(position, length, next_offset, last_offset, header.max_timestamp))
         next_offset = last_offset + 1
     return placed
 

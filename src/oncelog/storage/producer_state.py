@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, PRODUCER_EPOCH_MAX
 from oncelog.protocol.batch import BatchHeader
 from oncelog.storage.verifications import NO_SEQUENCE, Verifications
@@ -115,27 +115,25 @@ class ProducerEntry:
                     return batch
         return None
 
-    def move_to_epoch(self, epoch: int) -> None:
-        """Take over a newer epoch: its sequences begin anew."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-
 
 class ProducerStates:
     """All producers of one partition, its undecided transactions, and what is being verified."""
 
-    __slots__ = ("_open", "_producers", "_unreplicated", "verifications")
+    __slots__ = ("_producers", "undecided", "unreplicated", "verifications")
 
     def __init__(self) -> None:
         self.verifications = Verifications(self.transaction_opened_at)
         self._producers: dict[int, ProducerEntry] = {}
-        # First offset -> producer id. Transactions begin at rising offsets, so the first key is the
-        # smallest.
-        self._open: dict[int, int] = {}
-        # First offset -> offset of the marker, for transactions whose marker may still be above the
-        # high watermark.
-        self._unreplicated: dict[int, int] = {}
+        self.undecided: dict[int, int] = {}
+        """First offset -> producer id, of the open transactions. Read only.
+
+        Transactions begin at rising offsets, so the first key is the smallest.
+        """
+        self.unreplicated: dict[int, int] = {}
+        """First offset -> offset of the marker, where that may be above the high watermark.
+
+        Read only.
+        """
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -227,7 +225,8 @@ class ProducerStates:
         if epoch != entry.epoch:
             if epoch < entry.epoch:
                 return  # Only in a log that was damaged; a fence never moves back (INV-5).
-            entry.move_to_epoch(epoch)
+            entry.epoch = epoch
+            entry.batches.clear()  # Sequences begin anew.
         batches = entry.batches
         if len(batches) == CACHED_BATCHES_PER_PRODUCER_COUNT:
             del batches[0]
@@ -243,7 +242,7 @@ class ProducerStates:
         entry.last_timestamp_ms = now_ms
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
-            self._open[first_offset] = header.producer_id
+            self.undecided[first_offset] = header.producer_id
             self.verifications.opened(header.producer_id, epoch, first_offset)
 
     def check_marker(
@@ -288,8 +287,9 @@ class ProducerStates:
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
-        if epoch >= entry.epoch:
-            entry.move_to_epoch(epoch)
+        if epoch > entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
         entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
         entry.last_timestamp_ms = now_ms
         self.verifications.marked(producer_id, epoch)
@@ -297,10 +297,11 @@ class ProducerStates:
         if first_offset == NO_OFFSET:
             return None
         entry.transaction_first_offset = NO_OFFSET
-        require(first_offset in self._open, "INV-3: a transaction ends that is not open")
-        del self._open[first_offset]
-        self._unreplicated[first_offset] = offset
-        stable = next(iter(self._open), offset + 1)
+        if first_offset not in self.undecided:
+            raise InvariantViolation("INV-3: a transaction ends that is not open")
+        del self.undecided[first_offset]
+        self.unreplicated[first_offset] = offset
+        stable = next(iter(self.undecided), offset + 1)
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -308,12 +309,12 @@ class ProducerStates:
 
         Or whose marker is not below the high watermark.
         """
-        unreplicated = self._unreplicated
+        unreplicated = self.unreplicated
         if unreplicated:
-            done = [first for first, last in unreplicated.items() if last < high_watermark]
-            for first in done:
-                del unreplicated[first]
-        oldest = next(iter(self._open), None)
+            for first, last in tuple(unreplicated.items()):
+                if last < high_watermark:
+                    del unreplicated[first]
+        oldest = next(iter(self.undecided), None)
         if unreplicated:
             first = min(unreplicated)
             return first if oldest is None or first < oldest else oldest
@@ -343,8 +344,8 @@ class ProducerStates:
     def load(self, entries: Iterable[ProducerEntry]) -> None:
         """Take over what a snapshot remembers, in place of everything."""
         self._producers = {entry.producer_id: entry for entry in entries}
-        self._unreplicated = {}
-        self._open = dict(
+        self.unreplicated = {}
+        self.undecided = dict(
             sorted(
                 (entry.transaction_first_offset, entry.producer_id)
                 for entry in self._producers.values()

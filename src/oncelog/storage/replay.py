@@ -60,7 +60,8 @@ class DerivedState:
             for position, header in headers:
                 self.apply(header, batches, position, now_ms, note_aborted=True)
             return
-        self.epochs.assign(leader_epoch, placed[0].base_offset)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, placed[0].base_offset)
         for (_, header), place in zip(headers, placed, strict=True):
             if header.producer_id >= 0:
                 self.producers.apply_batch(header, place.base_offset, now_ms)

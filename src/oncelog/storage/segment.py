@@ -166,7 +166,9 @@ class Segment:
         """Whether `size` bytes ending with `batch` belong here, or the log must roll first."""
         if self.size == 0:
             return batch.last_offset - self.base_offset <= INT32_MAX
-        offset_index, time_index = self._indexes()
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self._indexes()
         index_bytes = config.segment_index_bytes
         # Records without timestamps (-1) give a segment no age.
         age_ms = batch.max_timestamp_ms - self.first_timestamp_ms
@@ -175,14 +177,15 @@ class Segment:
             self.size + size <= config.segment_bytes
             and batch.last_offset - self.base_offset <= INT32_MAX
             and is_young
-            and len(offset_index) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
-            and len(time_index) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
+            and len(offset_index.offsets) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
+            and len(time_index.offsets) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
         )
 
     def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
         """Write the batches with one system call, then index them. Raises `StorageFailure`."""
         start = self.size
-        self.file.pwrite(data, start)
+        file = self.file if self._file is None else self._file
+        file.pwrite(data, start)
         for batch in batches:
             self.note(batch, start + batch.position, config.index_interval_bytes)
         self.size = start + len(data)
@@ -243,7 +246,8 @@ class Segment:
                 if not min_one:
                     return b""
                 end = positions[first + 1] if first + 1 < len(positions) else self.size
-        return self.file.pread(end - start, start)
+        file = self.file if self._file is None else self._file
+        return file.pread(end - start, start)
 
     def _read_indexed(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
         found = self.find(offset)

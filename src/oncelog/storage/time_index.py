@@ -19,42 +19,43 @@ _ENTRY = struct.Struct(">qi")
 class TimeIndex:
     """Entries of one segment, in the order of both timestamps and offsets."""
 
-    __slots__ = ("_offsets", "_timestamps", "base_offset")
+    __slots__ = ("_timestamps", "base_offset", "offsets")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self._timestamps = array("q")
-        self._offsets = array("i")
+        self.offsets = array("i")
+        """Offsets of the entries, relative to the base offset. Read only."""
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self.offsets)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry if the timestamp is above the last one's; otherwise it says nothing new."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
             self._timestamps.append(timestamp_ms)
-            self._offsets.append(offset - self.base_offset)
+            self.offsets.append(offset - self.base_offset)
 
     def last_entry(self) -> tuple[int, int]:
         """(timestamp_ms, offset) of the last entry; (-1, base offset) when there is none."""
-        if not self._offsets:
+        if not self.offsets:
             return -1, self.base_offset
-        return self._timestamps[-1], self.base_offset + self._offsets[-1]
+        return self._timestamps[-1], self.base_offset + self.offsets[-1]
 
     def offset_before(self, timestamp_ms: int) -> int:
         """An offset such that all records before it are older than `timestamp_ms`."""
         slot = bisect_left(self._timestamps, timestamp_ms) - 1
-        return self.base_offset + (self._offsets[slot] if slot >= 0 else 0)
+        return self.base_offset + (self.offsets[slot] if slot >= 0 else 0)
 
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of offsets at or above `end_offset`."""
-        slot = bisect_left(self._offsets, end_offset - self.base_offset)
+        slot = bisect_left(self.offsets, end_offset - self.base_offset)
         del self._timestamps[slot:]
-        del self._offsets[slot:]
+        del self.offsets[slot:]
 
     def to_bytes(self) -> bytes:
         """The file's content."""
-        return b"".join(map(_ENTRY.pack, self._timestamps, self._offsets))
+        return b"".join(map(_ENTRY.pack, self._timestamps, self.offsets))
 
     @classmethod
     def from_bytes(cls, base_offset: int, data: bytes) -> "TimeIndex | None":
@@ -70,5 +71,5 @@ class TimeIndex:
                 return None
             timestamp_before, offset_before = timestamp_ms, relative
             index._timestamps.append(timestamp_ms)
-            index._offsets.append(relative)
+            index.offsets.append(relative)
         return index

@@ -10,6 +10,11 @@ from typing import NamedTuple
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.limits import LOOKED_INTO_BYTES_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
 from oncelog.protocol.batch import (
+    CODEC_MASK,
+    CODEC_NAMES,
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     check_crc,
     iter_headers,
@@ -25,6 +30,8 @@ __all__ = ["Checked", "apply_log_append_time", "check_batches", "recompress"]
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER_CODEC = "producer"
 COMPACT = "compact"
+_ATTRIBUTES_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
+"""What a producer may set; other bits are Kafka's own, or not assigned."""
 _KAFKA_CODEC_NAMES = {"uncompressed": "none"}
 
 MutableBuffer = bytearray | memoryview
@@ -43,6 +50,7 @@ def check_batches(
 ) -> Checked:
     """Judge what one append carries."""
     size = len(batches)
+    is_replicated, is_client = origin is Origin.REPLICATION, origin is Origin.CLIENT
     if not size:
         return _refuse("no batches at all")
     try:
@@ -50,60 +58,58 @@ def check_batches(
         headers = [(0, first)] if first.length == size else list(iter_headers(batches))
     except ProtocolError as error:
         return Checked([], error.code, error.message)
-    if origin is Origin.CLIENT and len(headers) != 1:
+    if is_client and len(headers) != 1:
         return _refuse("a produce request carries exactly one batch per partition")
     next_offset = -1
     for position, header in headers:
-        if origin is Origin.REPLICATION:
+        if is_replicated:
             if header.base_offset < next_offset:
                 return Checked([], ErrorCode.corrupt_message, "replicated offsets do not rise")
             next_offset = header.next_offset
-        refusal = _check_one(batches, position, header, config, origin, now_ms)
-        if refusal is not None:
-            return refusal
-    if origin is not Origin.REPLICATION and size > config.segment_bytes:
+        elif (
+            header.length > config.max_message_bytes
+            or header.record_count != header.last_offset_delta + 1
+            or header.record_count < 1
+            or header.attributes & CODEC_MASK >= len(CODEC_NAMES)
+            or (header.attributes & ~_ATTRIBUTES_MASK and not header.attributes & CONTROL_MASK)
+        ):
+            return _bad_header(header, config)
+        if not check_crc(batches, position, header):
+            return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
+        if is_client:
+            refusal = _check_client(batches, position, header, config, now_ms)
+            if refusal is not None:
+                return refusal
+    if not is_replicated and size > config.segment_bytes:
         message = f"{size} bytes in one append are more than segment.bytes={config.segment_bytes}"
         return Checked([], ErrorCode.record_list_too_large, message)
     return Checked(headers)
 
 
-def _check_one(
-    batches: MutableBuffer,
-    position: int,
-    header: BatchHeader,
-    config: LogConfig,
-    origin: Origin,
-    now_ms: int,
+def _bad_header(header: BatchHeader, config: LogConfig) -> Checked:
+    """Why no leader takes a batch of this header."""
+    if header.length > config.max_message_bytes:
+        message = (
+            f"{header.length} bytes are more than max.message.bytes={config.max_message_bytes}"
+        )
+        return Checked([], ErrorCode.message_too_large, message)
+    if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
+        return _refuse(
+            f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+        )
+    if header.codec_id >= len(CODEC_NAMES):
+        message = f"unknown compression codec {header.codec_id}"
+        return Checked([], ErrorCode.unsupported_compression_type, message)
+    return _refuse(f"attributes {header.attributes:#x} are not a producer's")
+
+
+def _check_client(
+    batches: MutableBuffer, position: int, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Checked | None:
-    if origin is not Origin.REPLICATION:
-        if header.length > config.max_message_bytes:
-            message = (
-                f"{header.length} bytes are more than max.message.bytes={config.max_message_bytes}"
-            )
-            return Checked([], ErrorCode.message_too_large, message)
-        if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
-            return _refuse(
-                f"{header.record_count} records with last offset delta {header.last_offset_delta}"
-            )
-        if header.attributes & 0x07 > 4:
-            message = f"unknown compression codec {header.attributes & 0x07}"
-            return Checked([], ErrorCode.unsupported_compression_type, message)
-        if header.attributes & ~0x1F and not header.is_control:
-            return _refuse(f"attributes {header.attributes:#x} are not a producer's")
-    if not check_crc(batches, position, header):
-        return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
-    if origin is not Origin.CLIENT:
-        return None
-    refusal = _check_client(header, config, now_ms)
-    if refusal is None and COMPACT in config.cleanup_policy:
-        return _check_keys(batches, position, header)
-    return refusal
-
-
-def _check_client(header: BatchHeader, config: LogConfig, now_ms: int) -> Checked | None:
+    attributes = header.attributes
     if header.base_offset != 0:
         return _refuse(f"base offset {header.base_offset} in a produce request; it must be 0")
-    if header.is_control:
+    if attributes & CONTROL_MASK:
         return _refuse("clients may not write control records")
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
@@ -111,19 +117,20 @@ def _check_client(header: BatchHeader, config: LogConfig, now_ms: int) -> Checke
                 f"sequence {header.base_sequence} and epoch {header.producer_epoch} "
                 f"with producer id {header.producer_id}"
             )
-    elif header.is_transactional:
+    elif attributes & TRANSACTIONAL_MASK:
         return _refuse("a transactional batch without a producer id")
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        return None
-    if header.timestamp_type:
-        message = "a producer may not set the timestamp type LogAppendTime"
-        return Checked([], ErrorCode.invalid_timestamp, message)
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        message = f"timestamp {header.max_timestamp} is too far ahead of {now_ms}"
-        return Checked([], ErrorCode.invalid_timestamp, message)
-    if now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
-        message = f"timestamp {header.base_timestamp} is too far behind {now_ms}"
-        return Checked([], ErrorCode.invalid_timestamp, message)
+    if config.message_timestamp_type != LOG_APPEND_TIME:
+        message = None
+        if attributes & TIMESTAMP_TYPE_MASK:
+            message = "a producer may not set the timestamp type LogAppendTime"
+        elif header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            message = f"timestamp {header.max_timestamp} is too far ahead of {now_ms}"
+        elif now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
+            message = f"timestamp {header.base_timestamp} is too far behind {now_ms}"
+        if message is not None:
+            return Checked([], ErrorCode.invalid_timestamp, message)
+    if COMPACT in config.cleanup_policy:
+        return _check_keys(batches, position, header)
     return None
 
 

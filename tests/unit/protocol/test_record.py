@@ -1,3 +1,4 @@
+import struct
 import tracemalloc
 
 import pytest
@@ -5,15 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
-from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, read_header
+from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, check_crc, read_header
 from oncelog.protocol.record import (
     EndMarker,
     Record,
     build_batch,
     control_batch,
+    encode_record,
     iter_records,
     read_end_marker,
 )
+from oncelog.protocol.wire import varint
 from tests.unit.protocol.damage import check_damage
 
 CONTENT = st.none() | st.binary(max_size=300)
@@ -33,6 +36,22 @@ RECORDS = st.lists(
 
 def read_all(data: bytes | bytearray, limit_bytes: int = 1 << 20) -> list[Record]:
     return list(iter_records(data, 0, read_header(data), limit_bytes=limit_bytes))
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 4095, 4096, 8191, 8192])
+def test_lengths_and_deltas_are_the_same_varints_below_and_above_the_table(size: int) -> None:
+    """A record by the general encoding, piece by piece."""
+    content = bytes(size)
+    plain = (b"\0", varint(size), varint(size), varint(size), content, varint(size), content, b"\0")
+    expected = b"".join(plain)
+    assert encode_record(Record(0, 0, content, content), size, size) == expected
+    batch = build_batch([Record(size, 0, content, content)], keep_offsets=True)
+    same = encode_record(Record(0, 0, content, content), size, 0)
+    assert bytes(batch[HEADER_SIZE:]) == varint(len(same)) + same
+
+
+def test_a_timestamp_below_the_first_is_a_negative_delta() -> None:
+    assert encode_record(Record(0, 0, None, None), 0, -3) == b"\0\x05\0\1\1\0"
 
 
 @given(RECORDS, st.sampled_from(CODEC_NAMES), st.integers(0, 2**60))
@@ -70,6 +89,30 @@ def test_a_marker_says_how_the_transaction_ended(commit: bool) -> None:
     assert header.base_sequence == -1
     [record] = read_all(data)
     assert read_end_marker(record) == EndMarker(commit, 12)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("coordinator_epoch", [-1, 0, 2**31 - 1])
+def test_a_marker_is_the_batch_of_its_one_record(commit: bool, coordinator_epoch: int) -> None:
+    """The marker is packed in one step; here it is built from its parts."""
+    key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
+    assert control_batch(
+        commit, 2**40, 3, coordinator_epoch, 1000, base_offset=2**50, leader_epoch=5
+    ) == build_batch(
+        [Record(0, 1000, key, value)],
+        base_offset=2**50,
+        producer_id=2**40,
+        producer_epoch=3,
+        transactional=True,
+        control=True,
+        leader_epoch=5,
+    )
+
+
+@given(RECORDS, st.sampled_from(CODEC_NAMES))
+def test_the_crc_of_a_batch_is_right(records: list[Record], codec: str) -> None:
+    data = build_batch(records, codec=codec, producer_id=7, transactional=True)
+    assert check_crc(data, 0, read_header(data))
 
 
 def test_a_control_record_of_another_kind_ends_no_transaction() -> None:

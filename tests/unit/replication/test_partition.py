@@ -183,3 +183,11 @@ def test_inv7_the_high_watermark_never_moves_back_nor_beyond_any_isr_member(
             state.follower_end_moved(who, ends[who])
         assert state.high_watermark >= before
         assert state.high_watermark == min(ends.values())
+
+
+def test_inv7_a_high_watermark_above_the_log_stops_the_broker() -> None:
+    state = leader(end=3)
+    state._end_offsets[ME] = 4
+    with pytest.raises(InvariantViolation, match="INV-7"):
+        state._advance()
+    assert state.high_watermark == 3

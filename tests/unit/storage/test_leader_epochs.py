@@ -32,3 +32,17 @@ def test_truncation_keeps_the_epoch_of_what_remains() -> None:
     assert epochs.entries() == [(3, 12)]
     epochs.truncate_from_start(12)
     assert epochs.entries() == [(3, 12)]
+
+
+def test_the_latest_epoch_follows_every_change() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10), (4, 25)])
+    assert epochs.latest == 4
+    epochs.truncate_from_end(25)
+    assert epochs.latest == 3
+    epochs.truncate_from_start(12)
+    assert epochs.latest == 3
+    epochs.truncate_from_end(12)
+    assert epochs.latest == -1
+    epochs.assign(0, 0)
+    assert epochs.latest == 0
+    assert LeaderEpochs().latest == -1

@@ -249,8 +249,12 @@ def test_flush_messages_moves_the_recovery_point_with_each_append(make_log: Make
         ctx.append_well()
         assert ctx.log.recovery_point == expected
     other = make_log(flush_messages=3)
-    other.append_well(batch(2))
+    other.append_well(batch(2, producer=1, epoch=0, sequence=0, transactional=True))
     assert other.log.recovery_point == 0
+    other.end(1, 0)
+    assert other.log.recovery_point == 6
+    other.append_well(batch(2))
+    assert other.log.recovery_point == 6
 
 
 def test_truncation_takes_producers_and_transactions_back(make_log: MakeLog) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.core.errors import ErrorCode
-from oncelog.storage import AbortedTransaction
+from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.protocol.record import control_batch
+from oncelog.storage import AbortedTransaction, Origin
 from tests.support.examples import examples
 from tests.unit.storage.context import LogContext, batch
 
@@ -136,3 +137,34 @@ def test_a_small_max_message_bytes_does_not_keep_a_transaction_open(
     ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True, value=b"v")
     assert ctx.end(1, 0).error is ErrorCode.none
     assert ctx.kill().last_stable_offset(2) == 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_is_byte_for_byte_what_a_checked_append_writes(
+    tmp_path: Path, commit: bool
+) -> None:
+    """A marker is numbered as it is made, and nobody checks it; here somebody does."""
+    by_marker, by_append = LogContext(tmp_path / "marker-0"), LogContext(tmp_path / "append-0")
+    for ctx in (by_marker, by_append):
+        ctx.leader_epoch = 3
+        ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+        ctx.leader_epoch = 4
+    ended = by_marker.end(1, 2, commit=commit, coordinator_epoch=9)
+    marker = control_batch(commit, 1, 2, 9, by_append.now_ms)
+    assert by_append.append_well(marker, origin=Origin.COORDINATOR) == ended
+    assert by_marker.all_bytes() == by_append.all_bytes()
+    assert by_marker.log.latest_epoch == by_append.log.latest_epoch == 4
+    for ctx in (by_marker, by_append):
+        assert ctx.kill().last_stable_offset(2) == 2
+    entries = [ctx.log.producer_state(1) for ctx in (by_marker, by_append)]
+    assert all(entry is not None and entry.coordinator_epoch == 9 for entry in entries)
+    aborted = by_marker.log.aborted_transactions(0, 2)
+    assert aborted == by_append.log.aborted_transactions(0, 2)
+    assert bool(aborted) is not commit
+
+
+def test_inv3_the_end_of_a_transaction_that_is_not_open_stops_the_broker(ctx: LogContext) -> None:
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+    ctx.log._state.producers.undecided.clear()
+    with pytest.raises(InvariantViolation, match="INV-3"):
+        ctx.end(1, 0)

@@ -18,7 +18,7 @@ from oncelog.broker.partitions.delayed import (
     DelayedFetch,
     FetchPurgatory,
 )
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.replication.partition import PartitionState
 from oncelog.runtime.disk import StorageFailure
@@ -66,7 +66,8 @@ class Partition:
         self.fetches: dict[DelayedFetch, None] = {}
         self.on_marker: MarkerListener | None = None
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
-        self._commit_waiters = CommitWaiters()
+        # Made for the first that has to wait: on a lone replica nobody ever does.
+        self._commit_waiters: CommitWaiters | None = None
         self._purgatory = purgatory
         self._on_failure = on_failure
 
@@ -93,7 +94,10 @@ class Partition:
         except StorageFailure as failure:
             return self._failed(failure)
         if result.error is ErrorCode.none and not result.duplicate:
-            self._grown(len(batches))
+            if self.fetches:
+                self._grown(len(batches))
+            if self.state.local_end_moved(self.log.log_end_offset):
+                self._advanced()
         return result
 
     def append_marker(
@@ -131,7 +135,10 @@ class Partition:
                         else None
                     ),
                 )
-            self._grown(_MARKER_BYTES)
+            if self.fetches:
+                self._grown(_MARKER_BYTES)
+            if self.state.local_end_moved(self.log.log_end_offset):
+                self._advanced()
         return result
 
     def delete_records(self, offset: int) -> int:
@@ -151,8 +158,10 @@ class Partition:
         """
         if self.state.high_watermark >= end_offset:
             callback(ErrorCode.none)
-        else:
-            self._commit_waiters.add(end_offset, callback)
+            return
+        if self._commit_waiters is None:
+            self._commit_waiters = CommitWaiters()
+        self._commit_waiters.add(end_offset, callback)
 
     def follower_fetched(self, broker_id: int, offset: int) -> None:
         """A follower holds everything below `offset`."""
@@ -166,7 +175,8 @@ class Partition:
     def stop(self, error: ErrorCode) -> None:
         """Answer everything parked here: leadership ended, or the partition is deleted."""
         self.log.verifications.clear()
-        self._commit_waiters.fail(error)
+        if self._commit_waiters is not None:
+            self._commit_waiters.fail(error)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
@@ -188,20 +198,19 @@ class Partition:
         return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
 
     def _grown(self, byte_count: int) -> None:
-        if self.fetches:
-            for fetch in self.fetches:
-                fetch.missing_bytes -= byte_count
-        if self.state.local_end_moved(self.log.log_end_offset):
-            self._advanced()
+        """The parked fetches miss so much less."""
+        for fetch in self.fetches:
+            fetch.missing_bytes -= byte_count
 
     def _advanced(self) -> None:
         """The high watermark moved: first those who wait for commitment, then readers."""
         high_watermark = self.state.high_watermark
         stable_before = self.last_stable_offset
         stable = self.log.last_stable_offset(high_watermark)
-        require(stable <= high_watermark, "INV-7: LSO above the high watermark")
+        if stable > high_watermark:
+            raise InvariantViolation("INV-7: LSO above the high watermark")
         self.last_stable_offset = stable
-        if self._commit_waiters:
+        if self._commit_waiters is not None:
             self._commit_waiters.advance(high_watermark)
         if self.fetches:
             stable_moved = stable > stable_before

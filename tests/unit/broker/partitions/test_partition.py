@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker.partitions.partition import Partition
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
 
 OTHER = 2
@@ -96,3 +96,12 @@ def test_a_deleted_partition_answers_everybody_who_waits(tmp_path: Path) -> None
 def test_internal_topics_are_known(tmp_path: Path) -> None:
     assert make_partition(tmp_path, HandLoop(), topic="__consumer_offsets").is_internal
     assert not make_partition(tmp_path, HandLoop(), topic="plain").is_internal
+
+
+def test_inv7_a_last_stable_offset_above_the_high_watermark_stops_the_broker(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition.log, "last_stable_offset", lambda end: end + 1)
+    with pytest.raises(InvariantViolation, match="INV-7"):
+        partition.append(batch(), now_ms=NOW_MS)
+    assert partition.last_stable_offset == 0
