@@ -80,7 +80,7 @@ class Output:
     effects: list[object] = field(default_factory=list)
 
     def release(self, decision: Decision) -> None:
-        """Take over what a decision has for others, now that it is committed."""
+        """Take over a decision's replies and effects: what they wait for has happened."""
         self.replies += decision.replies
         self.effects += decision.effects
 

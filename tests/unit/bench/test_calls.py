@@ -4,7 +4,7 @@ import pytest
 
 from bench.calls import COUNTED, Calls, count
 
-BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 345, "JoinGroup": 216}
+BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 200, "JoinGroup": 130}
 
 TIMER_CALLS = 3
 
