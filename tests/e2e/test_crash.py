@@ -20,7 +20,9 @@ pytestmark = [
 def test_nothing_is_lost_repeated_or_shown_too_early_when_the_broker_is_killed(
     seed: int, tmp_path: Path
 ) -> None:
-    with BrokerProcess(tmp_path / "data") as broker:
+    # With the default of 3 s the copier's group is rarely there before the next kill.
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
         report = run(broker, seed, duration_s=20, kill_every_s=(2.0, 5.0))
     rerun = f"rerun: make soak SEED={seed} MINUTES=0.33"
     assert not report.problems, (rerun, report.problems[:5])
