@@ -24,6 +24,7 @@ from bench.systems import ENVIRONMENTS, Kafka, Oncelog, install
 from tests.support.evidence import commit
 
 ROUNDS = 7
+WIDTH = 120
 KEPT = ENVIRONMENTS / "results.json"
 KEPT_BASE = ENVIRONMENTS / "results-base.json"
 BASE = "base"
@@ -100,9 +101,9 @@ def tell(measured: Results, other: str, console: Console) -> None:
     """The tables, on the terminal."""
     found = [*report.results(measured, other), *report.cpu_results(measured, other)]
     console.print(report.terminal(found, other))
+    console.print(report.system_calls(measured, other))
     if other == BASE:
-        worse = [f"{one.title}: {one.figure}" for one in found if one.verdict == "worse"]
-        console.print("[red]worse[/red]: " + "; ".join(worse) if worse else "nothing is worse")
+        console.print(report.verdict(found))
 
 
 def measure(arguments: argparse.Namespace, measured: Results, console: Console) -> int:
@@ -139,7 +140,8 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
 def main() -> int:
     """Exit code 0 when everything was measured, whatever the ratios; 1 if not; 2 without a peer."""
     arguments = parsed()
-    console = Console()
+    # Tables need room where no terminal says how much there is.
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if arguments.list:
         for key, title in TITLES.items():
             console.print(f"{key:14} {title}")
@@ -160,6 +162,9 @@ def main() -> int:
     except PeerUnavailable as reason:
         console.print(f"[red]no peer to measure beside[/red]: {reason}")
         return 2
+    except RuntimeError as reason:
+        console.print(f"[red]the brokers do not start[/red]: {reason}")
+        return 1
     if other == "kafka":
         console.print(batch_format.sentence())
     return code

@@ -31,11 +31,11 @@ from bench.peer.kafka import ROOT
 SETTLE_S = 1.5
 
 STAGES = (
-    ("connection", ("broker/connection.py", "broker/server.py")),
-    ("request header, dispatch", ("broker/dispatch.py", "protocol/headers.py", "protocol/api.py")),
+    ("connection", ("/connection.py", "/server.py")),
+    ("request header, dispatch", ("/dispatch.py", "protocol/headers.py", "protocol/api.py")),
     ("codec of Produce and Fetch", ("protocol/produce.py", "protocol/fetch", "protocol/wire.py")),
     ("other messages", ("protocol/", "kio/", "dataclasses.py")),
-    ("handlers", ("broker/handlers", "broker/replies.py", "broker/verification.py")),
+    ("handlers", ("broker/handlers", "broker/apis", "/replies.py", "/verification.py")),
     ("partition, high watermark, waiting", ("broker/", "replication/")),
     ("producer state", ("storage/producer_state.py", "storage/replay.py")),
     ("log, segment, indexes", ("storage/",)),
@@ -43,7 +43,7 @@ STAGES = (
     ("transaction and group machines", ("transaction/", "group/")),
 )
 BATCH_FILES = ("protocol/batch.py", "storage/validation.py", "storage/placement.py")
-COORDINATOR_FILES = ("broker/coordinator", "broker/markers.py")
+COORDINATOR_FILES = ("broker/coordination", "broker/coordinator", "broker/markers.py")
 RECORD_FILES = ("protocol/record.py", "protocol/records/")
 CALLS = {"pwrite": "file: write", "pread": "file: read", "crc32c": "CRC-32C"}
 
@@ -51,7 +51,7 @@ CALLS = {"pwrite": "file: write", "pread": "file: read", "crc32c": "CRC-32C"}
 def stage_of(file: str, function: str) -> str:
     """The stage that a Python function belongs to."""
     place = file.rpartition("oncelog/")[2] if "/oncelog/" in file else file
-    if place.endswith("broker/connection.py") and function == "_flush":
+    if place.endswith("/connection.py") and function == "_flush":
         return "socket: write"
     for stage, files in (
         ("batch header and checks", BATCH_FILES),

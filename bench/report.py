@@ -20,6 +20,8 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"
 OURS = "oncelog"
 ALONE = "client alone"
+CHANCE = 0.025
+"""A figure that is the same in truth lies on the bad side of its interval this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,10 @@ def number(value: float) -> str:
 def terminal(found: Sequence[Result], other: str) -> Table:
     """All results, with a verdict for each."""
     made = Table(title=f"Oncelog / {other}, medians")
-    for heading in ("work", "figure", "oncelog", other, "ratio", "95 %", ALONE, ""):
-        made.add_column(heading, justify="left" if heading in ("work", "figure") else "right")
+    headings = ["work", "figure", OURS, other, "ratio", "95 %", ALONE, ""]
+    for heading in headings:
+        named = heading in ("work", "figure")
+        made.add_column(heading, justify="left" if named else "right", no_wrap=named)
     for one in found:
         colour = {"better": "green", "worse": "red"}.get(one.verdict, "default")
         made.add_row(
@@ -120,11 +124,40 @@ def terminal(found: Sequence[Result], other: str) -> Table:
             number(one.ours),
             number(one.theirs),
             f"{one.ratio.value:.2f}",
-            f"{one.ratio.low:.2f} to {one.ratio.high:.2f}",
+            interval_text(one.ratio),
             "" if one.alone is None else number(one.alone),
             f"[{colour}]{one.verdict}[/{colour}]",
         )
     return made
+
+
+def interval_text(found: Ratio) -> str:
+    """From where to where."""
+    return f"{found.low:.2f} to {found.high:.2f}"
+
+
+def system_calls(measured: Results, other: str) -> Table:
+    """System calls per unit of work, for the terminal."""
+    made = Table(title="System calls of the broker")
+    for heading in ("work", "per", OURS, other):
+        made.add_column(heading, justify="left" if heading in ("work", "per") else "right")
+    for row in ROWS:
+        calls = measured.system_calls.get(row.key, {})
+        if OURS in calls and other in calls:
+            made.add_row(row.key, row.unit.name, number(calls[OURS]), number(calls[other]))
+    return made
+
+
+def verdict(found: Sequence[Result]) -> str:
+    """What is worse than in the other build, and how much of that chance explains."""
+    worse = [
+        f"{one.key} {one.figure} ({one.ratio.value:.2f}, {interval_text(one.ratio)})"
+        for one in found
+        if one.verdict == "worse"
+    ]
+    chance = len(found) * CHANCE
+    told = "; ".join(worse) or "nothing"
+    return f"worse: {told}. Of {len(found)} figures about {chance:.0f} would look so by chance."
 
 
 def figure_table(found: Sequence[Result], alone: bool) -> list[str]:
@@ -136,7 +169,7 @@ def figure_table(found: Sequence[Result], alone: bool) -> list[str]:
     for one in found:
         line = (
             f"| {one.title} | {one.figure} | {number(one.ours)} | {number(one.theirs)}"
-            f" | {one.ratio.value:.2f} | {one.ratio.low:.2f} to {one.ratio.high:.2f} |"
+            f" | {one.ratio.value:.2f} | {interval_text(one.ratio)} |"
         )
         if alone:
             line += " |" if one.alone is None else f" {number(one.alone)} |"
@@ -163,7 +196,7 @@ def cpu_table(measured: Results, found: Sequence[Result], other: str) -> list[st
         lines.append(
             f"| {one.title} | {unit.name} | {number(one.ours)} {unit.cpu} | {splits[0]}"
             f" | {number(one.theirs)} {unit.cpu} | {splits[1]} | {one.ratio.value:.2f}"
-            f" | {one.ratio.low:.2f} to {one.ratio.high:.2f} | {told[0]} | {told[1]} |"
+            f" | {interval_text(one.ratio)} | {told[0]} | {told[1]} |"
         )
     return [*lines, ""]
 

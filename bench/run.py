@@ -57,6 +57,7 @@ class Run:
         self._warm_s_max = warm_s_max
         self._tool = gauges.system_call_tool()
         self._task: TaskID | None = None
+        self._under_way: str | None = None
         results.facts["system calls"] = self._tool or "not counted"
         results.facts["dirty background MB"] = f"{gauges.dirty_background_mb():,.0f}"
         results.facts["dirty limit MB"] = f"{gauges.dirty_limit_mb():,.0f}"
@@ -97,18 +98,21 @@ class Run:
     def _warm(self, rows: Sequence[Row], mock: Mock | None) -> None:
         pending = list(rows)
         while pending:
-            with self._brokers() as systems:
-                while pending:
-                    row = pending.pop(0)
-                    try:
+            try:
+                with self._brokers() as systems:
+                    while pending:
+                        row = pending.pop(0)
                         self._row(row, systems, mock if row.alone else None)
-                    except FAILURES as failure:
-                        # The brokers may be in any state now: the next row gets fresh ones.
-                        tell_failure(self._progress, row.key, failure)
-                        self.failed.append(row.key)
-                        break
-                    finally:
                         self._on_row()
+            except FAILURES as failure:
+                # The brokers may be in any state now: the next row gets fresh ones.
+                failed = self._under_way
+                if failed is None:
+                    raise
+                tell_failure(self._progress, failed, failure)
+                self.failed.append(failed)
+                self._under_way = None
+                self._on_row()
 
     @contextmanager
     def _brokers(self) -> Iterator[list[System]]:
@@ -124,6 +128,7 @@ class Run:
             yield systems
 
     def _row(self, row: Row, systems: Sequence[System], mock: Mock | None) -> None:
+        self._under_way = row.key
         self._results.forget(row.key)
         everybody: list[Endpoint] = [*systems, *([mock] if mock is not None else [])]
         works: dict[str, Work] = {}
@@ -149,17 +154,11 @@ class Run:
         finally:
             for work in works.values():
                 work.close()
+        self._under_way = None
 
     def _warm_up(self, row: Row, endpoint: Endpoint, work: Work) -> None:
-        rates: list[float] = []
-        begun = time.monotonic()
-        while True:
-            rates.append(one_window(work).rate)
-            elapsed_s = time.monotonic() - begun
-            if is_warm(rates, elapsed_s) or elapsed_s >= min(row.warm_s_max, self._warm_s_max):
-                break
-        steady = is_warm(rates, elapsed_s)
-        found = WarmUp(elapsed_s, rates[0], rates[-1], steady)
+        s_max = min(row.warm_s_max, self._warm_s_max)
+        found = drive_until_warm(lambda: one_window(work).rate, time.monotonic, s_max)
         self._results.warm_ups[row.key][endpoint.name] = found
 
     def _measure(self, row: Row, system: System, work: Work) -> None:
@@ -199,6 +198,20 @@ class Run:
     def _advance(self, steps: int) -> None:
         if self._task is not None:
             self._progress.advance(self._task, steps)
+
+
+def drive_until_warm(
+    window: Callable[[], float], now_s: Callable[[], float], s_max: float
+) -> WarmUp:
+    """Let a broker do windows of work, each at some rate, until it is warm or time is up."""
+    rates: list[float] = []
+    begun = now_s()
+    while True:
+        rates.append(window())
+        elapsed_s = now_s() - begun
+        steady = is_warm(rates, elapsed_s)
+        if steady or elapsed_s >= s_max:
+            return WarmUp(elapsed_s, rates[0], rates[-1], steady)
 
 
 def one_window(work: Work) -> Window:
