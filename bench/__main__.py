@@ -5,6 +5,7 @@ With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, i
 
 import argparse
 import functools
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -140,6 +141,8 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
 def main() -> int:
     """Exit code 0 when everything was measured, whatever the ratios; 1 if not; 2 without a peer."""
     arguments = parsed()
+    # Ended by SIGTERM as by Ctrl-C: the brokers are stopped and what was measured is told.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Tables need room where no terminal says how much there is.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if arguments.list:

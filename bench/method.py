@@ -28,7 +28,7 @@ def text(measured: Results) -> str:
         at_least_s=f"{WARM_S_MIN:.0f}",
         at_most_s=f"{WARM_S_MAX:.0f}",
         jvm=" ".join(KAFKA_JVM),
-        kafka=" and ".join(f"`{key}={value}`" for key, value in KAFKA_SETTINGS.items()),
+        kafka=", ".join(f"`{key}={value}`" for key, value in KAFKA_SETTINGS.items()),
         background_mb=facts.get("dirty background MB", "?"),
         limit_mb=facts.get("dirty limit MB", "?"),
         system_calls=system_calls,

@@ -6,8 +6,9 @@ from typing import Protocol
 from xml.sax.saxutils import escape
 
 ROW_HEIGHT = 22
-LEFT = 430
 WIDTH = 420
+CHARACTER_WIDTH = 6.4
+"""Of a sans-serif font of 12, on average and a little more."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 COLOURS = {"better": "#2a7f3f", "worse": "#c0392b", "same": "#34618d"}
 
@@ -44,14 +45,16 @@ class Drawn(Protocol):
 def svg(found: Sequence[Drawn]) -> str:
     """Each ratio as a dot with its interval, on a logarithmic axis."""
     height = ROW_HEIGHT * len(found) + 80
+    labels = [f"{one.title}: {one.figure}" for one in found]
+    left = 20 + round(CHARACTER_WIDTH * max(map(len, labels), default=0))
     low, high = log10(TICKS[0]), log10(TICKS[-1])
 
     def x(value: float) -> float:
         place = min(max(log10(value), low), high) if value > 0 else low
-        return LEFT + (place - low) / (high - low) * WIDTH
+        return left + (place - low) / (high - low) * WIDTH
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 40}" height="{height}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + WIDTH + 40}" height="{height}"'
         ' font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
         '<text x="10" y="20" font-weight="bold">Oncelog / Apache Kafka (1 = equal)</text>',
@@ -73,12 +76,12 @@ def svg(found: Sequence[Drawn]) -> str:
             f' stroke="#999"{dash}/><text x="{x(tick):.0f}" y="{height - 10}"'
             f' text-anchor="middle">{tick:g}</text>'
         )
-    for number, one in enumerate(found):
+    for number, (label, one) in enumerate(zip(labels, found, strict=True)):
         y = 62 + number * ROW_HEIGHT
         colour = COLOURS[one.verdict]
         parts.append(
-            f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">'
-            f"{escape(one.title)}: {escape(one.figure)}</text>"
+            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">'
+            f"{escape(label)}</text>"
             f'<line x1="{x(one.ratio.low):.1f}" y1="{y}" x2="{x(one.ratio.high):.1f}"'
             f' y2="{y}" stroke="{colour}" stroke-width="2"/>'
             f'<circle cx="{x(one.ratio.value):.1f}" cy="{y}" r="4" fill="{colour}"/>'

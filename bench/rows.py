@@ -68,7 +68,7 @@ ROWS = (
     ),
     Row(
         "txn-16-ids",
-        "the same with 16 transactional ids at once",
+        "begin, produce one, commit, 16 transactional ids at once",
         ManyIds(16),
         TRANSACTION,
         True,

@@ -39,6 +39,9 @@ KAFKA_SETTINGS = {
     # As in the server.properties that Apache ships; the compiled-in default would add 3 s to the
     # first rebalance of a group, in both systems.
     "group.initial.rebalance.delay.ms": "0",
+    # The system sizes the buffer, as it does for Oncelog's sockets; the default of 100 KB is small
+    # for requests of 1 MB.
+    "socket.receive.buffer.bytes": "-1",
     # A deleted topic's files go at once, as they do in Oncelog, so that both brokers write into
     # memory that was just freed. The default keeps them for a minute.
     "log.segment.delete.delay.ms": "500",
