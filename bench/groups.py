@@ -5,6 +5,7 @@ a rebalance by their heartbeats, so these are frequent here; the default of 3 s 
 time that is measured.
 """
 
+import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -98,3 +99,6 @@ class _Group(Plain):
         with ThreadPoolExecutor(CLOSING_THREADS) as pool:
             list(pool.map(lambda member: member.client.close(), self._members))
         self._members = []
+        # A client's callbacks refer to it, and each client that is left takes one of the 1,024
+        # thread-specific keys of the process.
+        gc.collect()

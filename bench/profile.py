@@ -34,8 +34,8 @@ STAGES = (
     ("connection", ("/connection.py", "/server.py")),
     ("request header, dispatch", ("/dispatch.py", "protocol/headers.py", "protocol/api.py")),
     ("codec of Produce and Fetch", ("protocol/produce.py", "protocol/fetch", "protocol/wire.py")),
-    ("other messages", ("protocol/", "kio/", "dataclasses.py")),
-    ("handlers", ("broker/handlers", "broker/apis", "/replies.py", "/verification.py")),
+    ("other messages", ("protocol/", "kio/", "dataclasses.py", "<reader of ", "<writer of ")),
+    ("handlers", ("broker/apis", "/verification.py")),
     ("partition, high watermark, waiting", ("broker/", "replication/")),
     ("producer state", ("storage/producer_state.py", "storage/replay.py")),
     ("log, segment, indexes", ("storage/",)),
@@ -43,7 +43,7 @@ STAGES = (
     ("transaction and group machines", ("transaction/", "group/")),
 )
 BATCH_FILES = ("protocol/batch.py", "storage/validation.py", "storage/placement.py")
-COORDINATOR_FILES = ("broker/coordination", "broker/coordinator", "broker/markers.py")
+COORDINATOR_FILES = ("broker/coordination",)
 RECORD_FILES = ("protocol/record.py", "protocol/records/")
 CALLS = {"pwrite": "file: write", "pread": "file: read", "crc32c": "CRC-32C"}
 
