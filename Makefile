@@ -35,7 +35,7 @@ QUICK := $(addprefix tests/unit/,core protocol replication coordinator transacti
 	client/machines) tests/scenarios
 
 quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 15 seconds)
-	@$(BIN)/python -m pytest -q -n $(JOBS) --hypothesis-profile quick $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --hypothesis-profile quick $(QUICK) $(ARGS)
 
 test: $(STAMP) ## unit, interop, crash and Spark tests (under 6 minutes with JOBS=2)
 	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 from tests.support.configuration import (
     DOCUMENT,
@@ -11,6 +13,8 @@ from tests.support.configuration import (
     read_keys,
     unread_module,
 )
+
+pytestmark = pytest.mark.slow  # Every source file is parsed.
 
 HINT = "run: python -m tests.support.configuration"
 
