@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from oncelog.transaction import TransactionConfig, TransactionMachine
 
 __all__ = [
-    "CoordinatorRuntime",
-    "ProducerIds",
     "group_coordinator",
     "import_machines",
     "transaction_coordinator",

@@ -135,6 +135,17 @@ class Peer:
     def is_reading(self) -> bool:
         return self.transport.reading
 
+    def hold(self, held: bytes, pending: Pending) -> None:
+        """From now on a frame `held` waits for `pending`; any other is answered with itself."""
+
+        def answer(frame: bytes, request: Request) -> None:
+            if frame == held:
+                self.connection.hold(request, pending)
+            else:
+                self.connection.answer(request, frame)
+
+        self.dispatcher.answer = answer
+
     def replies(self) -> list[bytes]:
         data, found = bytes(self.transport.written), []
         while data:
@@ -195,13 +206,7 @@ async def test_a_pending_reply_holds_back_later_replies_but_not_later_requests()
     peer = Peer()
     parked = promise(holds_back=False)
 
-    def answer(frame: bytes, request: Request) -> None:
-        if frame == b"slow":
-            peer.connection.hold(request, parked)
-        else:
-            peer.connection.answer(request, frame)
-
-    peer.dispatcher.answer = answer
+    peer.hold(b"slow", parked)
     peer.send(framed(b"slow", b"fast"))
     assert peer.dispatcher.frames == [b"slow", b"fast"]
     assert peer.replies() == []
@@ -214,13 +219,7 @@ async def test_a_promise_that_holds_back_lets_later_requests_start_when_it_is_ke
     peer = Peer()
     parked = promise(holds_back=True)
 
-    def answer(frame: bytes, request: Request) -> None:
-        if frame == b"slow":
-            peer.connection.hold(request, parked)
-        else:
-            peer.connection.answer(request, frame)
-
-    peer.dispatcher.answer = answer
+    peer.hold(b"slow", parked)
     peer.send(framed(b"slow", b"next"))
     assert peer.dispatcher.frames == [b"slow"]
     parked.complete(b"slow")
@@ -275,13 +274,7 @@ async def test_a_request_without_reply_leaves_no_gap_in_the_order() -> None:
     peer = Peer()
     parked = promise(holds_back=False)
 
-    def answer(frame: bytes, request: Request) -> None:
-        if frame == b"acks=0":
-            peer.connection.hold(request, parked)
-        else:
-            peer.connection.answer(request, frame)
-
-    peer.dispatcher.answer = answer
+    peer.hold(b"acks=0", parked)
     peer.send(framed(b"acks=0", b"a", b"b"))
     assert peer.replies() == []
     parked.complete(None)
