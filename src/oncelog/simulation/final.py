@@ -1,0 +1,75 @@
+"""What is left at the end of a run: the logs, the offsets and the transactions, as values.
+
+Read over the wire by a reader of its own after everything has settled (`oncelog.simulation.reading`
+fills it). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.history import Value
+
+__all__ = ["FinalPartition", "FinalState", "LoggedBatch", "LoggedRecord", "TransactionEntry"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecord:
+    """One record of a log; `value` is None for one that no client of the run encoded."""
+
+    offset: int
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """One batch as it stands in the log. `marker`: "" for data, else "commit" or "abort"."""
+
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    transactional: bool
+    marker: str
+    records: tuple[LoggedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalPartition:
+    """One partition: everything below the high watermark, and what read_committed shows."""
+
+    topic_partition: TopicPartition
+    topic_id: str
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    batches: tuple[LoggedBatch, ...]
+    committed: tuple[LoggedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEntry:
+    """One record of `__transaction_state`, in log order; `state` "" is a tombstone."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """The whole cluster at the end."""
+
+    partitions: Mapping[TopicPartition, FinalPartition]
+    transactions: tuple[TransactionEntry, ...] = ()
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    """group -> committed offsets, asked with require_stable."""
+    unread: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Partitions that could not be read to their end, with the reason."""
