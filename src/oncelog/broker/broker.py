@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from contextlib import AsyncExitStack
 
 from oncelog.broker import apis
@@ -68,11 +69,13 @@ class Broker:
         disk: Disk | None = None,
         network: Network | None = None,
         store: MetadataStore | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.disk: Disk = disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
+        self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
         self._given_store = store
@@ -117,14 +120,16 @@ class Broker:
         exits.push_async_callback(self._close_logs)
         self.store = self._given_store or self._open_store()
         exits.push_async_callback(self.store.close)
-        self.controller = ControllerShell(self.config, self.store, self._follow)
+        self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         await self.controller.load(self.logs.cluster_id, new_folder=not len(self.logs))
         await self.disk.run(self._remove_stray_logs)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """What lives on the logs and follows the image."""
         config = self.config
-        self.partitions = PartitionManager(self.broker_id, config, self.logs, self.disk, self.clock)
+        self.partitions = PartitionManager(
+            self.broker_id, config, self.logs, self.disk, self.clock, self.rng
+        )
         exits.callback(self.partitions.close)
         self.producer_ids = ProducerIds(self.store)
         markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
@@ -152,6 +157,7 @@ class Broker:
             transactions=self.transactions,
             groups=self.groups,
             server=self.server,
+            rng=self.rng,
         )
         self.dispatcher = Dispatcher(context, apis.find, self.stop_because)
         background = asyncio.create_task(self._run())
@@ -177,8 +183,8 @@ class Broker:
             config_for=lambda _topic: config,
             now_ms=self.clock.now_ms(),
             node_id=self.broker_id,
-            cluster_id=fresh_kafka_uuid(),
-            directory_id=fresh_kafka_uuid(),
+            cluster_id=fresh_kafka_uuid(self.rng),
+            directory_id=fresh_kafka_uuid(self.rng),
         )
 
     async def _close_logs(self) -> None:

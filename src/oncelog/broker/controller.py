@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import uuid
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from oncelog.core.ids import (
 )
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, ControllerFenced, MetadataStore
+from oncelog.runtime.ids import fresh_uuid
 from oncelog.storage.log_manager import FolderMismatch
 
 __all__ = ["ControllerShell", "fresh_kafka_uuid"]
@@ -41,9 +42,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def fresh_kafka_uuid() -> str:
+def fresh_kafka_uuid(rng: random.Random) -> str:
     """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(fresh_uuid(rng).bytes).rstrip(b"=").decode()
 
 
 class ControllerShell:
@@ -53,13 +54,18 @@ class ControllerShell:
     """
 
     def __init__(
-        self, config: BrokerConfig, store: MetadataStore, follow: Callable[[ImageDelta], None]
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        follow: Callable[[ImageDelta], None],
+        rng: random.Random,
     ) -> None:
         self.image = MetadataImage(cluster_id="")
         self.epoch = -1
         self._config = config
         self._broker_id = config.get_int("node.id")
         self._store = store
+        self._rng = rng
         self._tell = follow
         self._topics: dict[str, TopicImage] = {}
         self._self_image: BrokerImage | None = None
@@ -115,7 +121,7 @@ class ControllerShell:
         """Create topics, each by itself; what could be created can be used when this returns."""
         outcomes = []
         for new in topics:
-            outcome = decide_creation(self.image, new, uuid.uuid4(), self._defaults())
+            outcome = decide_creation(self.image, new, fresh_uuid(self._rng), self._defaults())
             if outcome.topic is not None and not validate_only:
                 outcome = await self._to_the_end(self._store_topic(outcome.topic))
             outcomes.append(outcome)

@@ -249,3 +249,6 @@ MAPPED_BUFFER_BYTES_MIN = 32 * 1024 * 1024
 """From here on a buffer is a mapping of its own, which goes back to the system when it is freed;
 the most that glibc allows.
 """
+
+SIMULATION_STEPS_PER_MOMENT_COUNT_MAX = 1_000_000
+"""Callbacks that a simulation runs in one moment of virtual time before it calls it a live lock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 from oncelog.broker.controller import ControllerShell
@@ -21,7 +22,8 @@ __all__ = ["Context"]
 class Context:
     """The parts of a broker that requests are about.
 
-    `log_dir` is the data folder; `server` is there for what it counts.
+    `log_dir` is the data folder; `server` is there for what it counts, `rng` for
+    fresh ids.
     """
 
     broker_id: int
@@ -35,6 +37,7 @@ class Context:
     transactions: CoordinatorRuntime
     groups: CoordinatorRuntime
     server: Server
+    rng: random.Random
 
     @property
     def image(self) -> MetadataImage:

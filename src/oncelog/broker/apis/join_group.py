@@ -7,7 +7,6 @@ dropped (D7).
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
@@ -18,6 +17,7 @@ from oncelog.group.events import Join, JoinProtocol
 from oncelog.group.results import JoinResult
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import response_class, to_milliseconds
+from oncelog.runtime.ids import fresh_uuid
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -42,7 +42,7 @@ def handle(context: Context, request: Request) -> Any:
         rebalance_timeout_ms=to_milliseconds(body.rebalance_timeout) if request.version else -1,
         protocol_type=body.protocol_type,
         protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),
-        fresh_id=str(uuid.uuid4()),
+        fresh_id=str(fresh_uuid(context.rng)),
     )
     return context.groups.ask(
         body.group_id,

@@ -43,7 +43,8 @@ class Server:
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
-        self.connections: set[Connection] = set()
+        # In the order of their arrival.
+        self.connections: dict[Connection, None] = {}
         self.unread_bytes = 0
         """Replies that stalled peers have not read, as of the moment each stalled."""
         self.host = ""
@@ -94,14 +95,14 @@ class Server:
             )
             return False
         connection.id = next(self._ids)
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_ip[host] += 1
         return True
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             self._per_ip[connection.peer_host] -= 1
             if self._per_ip[connection.peer_host] <= 0:
                 del self._per_ip[connection.peer_host]

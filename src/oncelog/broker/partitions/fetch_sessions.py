@@ -19,7 +19,7 @@ answers.
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -205,8 +205,12 @@ class FetchSessions:
     """All sessions of a broker; the one longest unused comes first."""
 
     def __init__(
-        self, slots: int, partitions_count_max: int = FETCH_SESSIONS_PARTITIONS_COUNT_MAX
+        self,
+        slots: int,
+        partitions_count_max: int = FETCH_SESSIONS_PARTITIONS_COUNT_MAX,
+        rng: random.Random | None = None,
     ) -> None:
+        self._rng = rng or random.SystemRandom()
         self._slots = slots
         self._partitions_count_max = partitions_count_max
         self._sessions: dict[int, FetchSession] = {}
@@ -317,7 +321,7 @@ class FetchSessions:
     def _fresh_id(self) -> int:
         # Random, so that a client that kept an id from before a restart does not find another's.
         while True:
-            session_id = 1 + secrets.randbelow(INT32_MAX - 1)
+            session_id = self._rng.randint(1, INT32_MAX - 1)
             if session_id not in self._sessions:
                 return session_id
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,7 +42,13 @@ class PartitionManager:
     """Finds, makes and drops partitions. `loop` and `purgatory` are where their waits live."""
 
     def __init__(
-        self, broker_id: int, config: BrokerConfig, logs: LogManager, disk: Disk, clock: Clock
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        logs: LogManager,
+        disk: Disk,
+        clock: Clock,
+        rng: random.Random,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock = clock
@@ -50,6 +57,7 @@ class PartitionManager:
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
+        self._rng = rng
         self._disk = disk
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
@@ -61,7 +69,8 @@ class PartitionManager:
         """What clients that fetch are remembered by. Imported with the first fetch."""
         from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
-        return FetchSessions(self._config.get_int("max.incremental.fetch.session.cache.slots"))
+        slots = self._config.get_int("max.incremental.fetch.session.cache.slots")
+        return FetchSessions(slots, rng=self._rng)
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if this broker holds a replica of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -73,7 +74,9 @@ class Bench:
             directory_id="d" * 22,
         )
         disk: Any = self
-        self.partitions = PartitionManager(ME, BrokerConfig(), self.logs, disk, self.clock)
+        self.partitions = PartitionManager(
+            ME, BrokerConfig(), self.logs, disk, self.clock, random.Random(1)
+        )
         topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
         self.partitions.apply(ImageDelta(created=(topic,)))
 

@@ -1,0 +1,112 @@
+"""The event loop of one simulated process, on the scheduler that all processes share.
+
+It has what asyncio's tasks, futures, timeouts and task groups ask of a loop, and nothing more: no
+sockets, threads, signals or subprocesses, so code that bypasses `runtime` fails here at once. Once
+the process is dead it does nothing: what a dying coroutine schedules is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oncelog.simulation.scheduler import Handle
+
+if TYPE_CHECKING:
+    from oncelog.simulation.process import Process
+
+__all__ = ["ProcessLoop"]
+
+T = TypeVar("T")
+
+OnError = Callable[["Process", str, BaseException | None], None]
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """One per process. `on_error` hears of what asyncio would log: failed callbacks and tasks."""
+
+    def __init__(self, process: Process, on_error: OnError | None = None) -> None:
+        self._process = process
+        self._scheduler = process.scheduler
+        self._on_error = on_error
+        # asyncio keeps only weak references to tasks; those of `spawn` live as long as they run.
+        self._kept: dict[asyncio.Task[Any], None] = {}
+
+    def keep(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine as a task that nobody else refers to."""
+        task = self.create_task(work)
+        self._kept[task] = None
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        del self._kept[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.call_exception_handler({"message": "a process failed", "exception": error})
+
+    # --- what asyncio asks of a loop
+
+    def time(self) -> float:
+        """The monotonic clock of the process, in seconds."""
+        return self._scheduler.now_s * self._process.clock_rate
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        """Run the callback in this moment."""
+        return self._scheduler.call_soon(self._process, callback, args)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Handle:
+        """Run the callback after `delay` seconds of the process's clock."""
+        scheduler = self._scheduler
+        when_s = scheduler.now_s + max(0.0, delay) / self._process.clock_rate
+        return scheduler.call_at(when_s, self._process, callback, *args)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Handle:
+        """Run the callback when the process's clock reads `when`."""
+        process = self._process
+        return self._scheduler.call_at(process.world_time(when), process, callback, *args)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task of this loop. It has a fixed name: asyncio would count tasks over all runs."""
+        return asyncio.Task(coro, loop=self, name=name or "task")
+
+    def get_debug(self) -> bool:
+        """Never."""
+        return False
+
+    def is_running(self) -> bool:
+        """While the process lives."""
+        return self._process.alive
+
+    def is_closed(self) -> bool:
+        """Once the process is dead."""
+        return not self._process.alive
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell `on_error`; a dead process tells nobody."""
+        if self._process.alive and self._on_error is not None:
+            self._on_error(self._process, str(context.get("message")), context.get("exception"))
