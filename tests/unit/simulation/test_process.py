@@ -9,12 +9,6 @@ from oncelog.simulation.clock import WALL_START_MS
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.scheduler import LiveLockError, Scheduler
 
-pytestmark = [
-    # What is left of a process that died is thrown away, with its coroutines.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-]
-
 
 class Context:
     def __init__(self) -> None:
