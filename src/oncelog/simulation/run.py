@@ -23,7 +23,6 @@ from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Fault, History
 from oncelog.simulation.injector import Injector
-from oncelog.simulation.observe import observe_broker
 from oncelog.simulation.plan import SETTLE_S, Plan
 from oncelog.simulation.process import Process
 from oncelog.simulation.reading import read_final_state
@@ -60,13 +59,14 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     world = run.world
+    world.coverage.add_run(world.history, world.crashes)
     return RunResult(
         plan,
         world.history,
         final,
         anomalies,
         world.trace.digest(),
-        run.coverage,
+        world.coverage,
         world.now_s,
         time.perf_counter() - began,
         world.bugs,
@@ -82,19 +82,17 @@ class Run:
     ) -> None:
         self.plan = plan
         self.world = World(plan, keep_trace=keep_trace)
-        self.coverage = Coverage()
         self._stopping = False
         self.clients = [
             ClientNode(self.world, planned, roles[planned.role], lambda: self._stopping)
             for planned in plan.clients
         ]
-        self.injector = Injector(self.world, self.clients, self.coverage)
+        self.injector = Injector(self.world, self.clients)
         self.healed_s = 0.0
 
     def play(self) -> FinalState | None:
         """All acts; None when the last look could not be taken."""
         world, plan = self.world, self.plan
-        world.broker.on_started.append(lambda broker: observe_broker(broker, self.coverage))
         world.broker.start()
         world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
         self._ask(_make_topics(self._context("setup"), plan), "setup")
