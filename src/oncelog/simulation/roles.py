@@ -7,9 +7,12 @@ from typing import Final
 
 from oncelog.simulation.client import RoleRun
 from oncelog.simulation.peers import producer
+from oncelog.simulation.workloads import WORKLOADS
 
 __all__ = ["ROLES"]
 
 ROLES: Final[Mapping[str, RoleRun]] = {
+    **WORKLOADS,
     "peer-producer": producer.run,
 }
+"""Clients of ours, and scripted ones ("peer-...")."""

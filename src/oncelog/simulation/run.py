@@ -21,7 +21,7 @@ from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Fault, History
+from oncelog.simulation.history import Fault, History, TopicChanging
 from oncelog.simulation.injector import Injector
 from oncelog.simulation.plan import SETTLE_S, Plan
 from oncelog.simulation.process import Process
@@ -141,14 +141,16 @@ class Run:
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
         groups = sorted(
-            {str(c.parameters["group"]) for c in self.plan.clients if "group" in c.parameters}
+            {str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""}
         )
         context = self._context("stock")
         found = self._ask(read_final_state(context, topics, groups), "stock")
         return found if isinstance(found, FinalState) else None
 
     def _topics_made(self) -> set[str]:
-        return {str(c.parameters["topic"]) for c in self.plan.clients if "topic" in c.parameters}
+        """Topics of administrators that are there in the end, as far as they know."""
+        last = {change.topic: change.change for change in self.world.history.of(TopicChanging)}
+        return {topic for topic, change in last.items() if change != "delete"}
 
     def _context(self, name: str) -> ClientContext:
         world = self.world

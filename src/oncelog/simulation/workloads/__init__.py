@@ -18,7 +18,7 @@ from oncelog.simulation.workloads import (
     idempotent,
     transactional,
 )
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 
 __all__ = ["WORKLOADS", "ClientContext", "Workload"]
 

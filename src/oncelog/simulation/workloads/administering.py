@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.client import Admin, ClientError, IllegalStateError, NewTopic, Producer, TopicPartition
 from oncelog.simulation.history import TopicChanged, TopicChanging
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.idempotent import new_producer, start
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, StuckError, supervise
 from oncelog.simulation.workloads.places import topics_of
 from oncelog.simulation.workloads.reader import Isolation, Reader

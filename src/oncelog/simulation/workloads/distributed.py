@@ -37,7 +37,7 @@ from oncelog.simulation.history import (
     TransactionOffsets,
     TransactionUnknown,
 )
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox, describe
 from oncelog.simulation.workloads.places import Places

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from oncelog.simulation.history import Event, Progress
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 
 __all__ = ["Journal", "StuckError", "supervise"]
 

@@ -12,7 +12,7 @@ Parameters: `transactional_id`; `topics`, {name: partition count}; `think_s`, th
 from __future__ import annotations
 
 from oncelog.client import ClientError, IllegalStateError, Producer
-from oncelog.simulation.workloads.context import ClientContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places
