@@ -32,6 +32,8 @@ __all__ = ["Run", "RunResult", "execute"]
 
 START_BOUND_S: Final = 60.0
 """Within this time a broker serves, and a final look has been taken."""
+QUIET_S: Final = 12.0
+"""Longer than the longest transaction timeout of any client."""
 
 
 @dataclass
@@ -131,6 +133,8 @@ class Run:
         self._stopping = True
         started = [c for c in self.clients if c.process is not None]
         world.run_until(lambda: all(c.is_settled for c in started), SETTLE_S + 1.0)
+        # What clients left open is ended by its timeout; nothing else may hold readers up.
+        world.scheduler.run_until(world.now_s + QUIET_S)
 
     def _restart(self, kind: str) -> None:
         world, node = self.world, self.world.broker
