@@ -252,3 +252,12 @@ the most that glibc allows.
 
 SIMULATION_STEPS_PER_MOMENT_COUNT_MAX = 1_000_000
 """Callbacks that a simulation runs in one moment of virtual time before it calls it a live lock."""
+
+SIMULATED_CHUNK_BYTES_MAX = 64 * 1024
+"""Bytes that a simulated connection delivers at once."""
+
+SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
+"""Bytes that a simulated machine takes in for a process that does not read, give or take a chunk."""
+
+SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
+"""Bytes that a simulated machine still sends for a process that has closed the connection."""
