@@ -47,10 +47,8 @@ class User:
         try:
             return self._bare(self._call(name, arguments))
         except StorageFailure as failure:
-            assert isinstance(failure.__cause__, OSError)
-            number = failure.__cause__.errno
             told = failure.operation, self._bare(failure.path), self._bare(str(failure))
-            return (*told, failure.missing, number, type(failure.__cause__))
+            return (*told, failure.missing, type(failure.__cause__))
 
     def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         first, *rest = arguments
