@@ -16,7 +16,7 @@ from oncelog.runtime.disk import StorageFailure
 from oncelog.simulation import disk_loss
 from oncelog.simulation.disk_nodes import File, Tree
 from tests.support.examples import examples
-from tests.unit.simulation.disk_context import Machine
+from tests.support.machine import Machine
 
 FOLDERS = ("/d", "/e")
 PATHS = [f"{folder}/{name}" for folder in FOLDERS for name in ("a", "b", "c")]

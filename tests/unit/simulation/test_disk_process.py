@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncelog.runtime.disk import Disk, DiskFile, StorageFailure, SystemDisk
 from tests.support.examples import examples
-from tests.unit.simulation.disk_context import Machine
+from tests.support.machine import Machine
 
 paths = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f/g", ".hidden"])
 positions = st.integers(0, 40)
