@@ -173,6 +173,11 @@ class World:
         topic = NewTopic(name, partitions, 1, {}, dict(config or {}))
         await self.broker.controller.create_topics([topic], validate_only=False)
 
+    async def delete(self, name: str) -> None:
+        topic = self.broker.image.topic(name)
+        assert topic is not None
+        await self.broker.controller.delete_topic(topic.topic_id)
+
     def context(self, name: str, **parameters: Any) -> PeerContext:
         return PeerContext(
             name=name,
