@@ -29,6 +29,7 @@ from oncelog.protocol.fetch import (
 )
 from oncelog.protocol.record import Record, iter_records, read_end_marker
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.final import (
     FinalPartition,
     FinalState,
@@ -37,7 +38,6 @@ from oncelog.simulation.final import (
     TransactionEntry,
 )
 from oncelog.simulation.history import Value
-from oncelog.simulation.workloads.context import ClientContext
 from oncelog.transaction.states import TransactionState
 
 __all__ = ["read_final_state"]

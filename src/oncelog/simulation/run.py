@@ -24,7 +24,6 @@ from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Fault, History, TopicChanging
 from oncelog.simulation.injector import Injector
 from oncelog.simulation.plan import SETTLE_S, Plan
-from oncelog.simulation.process import Process
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.world import HistoryLog, World
 
@@ -144,9 +143,7 @@ class Run:
 
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
-        groups = sorted(
-            {str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""}
-        )
+        groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
         found = self._ask(read_final_state(context, topics, groups), "stock")
         return found if isinstance(found, FinalState) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import Wire
@@ -19,7 +19,7 @@ __all__ = ["Quiet", "follow_topics", "run"]
 class Quiet:
     """Whether a reader has had everything for long enough, after the client was told to stop."""
 
-    def __init__(self, context: PeerContext, settle_ms: float) -> None:
+    def __init__(self, context: ClientContext, settle_ms: float) -> None:
         self._context = context
         self._settle_s = settle_ms / 1000
         self._since_s: float | None = None
@@ -48,7 +48,7 @@ async def follow_topics(fetcher: Fetcher, topics: Sequence[str]) -> bool:
     return is_told
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Read until told to stop, then until there is nothing more to read."""
     incarnation = 0
     while True:
@@ -60,7 +60,7 @@ async def run(context: PeerContext) -> None:
     context.progress("settled")
 
 
-async def _live(context: PeerContext) -> bool:
+async def _live(context: ClientContext) -> bool:
     """One process's life: True once settled."""
     wire = Wire(context, FLAVORS[context.get("flavor", "java")])
     committed = context.get("isolation", "committed") == "committed"

@@ -31,8 +31,8 @@ from oncelog.protocol.fetch import (
     parse_fetch_response,
 )
 from oncelog.protocol.record import iter_records, read_end_marker
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Polled, Positioned, Value
-from oncelog.simulation.peers.context import PeerContext
 from oncelog.simulation.peers.wire import Address, LostError, Wire
 
 __all__ = ["Fetcher", "Read", "read_batches"]
@@ -134,7 +134,7 @@ class Fetcher:
     `high_watermarks` holds the last one heard of each partition.
     """
 
-    def __init__(self, context: PeerContext, wire: Wire, *, committed: bool) -> None:
+    def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
         self.context = context
         self.wire = wire
         self.committed = committed

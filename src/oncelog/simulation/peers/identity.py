@@ -14,8 +14,8 @@ from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.protocol.api import ApiKey
-from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.peers.sending import Sender
 from oncelog.simulation.peers.wire import LostError, Wire
 

@@ -20,6 +20,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
 from oncelog.runtime.framed import DisconnectedError
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     ProducerFenced,
     ProducerInitialized,
@@ -30,7 +31,6 @@ from oncelog.simulation.history import (
     TransactionUnknown,
 )
 from oncelog.simulation.peers.batches import Batch
-from oncelog.simulation.peers.context import PeerContext
 from oncelog.simulation.peers.flavors import FLAVORS, JAVA_WITHOUT_TV2
 from oncelog.simulation.peers.identity import Outcome, call_coordinator
 from oncelog.simulation.peers.sending import Sender
@@ -64,7 +64,7 @@ _FATAL_PRODUCE: Final = frozenset(
 class Transactional:
     """See the module's docstring. `transaction` is the number of the last one that was begun."""
 
-    def __init__(self, context: PeerContext, transactional_id: str) -> None:
+    def __init__(self, context: ClientContext, transactional_id: str) -> None:
         self.context = context
         self.wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         self.sender = Sender(context, self.wire, transactional_id=transactional_id)

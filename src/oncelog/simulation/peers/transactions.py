@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.producer import BatchMaker
 from oncelog.simulation.peers.transactional import Transactional
 
@@ -24,7 +24,7 @@ _ZOMBIES_COUNT_MAX = 2
 _VICES = ("abort", "abort", "abort", "vanish", "zombie", "leave", "leave", "dally")
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Transactions until told to stop; then one more has to commit."""
     zombies: list[asyncio.Task[None]] = []
     incarnation = 0
@@ -49,7 +49,7 @@ async def run(context: PeerContext) -> None:
 class _Instance:
     """One process's life."""
 
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         root = context.name.partition(".")[0]
         self.producer = Transactional(context, context.get("transactional_id", root))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads import (
     administering,
     consuming,
@@ -18,7 +19,6 @@ from oncelog.simulation.workloads import (
     idempotent,
     transactional,
 )
-from oncelog.simulation.context import ClientContext
 
 __all__ = ["WORKLOADS", "ClientContext", "Workload"]
 
