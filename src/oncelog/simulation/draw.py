@@ -73,6 +73,8 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
         "auto.create.topics.enable": "false",
+        # A clock that jumps would be enough to delete everything.
+        "log.retention.ms": "-1",
     }
     if rng.random() < 0.7:
         settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
