@@ -253,11 +253,24 @@ the most that glibc allows.
 SIMULATION_STEPS_PER_MOMENT_COUNT_MAX = 1_000_000
 """Callbacks that a simulation runs in one moment of virtual time before it calls it a live lock."""
 
+SIMULATION_DISK_BYTES_MAX = 256 * 1024 * 1024
+"""What a simulated disk holds; beyond it there is no space left on the device."""
+
+SIMULATION_UNSYNCED_CHANGES_COUNT_MAX = 4096
+"""Unsynced changes of one file or folder that a simulated disk can still lose; when there are more,
+the older half counts as synced.
+"""
+
+SIMULATION_OVERWRITTEN_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes that the unsynced changes of one simulated file replaced or cut off; beyond them the older
+half of the changes counts as synced as well.
+"""
+
 SIMULATED_CHUNK_BYTES_MAX = 64 * 1024
 """Bytes that a simulated connection delivers at once."""
 
 SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
-"""Bytes that a simulated machine takes in for a process that does not read, give or take a chunk."""
+"""Bytes that a simulated machine takes in for a process that does not read, within a chunk."""
 
 SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that a simulated machine still sends for a process that has closed the connection."""

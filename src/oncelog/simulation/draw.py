@@ -1,0 +1,188 @@
+"""From a seed to a plan: which settings, topics, clients and faults a run has.
+
+Runs differ in everything that a user can choose: how many clients of which kind, which settings the
+broker has, what goes wrong. Small runs find most, so most runs are small.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+
+from oncelog.simulation.faults import PROFILES, draw_faults
+from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
+
+__all__ = ["DURATION_S", "draw_plan"]
+
+DURATION_S: Final = 10.0
+"""Virtual time with faults of a run whose length is not asked for."""
+
+WRITERS: Final = (
+    "idempotent",
+    "transactional",
+    "transactional",
+    "copy",
+    "attached",
+    "peer-producer",
+    "peer-transactional",
+    "peer-transactional",
+)
+READERS: Final = ("consume", "peer-consumer")
+OTHERS: Final = ("admin", "driver")
+"""Roles, as often as they are drawn."""
+PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
+
+
+def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
+    """The plan of a seed. Profile and duration are drawn, unless they are given."""
+    rng = part_rng(seed, "plan")
+    drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
+    profile = drawn if profile is None else profile
+    duration_s = DURATION_S if duration_s is None else duration_s
+    broker = _settings(rng, profile)
+    topics = _topics(rng, profile)
+    clients = _clients(part_rng(seed, "clients"), topics, duration_s)
+    faults = draw_faults(
+        part_rng(seed, "faults"), profile, duration_s, [client.id for client in clients]
+    )
+    return Plan(
+        seed,
+        profile,
+        duration_s,
+        broker,
+        tuple(topics),
+        tuple(clients),
+        tuple(faults),
+        _restarts(rng, profile),
+    )
+
+
+def _settings(rng: random.Random, profile: str) -> dict[str, str]:
+    settings = {
+        "transaction.state.log.num.partitions": rng.choice(["1", "2", "3"]),
+        "offsets.topic.num.partitions": rng.choice(["1", "2", "3"]),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": rng.choice(["0", "200"]),
+        "group.min.session.timeout.ms": "500",
+        "log.retention.check.interval.ms": rng.choice(["1000", "3000"]),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(["1000", "5000"]),
+        "log.flush.start.offset.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "transaction.state.log.segment.bytes": rng.choice(["700", "3000", "1048576"]),
+        "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
+        "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
+        "auto.create.topics.enable": "false",
+    }
+    if rng.random() < 0.7:
+        settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
+    if rng.random() < 0.3:
+        settings["log.flush.interval.ms"] = "1000"
+        settings["log.flush.scheduler.interval.ms"] = "500"
+    if profile == "power-flushed" or (profile == "everything" and rng.random() < 0.6):
+        settings["log.flush.interval.messages"] = "1"
+    return settings
+
+
+def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
+    topics = [PlannedTopic("source", rng.randint(1, 3)), PlannedTopic("target", rng.randint(1, 3))]
+    if rng.random() < 0.3:
+        topics.append(PlannedTopic("short", 1, {"retention.ms": "3000", "segment.ms": "700"}))
+    if rng.random() < 0.2:
+        topics.append(PlannedTopic("stamped", 1, {"message.timestamp.type": "LogAppendTime"}))
+    if rng.random() < 0.2:
+        codec = rng.choice(["gzip", "lz4", "snappy", "zstd"])
+        topics.append(PlannedTopic("packed", 1, {"compression.type": codec}))
+    return topics
+
+
+def _restarts(rng: random.Random, profile: str) -> tuple[str, ...]:
+    """Everything is looked at after it was written, read again, and read once more (INV-9)."""
+    kinds = ["stop", "kill"]
+    if profile in ("power", "power-flushed", "everything", "damage"):
+        kinds.append("power")
+    return tuple(rng.choice(kinds) for _ in range(rng.choice([0, 1, 2, 2])))
+
+
+def _clients(
+    rng: random.Random, topics: Sequence[PlannedTopic], duration_s: float
+) -> list[PlannedClient]:
+    """Between two and eight clients, always with somebody who writes and somebody who reads."""
+    counts = {topic.name: topic.partitions for topic in topics}
+    roles = [rng.choice(WRITERS), rng.choice(READERS)]
+    roles += rng.choices([*WRITERS, *READERS, *OTHERS], k=rng.choice([0, 1, 2, 3, 4, 6]))
+    shared_ids = [f"shared-{index}" for index in range(rng.choice([1, 1, 2]))]
+    clients = []
+    for index, role in enumerate(roles):
+        chosen = _parameters(rng, role, counts, shared_ids, f"c{index}")
+        start_s = rng.uniform(0.0, min(1.0, duration_s / 4))
+        clients.append(PlannedClient(f"c{index}", role, start_s, chosen))
+    return clients
+
+
+def _parameters(
+    rng: random.Random,
+    role: str,
+    counts: dict[str, int],
+    shared_ids: Sequence[str],
+    name: str,
+) -> dict[str, Any]:
+    """What a client of that role is told."""
+    written = {topic: n for topic, n in counts.items() if topic != "target" or rng.random() < 0.5}
+    parameters: dict[str, Any] = {
+        "topics": written,
+        "transactional_id": rng.choice([f"id-{name}", f"id-{name}", *shared_ids]),
+        "burst_max": rng.choice([1, 3, 8]),
+    }
+    pace = rng.choice([0.1, 0.2, 0.5])
+    if role in PEERS:
+        parameters |= _of_a_peer(rng, role, counts, written, pace)
+    else:
+        parameters |= _of_ours(rng, role, counts, name, pace)
+    return parameters
+
+
+def _of_ours(
+    rng: random.Random, role: str, counts: dict[str, int], name: str, pace: float
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"think_s": pace}
+    if rng.random() < 0.4:
+        parameters["transaction_version_max"] = 1
+    if role == "copy":
+        parameters["sources"] = {"source": counts["source"]}
+        parameters["topics"] = {"target": counts["target"]}
+        parameters["group_id"] = "copies"
+        parameters["transactional_id"] = "copier"
+    elif role == "consume":
+        parameters["topics"] = counts
+        parameters["isolation"] = rng.choice(["read_committed", "read_uncommitted"])
+        parameters["group_id"] = rng.choice(["", f"alone-{name}"])
+    elif role in ("attached", "driver"):
+        parameters["transactional_id"] = f"id-{name}"
+        parameters["group_id"] = f"job-{name}"
+    elif role == "admin":
+        parameters["owned"] = rng.choice([1, 2])
+        parameters["partitions_max"] = 3
+        parameters["grown"] = rng.choice([[], [], ["source"]])
+    return parameters
+
+
+def _of_a_peer(
+    rng: random.Random, role: str, counts: dict[str, int], written: dict[str, int], pace: float
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "topics": list(written),
+        "think_ms": pace * 1000,
+        "flavor": rng.choice(["java", "librdkafka", "old"]),
+    }
+    if role == "peer-producer":
+        parameters["acks"] = rng.choice([-1, -1, -1, 1, 0])
+        parameters["codecs"] = rng.choice([["none"], ["none", "gzip", "lz4", "snappy"]])
+        parameters["timestamps"] = rng.choice([["now"], ["now", "random", "none"]])
+    elif role == "peer-consumer":
+        parameters["topics"] = list(counts)
+        parameters["isolation"] = rng.choice(["committed", "uncommitted"])
+    elif role == "peer-transactional":
+        parameters["flavor"] = rng.choice(["java", "librdkafka"])
+        parameters["transaction_timeout_ms"] = rng.choice([1_000, 3_000, 8_000])
+    return parameters

@@ -1,0 +1,20 @@
+"""The roles that clients of a run may have: what each does, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.simulation.client import RoleRun
+from oncelog.simulation.peers import consumer, producer, transactions
+from oncelog.simulation.workloads import WORKLOADS
+
+__all__ = ["ROLES"]
+
+ROLES: Final[Mapping[str, RoleRun]] = {
+    **WORKLOADS,
+    "peer-producer": producer.run,
+    "peer-transactional": transactions.run,
+    "peer-consumer": consumer.run,
+}
+"""Clients of ours, and scripted ones ("peer-...")."""

@@ -1,0 +1,67 @@
+import random
+
+import pytest
+
+from oncelog.metadata.store import Conflict
+from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Scheduler
+from oncelog.simulation.store import SimulatedStore
+from oncelog.simulation.trace import Trace
+
+
+class Context:
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.store = SimulatedStore(random.Random(1), Trace(lambda: self.scheduler.now_s))
+
+    def process(self, name: str) -> Process:
+        return Process(self.scheduler, name, "10.0.0.1", random.Random(name))
+
+
+def test_two_processes_share_a_store_and_hear_of_changes() -> None:
+    c = Context()
+    heard: list[object] = []
+
+    async def read() -> None:
+        store = c.store.of(reader)
+        first = await store.changes(0, wait_ms=60_000)
+        heard.append([entry.path for entry in first.entries])
+        second = await store.changes(first.revision, wait_ms=1_000)
+        heard.append([entry.path for entry in second.entries])
+
+    async def write() -> None:
+        await writer.clock.sleep(5_000)
+        await c.store.of(writer).create("/a", b"1")
+        with pytest.raises(Conflict):
+            await c.store.of(writer).compare_and_set("/a", b"2", version=7)
+        heard.append(await c.store.of(writer).list("/"))
+
+    reader, writer = c.process("reader"), c.process("writer")
+    reader.spawn(read())
+    writer.spawn(write())
+    c.scheduler.run_until(20)
+    assert ["/a"] in heard
+    assert [] in heard
+    assert len(heard) == 3
+
+
+def test_a_process_that_dies_in_a_call_may_have_written() -> None:
+    written = set()
+    for seed in range(20):
+        c = Context()
+        process = c.process(f"writer {seed}")
+        process.spawn(c.store.of(process).create("/a", b"1"))
+        c.scheduler.run_until(0.0002 * (seed + 1))
+        process.kill("kill")
+        found: list[object] = []
+
+        async def look(
+            store: SimulatedStore = c.store, found: list[object] = found, c: Context = c
+        ) -> None:
+            found.append(await store.of(c.process("reader")).get("/a"))
+
+        reader = c.process("reader")
+        reader.spawn(look())
+        c.scheduler.run_until(1)
+        written.add(found[0] is not None)
+    assert written == {True, False}
