@@ -208,8 +208,9 @@ def test_a_death_that_is_told_twice_counts_once() -> None:
     assert pair.network.counts["death"] == 0
 
 
-def test_a_paused_reader_with_unsent_bytes_hears_of_the_death_of_its_peer() -> None:
-    pair = Pair()
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_paused_reader_with_unsent_bytes_hears_of_the_death_of_its_peer(seed: int) -> None:
+    pair = Pair(seed)
     pair.do(pair.client, "pause_reading")
     pair.do(pair.server, "pause_reading")
     pair.write(pair.client, bytes(1_000_000))
