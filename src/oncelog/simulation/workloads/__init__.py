@@ -7,8 +7,8 @@ network do; what the client library may not do is recorded as ``Progress("stuck:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads import (
@@ -22,7 +22,7 @@ from oncelog.simulation.workloads import (
 
 __all__ = ["WORKLOADS", "ClientContext", "Workload"]
 
-Workload = Callable[[ClientContext], Awaitable[None]]
+Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
     "idempotent": idempotent.run,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from oncelog.client import TopicPartition
 from oncelog.simulation.history import (
     Acked,
     Event,
@@ -28,6 +30,7 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.workloads import WORKLOADS
+from oncelog.simulation.workloads.journal import Journal, supervise
 from tests.unit.simulation.workloads.judging import complaints, copies_complaints
 from tests.unit.simulation.workloads.rig import Rig, in_virtual_time
 
@@ -207,3 +210,75 @@ def test_a_driver_ends_the_transactions_of_its_workers(
         assert (counts(rig.history)[Acked] > 20) is (name == "attached")
 
     in_virtual_time(tmp_path, story)
+
+
+def damage(log: Path) -> None:
+    """Flip a bit somewhere in the middle of a log."""
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+
+
+def test_a_consumer_jumps_over_damaged_records_and_notes_it(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        await rig.create(a=1)
+        reader = rig.reader("r", topics={"a": 1}, think_s=20)
+
+        async def write_and_damage() -> None:
+            await WORKLOADS["idempotent"](rig.context("i", topics={"a": 1}))
+            damage(tmp_path / "a-0" / f"{0:020}.log")
+
+        await rig.run(4, write_and_damage(), readers=[WORKLOADS["consume"](reader)])
+        assert set(rig.states().values()) == {"settled"}, rig.states()
+        jumps = [event for event in rig.history.of(Positioned) if event.reason == "damaged"]
+        assert jumps
+        final = await read_final_state(rig.context("final"), ["a"])
+        assert [event.position for event in rig.history.of(Polled)][-1] == (
+            final.partitions[TopicPartition("a", 0)].high_watermark
+        )
+        assert "damaged batch" in final.unread[TopicPartition("a", 0)]
+
+    in_virtual_time(tmp_path, story)
+
+
+def test_a_call_that_never_ends_is_a_defect(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> dict[str, str]:
+        async def hang(journal: Journal) -> None:
+            journal.begin("waiting for nothing")
+            await asyncio.Event().wait()
+
+        await supervise(rig.context("c"), hang)
+        return rig.states()
+
+    states = in_virtual_time(tmp_path, story)
+    assert states == {"c": "stuck: waiting for nothing does not end"}
+
+
+def test_an_exception_that_no_documentation_names_is_a_defect(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> dict[str, str]:
+        async def fail(_journal: Journal) -> None:
+            raise TypeError("no such thing")
+
+        await supervise(rig.context("c"), fail)
+        return rig.states()
+
+    states = in_virtual_time(tmp_path, story)
+    assert states == {"c": "stuck: TypeError: no such thing (test_workloads.py:fail)"}
+
+
+def test_one_seed_gives_one_history(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> list[Event]:
+        await rig.create(**TOPICS, out=2)
+        writers = ("idempotent", "transactional", "admin", "attached", "driver")
+        await rig.run(
+            3,
+            *(WORKLOADS[name](rig.context(name, topics=TOPICS)) for name in writers),
+            readers=[
+                WORKLOADS["consume"](rig.reader("consume", topics=TOPICS)),
+                WORKLOADS["copy"](rig.reader("copy", sources={"b": 3}, topics={"out": 2})),
+            ],
+            cuts=CUTS,
+        )
+        return rig.history.events
+
+    assert in_virtual_time(tmp_path / "1", story) == in_virtual_time(tmp_path / "2", story)
