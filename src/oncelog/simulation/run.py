@@ -10,9 +10,10 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from oncelog.client import Admin, NewTopic
@@ -155,7 +156,7 @@ class Run:
         for phase in range(len(PHASES)):
             self._phase = phase
             group = [c for c in self.clients if c.process is not None and c.phase <= phase]
-            world.run_until(lambda group=group: all(c.is_settled for c in group), PHASE_S)
+            world.run_until(partial(_all_settled, group), PHASE_S)
             # What clients left open is ended by its timeout; it may not hold readers up for ever.
             world.scheduler.run_until(world.now_s + QUIET_S)
 
@@ -212,6 +213,10 @@ _KINDS: Final = {
     "damage": frozenset({"flip-bit"}),
     "storage": frozenset({"failed-read", "failed-write", "failed-fsync", "disk-full"}),
 }
+
+
+def _all_settled(clients: Sequence[ClientNode]) -> bool:
+    return all(client.is_settled for client in clients)
 
 
 async def _make_topics(context: ClientContext, plan: Plan) -> None:

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.consumer import Quiet
-from oncelog.simulation.peers.context import PeerContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
@@ -28,7 +28,7 @@ __all__ = ["GroupReader", "run"]
 class GroupReader:
     """A member and the fetcher of what it is assigned."""
 
-    def __init__(self, context: PeerContext, wire: Wire, *, committed: bool) -> None:
+    def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
         root = context.name.partition(".")[0]
         self.context = context
         self.wire = wire
@@ -113,7 +113,7 @@ class GroupReader:
         )
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Read as a member until told to stop, then until the group has nothing more to read."""
     incarnation = 0
     ghosts: list[asyncio.Task[None]] = []
@@ -137,7 +137,7 @@ async def run(context: PeerContext) -> None:
 class _Life:
     """One process's life."""
 
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         committed = context.get("isolation", "committed") == "committed"
