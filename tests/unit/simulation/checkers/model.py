@@ -192,18 +192,18 @@ class Model:
         offsets = {group: dict(those) for group, those in self.offsets.items()}
         return FinalState(partitions, tuple(self.entries), offsets, dict(self.unread))
 
-    def judge(self, final: FinalState | None = None, **promise: object) -> list[Anomaly]:
+    def judge(self, final: FinalState | None = None, /, **promise: object) -> list[Anomaly]:
         stated = {"flush_every_message": True, "settle_bound_s": 60.0} | promise
         return judge(self.history, final or self.final(), Promise(**stated))  # type: ignore[arg-type]
 
-    def signatures(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def signatures(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         """What is found and not allowed."""
         return {a.signature for a in self.judge(final, **promise) if not a.allowed}
 
-    def kinds(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def kinds(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         return {a.kind for a in self.judge(final, **promise) if not a.allowed}
 
-    def allowed(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def allowed(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         return {a.kind for a in self.judge(final, **promise) if a.allowed}
 
     def edit(self, kind: type[Event], index: int, **changes: object) -> None:
