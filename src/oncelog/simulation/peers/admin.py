@@ -27,7 +27,7 @@ from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
 from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import LostError, Wire
@@ -53,7 +53,7 @@ _EXPECTED: Final = {
 """Refusals that others' doings or an earlier try explain."""
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Change topics until told to stop; then every volatile topic is made once more."""
     administrator = _Administrator(context)
     while not context.stopping():
@@ -64,7 +64,7 @@ async def run(context: PeerContext) -> None:
 
 
 class _Administrator:
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)

@@ -16,7 +16,7 @@ import asyncio
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.peers.consumer import Quiet
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Read
 from oncelog.simulation.peers.member import GroupReader
 from oncelog.simulation.peers.producer import BatchMaker
@@ -27,7 +27,7 @@ __all__ = ["run"]
 _VICES = ("abort", "vanish", "zombie", "leave", "dally")
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Copy until told to stop, then until everything has been copied."""
     topics = (context.get("source", "t"),)
     defaults = {"topics": topics, "group_id": "copiers", "isolation": "committed"}
@@ -53,7 +53,7 @@ async def run(context: PeerContext) -> None:
 class _Copier:
     """One process's life. Reader and producer have connections of their own."""
 
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         root = context.name.partition(".")[0]
         self._producer = Transactional(context, context.get("transactional_id", root))

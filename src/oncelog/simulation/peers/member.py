@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.peers.consumer import Quiet
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
@@ -32,7 +32,7 @@ class GroupReader:
     """
 
     def __init__(
-        self, context: PeerContext, wire: Wire, *, committed: bool, saves: bool = True
+        self, context: ClientContext, wire: Wire, *, committed: bool, saves: bool = True
     ) -> None:
         root = context.name.partition(".")[0]
         self.context = context
@@ -123,7 +123,7 @@ class GroupReader:
         )
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Read as a member until told to stop, then until the group has nothing more to read."""
     incarnation = 0
     ghosts: list[asyncio.Task[None]] = []
@@ -147,7 +147,7 @@ async def run(context: PeerContext) -> None:
 class _Life:
     """One process's life."""
 
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         committed = context.get("isolation", "committed") == "committed"

@@ -20,7 +20,7 @@ from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, Wire
@@ -45,7 +45,7 @@ _GROUP_STATES: Final = frozenset(
 _FINE: Final = frozenset({ErrorCode.none, ErrorCode.unknown_server_error})
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Look now and then until told to stop, and once more until everything has answered."""
     probe = _Probe(context)
     while not context.stopping():
@@ -60,7 +60,7 @@ async def run(context: PeerContext) -> None:
 
 
 class _Probe:
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)
