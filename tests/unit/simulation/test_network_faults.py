@@ -287,3 +287,16 @@ def test_a_fault_that_was_lifted_is_not_lifted_again_by_its_end() -> None:
     pair.write(pair.client, b"kept")
     pair.run(1)
     assert pair.server.data == b""
+
+
+def test_a_fault_that_names_a_process_strikes_its_machine_once_the_process_is_there() -> None:
+    pair = Pair()
+    pair.network.partition("client", "server.1")
+    pair.write(pair.client, b"before")
+    pair.run(1)
+    pair.world.process("server.1", pair.server_process.host)
+    pair.write(pair.client, b", behind")
+    pair.run(1)
+    assert pair.server.data == b"before"
+    pair.run(20)
+    assert isinstance(pair.client.errors[0], TimeoutError)
