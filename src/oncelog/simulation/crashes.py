@@ -29,6 +29,7 @@ __all__ = [
     "SPARK_STEPS",
     "CrashContext",
     "CrashRow",
+    "belongs_to",
     "crash_rows",
     "spark_crash",
 ]
@@ -116,6 +117,11 @@ def spark_crash(at_s: float, who: str, last_step: str, cause: str = "kill") -> C
     return CrashContext(at_s, who, cause, () if row is None else (row,))
 
 
+def belongs_to(who: str, target: str) -> bool:
+    """Whether a client is the target of a fault, a life of it ("c1.0") or a part ("c1.0.2")."""
+    return who == target or who.startswith(f"{target}.")
+
+
 def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashRow]:
     """Every row that a death of the run fell into, once per death."""
     for context in contexts:
@@ -126,8 +132,9 @@ def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Itera
             if event.cause != "stop":
                 yield from _met_by_a_broker(open_)
         elif isinstance(event, Fault):
-            if event.kind in CLIENT_DEATHS and event.target in open_:
-                yield open_.pop(event.target)
+            if event.kind in CLIENT_DEATHS:
+                died = [who for who in open_ if belongs_to(who, event.target)]
+                yield from {open_.pop(who): None for who in died}
         else:
             _follow(event, open_)
 

@@ -146,7 +146,9 @@ def test_the_death_of_a_client_falls_into_the_row_of_its_last_step() -> None:
     assert rows(began, offsets, death) == ["crash/CLIENT_AFTER_OFFSETS"]
     assert rows(began, offsets, ending, death) == ["crash/CLIENT_ENDING"]
     assert rows(began, offsets, ending, ended, death) == []
-    assert rows(began, Fault(5.0, "", "kill", "c2")) == []
+    assert rows(began, Fault(5.0, "", "kill-client", "c")) == []
+    life = TransactionBegan(1.0, "c1.0.2", 0, "id")
+    assert rows(life, death) == ["crash/CLIENT_IN_TRANSACTION"]
     assert rows(began, Fault(5.0, "", "delay", "c1")) == []
 
 
