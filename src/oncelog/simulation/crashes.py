@@ -14,6 +14,7 @@ from enum import Enum
 
 from oncelog.simulation.history import (
     BrokerDied,
+    BrokerStarted,
     Event,
     Fault,
     History,
@@ -25,6 +26,7 @@ from oncelog.simulation.history import (
 )
 
 __all__ = [
+    "CLEAN_ENDS",
     "CLIENT_DEATHS",
     "SPARK_STEPS",
     "CrashContext",
@@ -101,6 +103,10 @@ CLIENT_DEATHS = frozenset({"kill", "kill-client", "kill-at-await", "kill-at-oper
 """Faults that end the process they name."""
 
 
+CLEAN_ENDS = frozenset({"stop", "the end"})
+"""Causes of an end that is no death: asked for, or that of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class CrashContext:
     """A death as seen from inside: `rows` are all those that it fell into."""
@@ -125,12 +131,18 @@ def belongs_to(who: str, target: str) -> bool:
 def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashRow]:
     """Every row that a death of the run fell into, once per death."""
     for context in contexts:
-        yield from context.rows
+        if context.cause not in CLEAN_ENDS:
+            yield from context.rows
     open_: dict[str, CrashRow] = {}
+    down: set[str] = set()
     for event in history.events:
         if isinstance(event, BrokerDied):
-            if event.cause != "stop":
+            # One that dies again before it serves meets no request.
+            if event.cause not in CLEAN_ENDS and event.who not in down:
                 yield from _met_by_a_broker(open_)
+            down.add(event.who)
+        elif isinstance(event, BrokerStarted):
+            down.discard(event.who)
         elif isinstance(event, Fault):
             if event.kind in CLIENT_DEATHS:
                 died = [who for who in open_ if belongs_to(who, event.target)]
