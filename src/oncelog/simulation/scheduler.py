@@ -71,7 +71,7 @@ _Entry = tuple[float, int, Handle]
 class Scheduler:
     """The queue and the time. `run_until` does the work; one per run."""
 
-    __slots__ = ("_heap", "_ready", "_serial", "_end_s", "current", "now_s", "step_count")
+    __slots__ = ("_end_s", "_heap", "_ready", "_serial", "current", "now_s", "step_count")
 
     def __init__(self) -> None:
         self.now_s: float = 0.0
