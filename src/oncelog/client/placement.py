@@ -1,7 +1,8 @@
 """Which partition a record goes to, and the records that wait to know it.
 
-A record without a partition, of a topic that metadata does not know yet, is held here in the order
-of `send` until the sender's task has the metadata. It must not know transactions: the producer
+A record without a partition, of a topic that metadata does not know yet, is held here until the
+sender's task has the metadata. So is every later record of the topic: one that names its partition
+must not overtake one that will find the same. It must not know transactions: the producer
 says why waiting records fail.
 """
 
@@ -34,7 +35,7 @@ class Placement:
         self._machine = machine
         self._partition_count = partition_count
         self._fail = fail
-        self._held: dict[str, list[tuple[float, Record, Token]]] = {}
+        self._held: dict[str, list[tuple[float, int | None, Record, Token]]] = {}
         self._sticky: dict[str, int] = {}
         self.held_size = 0
         """Bytes of the records that wait here."""
@@ -47,10 +48,11 @@ class Placement:
         self, topic: str, partition: int | None, record: Record, token: Token, created_ms: float
     ) -> None:
         """Queue a record for `partition`, or for one that its key or the rotation chooses."""
-        if partition is None and topic not in self._held:
+        is_behind = topic in self._held
+        if partition is None and not is_behind:
             partition = self._choose(topic, record.key)
-        if partition is None:
-            self._held.setdefault(topic, []).append((created_ms, record, token))
+        if partition is None or is_behind:
+            self._held.setdefault(topic, []).append((created_ms, partition, record, token))
             self.held_size += record_size(record)
         else:
             self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
@@ -58,15 +60,16 @@ class Placement:
     def place(self) -> None:
         """Give the held records of topics that are known by now their partitions."""
         for topic in [t for t in self._held if self._partition_count(t)]:
-            for created_ms, record, token in self._held.pop(topic):
+            for created_ms, partition, record, token in self._held.pop(topic):
                 self.held_size -= record_size(record)
-                partition = self._choose(topic, record.key)
+                if partition is None:
+                    partition = self._choose(topic, record.key)
                 tp = TopicPartition(topic, partition or 0)
                 self._machine.append(tp, record, token, created_ms)
 
     def reject_topic(self, topic: str, error: ClientError) -> None:
         """Fail what waits for `topic`: it cannot be produced to."""
-        for _created_ms, record, token in self._held.pop(topic, ()):
+        for _created_ms, _partition, record, token in self._held.pop(topic, ()):
             self.held_size -= record_size(record)
             self._fail(token, error)
 
@@ -85,10 +88,10 @@ class Placement:
                 if not expired(item[0]):
                     kept.append(item)
                     continue
-                self.held_size -= record_size(item[1])
+                self.held_size -= record_size(item[2])
                 text = f"{topic}: {reason}"
                 code = ErrorCode.unknown_topic_or_partition
-                self._fail(item[2], AbortableError(code, text))
+                self._fail(item[3], AbortableError(code, text))
             if kept:
                 self._held[topic] = kept
             else:
