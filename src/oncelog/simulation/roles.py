@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.simulation.client import RoleRun
-from oncelog.simulation.peers import consumer, producer, transactions
+from oncelog.simulation.peers import (
+    admin,
+    consumer,
+    copier,
+    member,
+    probe,
+    producer,
+    transactions,
+)
 from oncelog.simulation.workloads import WORKLOADS
 
 __all__ = ["ROLES"]
@@ -16,5 +24,9 @@ ROLES: Final[Mapping[str, RoleRun]] = {
     "peer-producer": producer.run,
     "peer-transactional": transactions.run,
     "peer-consumer": consumer.run,
+    "peer-copier": copier.run,
+    "peer-member": member.run,
+    "peer-admin": admin.run,
+    "peer-probe": probe.run,
 }
 """Clients of ours, and scripted ones ("peer-...")."""

@@ -10,6 +10,7 @@ import gc
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -248,7 +249,10 @@ def _undisturbed(world: World) -> Iterator[None]:
         yield
     finally:
         world.end()
-        gc.collect()
+        with warnings.catch_warnings():
+            # Coroutines of processes that died before they ran.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         if collects:
             gc.enable()
         sys.unraisablehook = hook

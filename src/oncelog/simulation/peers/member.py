@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
