@@ -261,7 +261,7 @@ class Wire:
             return None
         error, node, _message = requests.coordinator_of(answer)
         if error is not ErrorCode.none:
-            if not error.retriable:
+            if not error.retriable and error is not ErrorCode.unknown_server_error:
                 self.context.stuck(f"FindCoordinator answered {error.name}")
             return None
         address = (node.host, node.port)
