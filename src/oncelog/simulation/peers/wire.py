@@ -142,7 +142,7 @@ class Wire:
 
     def _patience_ms(self, timeout_ms: float | None) -> float:
         """How long a request is waited for: now and then far too short."""
-        if self.context.chance(self._impatience):
+        if not self.context.stopping() and self.context.chance(self._impatience):
             return self.context.rng.uniform(1, 200)
         return self.timeout_ms if timeout_ms is None else timeout_ms
 
