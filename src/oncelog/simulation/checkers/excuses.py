@@ -104,6 +104,18 @@ class Excuses:
         ]
         return max(seen, default=None)
 
+    def epoch_after(self, partition: TopicPartition, at_s: float) -> int | None:
+        """The leader epoch at the next look, if the broker that was looked at lived until then.
+
+        What was written by that time has no higher one.
+        """
+        for mark in self._evidence.watermarks.get(partition, ()):
+            if mark.at_s >= at_s:
+                died = [e.at_s for e in self._evidence.events[BrokerDied] if e.who == mark.who]
+                is_one_life = not any(at_s <= died_s <= mark.at_s for died_s in died)
+                return mark.leader_epoch if is_one_life else None
+        return None
+
     def restarted_after(self, at_s: float) -> bool:
         """Whether a broker started after that."""
         return self._next_start_s(at_s) < NEVER

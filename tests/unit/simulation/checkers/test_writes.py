@@ -127,6 +127,19 @@ def test_an_offset_given_twice_in_one_leader_epoch_is_never_allowed() -> None:
     assert found == {"inconsistent-offsets: an offset was given twice in one leader epoch"}
 
 
+def test_an_offset_given_twice_is_found_when_the_second_record_is_gone_too() -> None:
+    model = Model()
+    losses = []
+    for who in ("p", "q"):
+        model.producer(who).send(T0)
+        model.look()
+        losses.append(model.now_s)
+        model.cut(T0, 0)
+        model.leader_epoch = 0
+    found = model.signatures(flush_every_message=False, power_losses_s=tuple(losses))
+    assert found == {"inconsistent-offsets: an offset was given twice in one leader epoch"}
+
+
 def test_a_final_log_that_holds_an_offset_twice_is_found() -> None:
     model = Model()
     model.producer("p").send(T0)
