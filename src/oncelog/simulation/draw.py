@@ -15,7 +15,7 @@ from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["DURATION_S", "draw_plan"]
 
-DURATION_S: Final = 10.0
+DURATION_S: Final = 6.0
 """Virtual time with faults of a run whose length is not asked for."""
 
 WRITERS: Final = (
@@ -25,8 +25,8 @@ WRITERS: Final = (
     "copy",
     "attached",
     "peer-producer",
-    "peer-transactional",
-    "peer-transactional",
+    "peer-transactions",
+    "peer-transactions",
     "peer-copier",
 )
 READERS: Final = ("consume", "peer-consumer", "peer-member")
@@ -76,6 +76,7 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         # A clock that jumps would be enough to delete everything.
         "log.retention.ms": "-1",
+        "log.message.timestamp.after.max.ms": "9223372036854775807",
     }
     if rng.random() < 0.7:
         settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
@@ -201,7 +202,7 @@ def _of_a_peer(
     elif role == "peer-consumer":
         parameters["topics"] = list(counts)
         parameters["isolation"] = rng.choice(["committed", "uncommitted"])
-    elif role == "peer-transactional":
+    elif role == "peer-transactions":
         parameters["flavor"] = rng.choice(["java", "librdkafka"])
         parameters["transaction_timeout_ms"] = rng.choice([1_000, 3_000, 8_000])
     elif role == "peer-copier":

@@ -21,6 +21,7 @@ from oncelog.simulation.history import (
     Acked,
     Event,
     History,
+    Joined,
     Polled,
     Positioned,
     ProducerInitialized,
@@ -233,6 +234,15 @@ class Evidence:
     def idempotent_clients(self) -> set[str]:
         """The clients that were given a producer id."""
         return {event.who for event in self.initialized}
+
+    @cached_property
+    def instances(self) -> dict[str, tuple[str, str]]:
+        """Member id -> (group, instance id) of the static members."""
+        return {
+            joined.member_id: (joined.group_id, joined.instance_id)
+            for joined in self.events[Joined]
+            if joined.instance_id
+        }
 
     @cached_property
     def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:

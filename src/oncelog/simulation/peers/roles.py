@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers import (
     admin,
     consumer,
@@ -15,11 +16,10 @@ from oncelog.simulation.peers import (
     producer,
     transactions,
 )
-from oncelog.simulation.peers.context import PeerContext
 
 __all__ = ["ROLES", "Role"]
 
-Role = Callable[[PeerContext], Awaitable[None]]
+Role = Callable[[ClientContext], Awaitable[None]]
 
 ROLES: Final[Mapping[str, Role]] = MappingProxyType(
     {

@@ -8,9 +8,9 @@ from typing import Any
 
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.clock import SystemClock
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import History, Progress, Value
 from oncelog.simulation.peers.batches import Batch, Corners
-from oncelog.simulation.peers.context import PeerContext
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 PLAIN = Corners(keys=False, headers=False)
@@ -25,7 +25,7 @@ class Stage:
         self.history = History()
         self.sent = 0
         clock = SystemClock()
-        self.context = PeerContext(
+        self.context = ClientContext(
             name="c",
             bootstrap=("b", 1),
             network=self.broker.network,
