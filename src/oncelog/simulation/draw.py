@@ -208,6 +208,7 @@ def _of_a_peer(
     elif role == "peer-copier":
         parameters |= {
             "flavor": rng.choice(["java", "librdkafka"]),
+            "topics": ["source"],
             "source": "source",
             "target": "target",
             "group_id": "peer-copies",
