@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -77,6 +78,8 @@ _NEVER: Final = frozenset(
 """What Kafka never answers to the batches that are sent here."""
 
 _UNASKED: Final = Batch(TopicPartition("", -1), (), [], codec="none", deadline_s=0)
+
+_Topic = tuple[str | None, UUID | None, list[tuple[int, bytearray]]]
 
 Renew = Callable[[], Awaitable[None]]
 
@@ -249,30 +252,41 @@ class Sender:
             self._number(batch)
             payload = batch.encode(self.transactional_id is not None)
             topics.setdefault(batch.at.topic, []).append((batch.at.partition, payload))
-        encoded = []
+        encoded: list[_Topic] = []
         for name, partitions in topics.items():
             topic_id = self.wire.topic_id(name)
             if topic_id is not None:
                 flight.ids[topic_id] = name
             encoded.append((name, topic_id, partitions))
+        if self.producer_id >= 0 and self.wire.delays_request():
+            flight.is_lost = True
+            late = partial(self._send, flight.connection, flight.version, encoded)
+            self.wire.deliver_late(flight.connection, late)
+        else:
+            flight.answer = self._send(flight.connection, flight.version, encoded)
+            patience_s = self.wire.produce_patience_ms() / 1000
+            flight.give_up_s = self.context.elapsed_s() + patience_s
+        self._flights.append(flight)
+
+    def _send(
+        self, connection: Connection, version: int, topics: list[_Topic]
+    ) -> asyncio.Future[memoryview] | None:
+        """Write one request. There is no answer to come with acks=0."""
         buffers = encode_produce_request(
-            flight.version,
-            flight.connection.next_correlation_id(),
+            version,
+            connection.next_correlation_id(),
             self.context.name,
             transactional_id=self.transactional_id,
             acks=self.acks,
             timeout_ms=int(self.wire.timeout_ms),
-            topics=encoded,
+            topics=topics,
         )
         if self.acks == 0:
-            flight.connection.submit_without_answer(buffers)
-        else:
-            answer = flight.connection.submit(ApiKey.PRODUCE, flight.version, buffers)
-            answer.add_done_callback(_look)
-            flight.answer = answer
-            patience_s = self.wire.produce_patience_ms() / 1000
-            flight.give_up_s = self.context.elapsed_s() + patience_s
-        self._flights.append(flight)
+            connection.submit_without_answer(buffers)
+            return None
+        answer = connection.submit(ApiKey.PRODUCE, version, buffers)
+        answer.add_done_callback(_look)
+        return answer
 
     def _number(self, batch: Batch) -> None:
         """Give a batch its place in its partition's sequence, unless it has one (INV-2)."""
@@ -292,11 +306,14 @@ class Sender:
         self.wire.forsake(connection)
 
     def _land(self, flight: _Flight) -> None:
+        if flight.is_lost:
+            self._lose(flight, flight.batches, "no answer")
+            return
         if flight.answer is None:
             for batch in flight.batches:
                 self._ack(batch, -1)
             return
-        if flight.is_lost or flight.answer.exception() is not None:
+        if flight.answer.exception() is not None:
             self._lose(flight, flight.batches, "no answer")
             return
         try:

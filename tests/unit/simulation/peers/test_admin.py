@@ -30,6 +30,7 @@ def test_every_change_is_announced_before_it_happens(tmp_path: Path, flavor: str
                 flavor=flavor,
                 pace_ms=100,
                 impatience=0,
+                late=0,
                 growing=("t",),
                 trimmed=("t",),
                 short_lived=("v",),
