@@ -370,11 +370,24 @@ class Sender:
             self.failure = self.failure or code
             self._fail(batch, code.name)
         elif code in _GAP:
+            self._desynchronized(batch, code)
             self._gaps.add(batch.at)
             self._put_back(batch)
         else:
             self._gaps.add(batch.at)
             self._fail(batch, code.name)
+
+    def _desynchronized(self, batch: Batch, code: ErrorCode) -> None:
+        """All before this batch was acknowledged, and yet the broker expects another sequence.
+
+        librdkafka ends with a fatal error here. It takes a broker that lost something, or a topic
+        that was made again: where neither may be, it is the broker's fault (INV-2).
+        """
+        if not self.context.get("may_desynchronize", False):
+            self.context.stuck(
+                f"{batch.at}: {code.name} for sequence {batch.sequence} of producer "
+                f"{batch.producer_id}, epoch {batch.epoch}, all before it being acknowledged"
+            )
 
     def _is_behind(self, batch: Batch) -> bool:
         """Whether an earlier batch of the same partition has to be sent again."""
