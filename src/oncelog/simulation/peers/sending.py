@@ -221,14 +221,15 @@ class Sender:
                 await self._request(leader, together[start : start + size])
 
     async def _request(self, leader: Address, batches: list[Batch]) -> None:
-        # A batch behind one that has to be sent again would only be out of order.
-        for batch in [batch for batch in batches if self._is_behind(batch)]:
-            batches.remove(batch)
-            self._put_back(batch)
-        if not batches:
-            return
         try:
             connection = await self.wire.open(leader)
+            # A batch behind one that has to be sent again, or that another connection has, could
+            # only be out of order, or come before it.
+            for batch in [b for b in batches if self._would_overtake(b, connection)]:
+                batches.remove(batch)
+                self._put_back(batch)
+            if not batches:
+                return
             version = self.wire.version(connection, ApiKey.PRODUCE, self._version_max(batches))
             flight = _Flight(connection, version, batches)
             self._submit(flight)
@@ -259,13 +260,14 @@ class Sender:
                 flight.ids[topic_id] = name
             encoded.append((name, topic_id, partitions))
         if self.producer_id >= 0 and self.wire.delays_request():
-            flight.is_lost = True
             late = partial(self._send, flight.connection, flight.version, encoded)
             self.wire.deliver_late(flight.connection, late)
-        else:
-            flight.answer = self._send(flight.connection, flight.version, encoded)
-            patience_s = self.wire.produce_patience_ms() / 1000
-            flight.give_up_s = self.context.elapsed_s() + patience_s
+            # At once, so that nothing new overtakes it on another connection.
+            self._lose(flight.batches, "on its way")
+            return
+        flight.answer = self._send(flight.connection, flight.version, encoded)
+        patience_s = self.wire.produce_patience_ms() / 1000
+        flight.give_up_s = self.context.elapsed_s() + patience_s
         self._flights.append(flight)
 
     def _send(
@@ -307,20 +309,21 @@ class Sender:
 
     def _land(self, flight: _Flight) -> None:
         if flight.is_lost:
-            self._lose(flight, flight.batches, "no answer")
+            self._lose(flight.batches, "no answer")
             return
         if flight.answer is None:
             for batch in flight.batches:
                 self._ack(batch, -1)
             return
         if flight.answer.exception() is not None:
-            self._lose(flight, flight.batches, "no answer")
+            self._lose(flight.batches, "no answer")
             return
         try:
             answer = parse_produce_response(flight.answer.result(), flight.version, 0)
         except ProtocolError as error:
             self.wire.broken(f"Produce v{flight.version}: {error}")
-            self._lose(flight, flight.batches, "malformed answer")
+            self._abandon(flight.connection)
+            self._lose(flight.batches, "malformed answer")
             return
         waiting = {batch.at: batch for batch in flight.batches}
         for topic in answer.topics:
@@ -335,9 +338,10 @@ class Sender:
                     self._answered(batch, partition)
         if waiting:
             self.wire.broken(f"Produce answered nothing for {', '.join(map(str, waiting))}")
-            self._lose(flight, list(waiting.values()), "left out of the answer")
+            self._abandon(flight.connection)
+            self._lose(list(waiting.values()), "left out of the answer")
 
-    def _lose(self, flight: _Flight, batches: Sequence[Batch], why: str) -> None:
+    def _lose(self, batches: Sequence[Batch], why: str) -> None:
         self.request_lost = True
         for batch in batches:
             batch.perhaps_written = True
@@ -346,8 +350,6 @@ class Sender:
                 self._fail(batch, why)
             else:
                 self._put_back(batch)
-        if not flight.connection.is_closed and not flight.is_lost:
-            self._abandon(flight.connection)
 
     def _answered(self, batch: Batch, answer: ProducePartitionResponse) -> None:
         code = ErrorCode(answer.error)
@@ -392,6 +394,14 @@ class Sender:
     def _is_behind(self, batch: Batch) -> bool:
         """Whether an earlier batch of the same partition has to be sent again."""
         return any(b.at == batch.at and b.order < batch.order for b in self._again)
+
+    def _would_overtake(self, batch: Batch, connection: Connection) -> bool:
+        return self._is_behind(batch) or any(
+            other.at == batch.at
+            for flight in self._flights
+            if flight.connection is not connection
+            for other in flight.batches
+        )
 
     def _put_back(self, batch: Batch) -> None:
         self._again.append(batch)
