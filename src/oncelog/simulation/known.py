@@ -1,7 +1,7 @@
 """Known defects: what a run may find without failing, because an open issue will mend it.
 
 The list is data, ``known_defects.toml``: a pattern for the kind and the detail of a finding, the
-faults without which it must not occur, the issue, and a seed that shows it. The issue that mends a
+faults that must have struck before, the issue, and a plan that shows it. The issue that mends a
 defect deletes its entry. A finding that fits no entry fails the run.
 """
 
@@ -23,14 +23,15 @@ FILE: Final = "known_defects.toml"
 
 @dataclass(frozen=True, slots=True)
 class KnownDefect:
-    """One entry. `needs`: at least one of these faults has struck before the finding."""
+    """One entry. `needs`: all these faults have struck; "a|b" means either of the two."""
 
     name: str
     kind: str
     detail: str
     needs: tuple[str, ...]
     issue: int
-    seed: str
+    plan: str
+    """A file in tests/simulation/found."""
 
     def explains(self, anomaly: Anomaly, faults: Iterable[tuple[float, str]]) -> bool:
         """Whether the finding is this defect."""
@@ -38,7 +39,8 @@ class KnownDefect:
             return False
         if not fnmatch.fnmatchcase(anomaly.detail, self.detail):
             return False
-        return not self.needs or any(kind in self.needs for _, kind in faults)
+        struck = {kind for _, kind in faults}
+        return all(struck.intersection(need.split("|")) for need in self.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def known_defects() -> tuple[KnownDefect, ...]:
             entry.get("detail", "*"),
             tuple(entry.get("needs", ())),
             entry["issue"],
-            entry["seed"],
+            entry["plan"],
         )
         for entry in table.get("defect", [])
     )
