@@ -65,6 +65,7 @@ def command(
     """Search for defects under virtual time, where one seed decides everything."""
     if runs is not None:
         campaign = _many(range(first_seed, first_seed + runs), profile, duration, jobs)
+        _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
         for wanted, (found_at, finding) in campaign.unknown.items():
@@ -136,6 +137,19 @@ def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> Plan:
         plan = small
     print_(replay_command(plan, left_out), style="bold")
     return plan
+
+
+def _print_campaign(campaign: Campaign) -> None:
+    print_ = console().print
+    print_(
+        f"{campaign.run_count} runs, {campaign.event_count} events, {campaign.simulated_s:.0f} s of"
+        f" virtual time, {campaign.runs_per_minute:.0f} runs per minute;"
+        f" {campaign.allowed_count} losses that the settings allow"
+    )
+    for (name, issue), run_count in sorted(campaign.known.items()):
+        print_(f"known, issue {issue}: {name}: {run_count} runs", style="yellow")
+    verdict = f"{len(campaign.unknown)} unknown findings, {len(campaign.failed_seeds)} failed runs"
+    print_(verdict, style="red" if campaign.unknown else "green")
 
 
 def _facts(campaign: Campaign) -> dict[str, object]:

@@ -168,7 +168,8 @@ def _off_line(evidence: Evidence, excuses: Excuses) -> str:
 def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
     """A broker dies of "kill", "power" or "stop" only; any other cause is a defect of its own.
 
-    Excused: a cause that names the storage, after a storage failure or damage.
+    Excused: a cause that names the storage, after a storage failure or damage; and a start that was
+    refused after damage.
     """
     promise = evidence.promise
     for event in evidence.events[BrokerDied]:
@@ -180,6 +181,8 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
             struck = [*promise.storage_failures_s, *promise.damage_s]
             if any(at_s <= event.at_s for at_s in struck):
                 allowed = "storage had failed or was damaged"
+        if event.cause.startswith("did not start") and promise.damage_s:
+            allowed = "what was synced was damaged"
         yield found(
             "broker-stopped",
             "a broker stopped of itself",
