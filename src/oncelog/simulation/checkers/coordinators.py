@@ -263,11 +263,14 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
         if txn.outcome != "committed" or not txn.transactional_id or txn.ending_s == NEVER:
             continue
         others = handed_out[txn.transactional_id]
-        own_s = max(
-            (e.at_s for e in others if e.who == txn.client and e.at_s <= txn.began_s), default=NEVER
-        )
+        own = [e for e in others if e.who == txn.client and e.at_s <= txn.began_s]
+        if not own:
+            continue
+        own_pair = (own[-1].producer_id, own[-1].producer_epoch)
         for event in others:
-            if event.who != txn.client and own_s < event.at_s < txn.ending_s:
+            # The answers may come in another order than the epochs were handed out.
+            is_newer = (event.producer_id, event.producer_epoch) > own_pair
+            if event.who != txn.client and is_newer and event.at_s < txn.ending_s:
                 yield found(
                     "INV-5",
                     "a superseded producer's commit was acknowledged",

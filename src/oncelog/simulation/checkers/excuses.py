@@ -90,6 +90,13 @@ class Excuses:
         """Why a record that was known to be at `offset` may be there no longer."""
         partition = record.topic_partition
         log = self._evidence.logs.get(partition)
+        other = None if log is None else log.record_at(offset)
+        if other is not None and other.sent_s < record.sent_s:
+            # Its producer id and epoch were handed out again after the loss of those who had had
+            # them, so that the log took it for a repeat of the other.
+            again = self.coordinator(other.sent_s, record.sent_s)
+            if again:
+                return again
         left_s = NEVER if log is None else log.known_beyond_s(offset)
         # The cut came after the record was sent, and before all that is left behind it was known.
         # Not after the record was known: an answer may wait long for a client that is frozen.

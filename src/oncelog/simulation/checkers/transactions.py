@@ -15,8 +15,8 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
     """No read_committed reader sees a record of an aborted transaction (Jepsen's G1a, INV-3).
 
     Nor does any reader, or the log, have a record that the broker refused. Excused: power took the
-    abort marker, and the producer's next commit, which under the first protocol has the same
-    epoch, ended both; so never if the marker that stands behind the record is an abort.
+    abort marker, or what the coordinator knew of the transaction, and the producer id's next commit
+    ended both; so never if the marker that stands behind the record is an abort.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -26,17 +26,15 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
                 evidence, "aborted-read", "a refused record is in the log", record, NEVER, ""
             )
         elif txn is not None and txn.outcome == "aborted":
-            # The answer may have waited for a client that was frozen.
-            asked_s = min(txn.aborting_s, txn.ended_s)
             for at_s, offset, poll in record.polls:
                 if poll.committed:
-                    allowed = _unmarked(evidence, excuses, record, offset, asked_s, at_s)
+                    allowed = _unmarked(evidence, excuses, record, offset, txn.began_s, at_s)
                     what = "a reader was given a record of an aborted transaction"
                     yield _seen(
                         evidence, "aborted-read", what, record, at_s, allowed, poll.who, offset
                     )
             for offset in record.shown:
-                allowed = _unmarked(evidence, excuses, record, offset, asked_s, NEVER)
+                allowed = _unmarked(evidence, excuses, record, offset, txn.began_s, NEVER)
                 what = "the log shows a record of an aborted transaction"
                 yield _seen(evidence, "aborted-read", what, record, NEVER, allowed, "", offset)
 
