@@ -110,7 +110,7 @@ def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) 
     with Display(len(seeds)) as display:
         for summary in run_seeds(seeds, profile, duration, jobs):
             campaign.add(summary)
-            display.update(summary, campaign)
+            display.update(summary)
     return campaign
 
 

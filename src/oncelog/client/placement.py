@@ -1,8 +1,8 @@
 """Which partition a record goes to, and the records that wait to know it.
 
 A record without a partition, of a topic that metadata does not know yet, is held here until the
-sender's task has the metadata, and all later ones of that topic behind it, in the order of `send`. It must not know transactions: the producer
-says why waiting records fail.
+sender's task has the metadata, and all later ones of that topic behind it, in the order of `send`.
+It must not know transactions: the producer says why waiting records fail.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,8 @@ transactions of two lives are never confused. What it does is its role's busines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Progress
@@ -17,7 +17,7 @@ from oncelog.simulation.world import World
 
 __all__ = ["ClientNode", "RoleRun"]
 
-RoleRun = Callable[[ClientContext], Coroutine[Any, Any, None]]
+RoleRun = Callable[[ClientContext], Awaitable[None]]
 
 RESTART_S: Final = (0.05, 4.0)
 """After this time a client that was killed is started again."""

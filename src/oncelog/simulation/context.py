@@ -54,8 +54,12 @@ class ClientContext:
         return self.parameters.get(key, default)
 
     def named(self, name: str) -> ClientContext:
-        """The same surroundings for another instance, which is a client of its own in the history."""
+        """The same surroundings for another instance, a client of its own in the history."""
         return replace(self, name=name)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> ClientContext:
+        """The same with values for the parameters that are not given."""
+        return replace(self, parameters={**defaults, **self.parameters})
 
     def chance(self, probability: float) -> bool:
         """True with that probability."""
@@ -73,7 +77,7 @@ class ClientContext:
 
     async def think(self) -> None:
         """Wait between two things a user does: mostly short, sometimes nothing, sometimes long."""
-        mean_ms = float(self.get("think_ms", 60))
+        mean_ms = float(self.get("think_ms", 120))
         kind = self.rng.random()
         if kind < 0.3:
             return

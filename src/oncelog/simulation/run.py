@@ -10,9 +10,11 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from oncelog.client import Admin, NewTopic
@@ -155,7 +157,7 @@ class Run:
         for phase in range(len(PHASES)):
             self._phase = phase
             group = [c for c in self.clients if c.process is not None and c.phase <= phase]
-            world.run_until(lambda group=group: all(c.is_settled for c in group), PHASE_S)
+            world.run_until(partial(_all_settled, group), PHASE_S)
             # What clients left open is ended by its timeout; it may not hold readers up for ever.
             world.scheduler.run_until(world.now_s + QUIET_S)
 
@@ -214,6 +216,10 @@ _KINDS: Final = {
 }
 
 
+def _all_settled(clients: Sequence[ClientNode]) -> bool:
+    return all(client.is_settled for client in clients)
+
+
 async def _make_topics(context: ClientContext, plan: Plan) -> None:
     host, port = context.bootstrap
     async with Admin(
@@ -243,7 +249,10 @@ def _undisturbed(world: World) -> Iterator[None]:
         yield
     finally:
         world.end()
-        gc.collect()
+        with warnings.catch_warnings():
+            # Coroutines of processes that died before they ran.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         if collects:
             gc.enable()
         sys.unraisablehook = hook

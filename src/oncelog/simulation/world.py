@@ -59,10 +59,10 @@ class World:
         self.history = History(self.trace.event)
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.store = SimulatedStore(plan.rng("store"), self.trace)
-        self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
         self._processes: list[Process] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
         """What asyncio would log: callbacks and tasks of living processes that failed."""
+        self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
 
     @property
     def now_s(self) -> float:
@@ -85,6 +85,8 @@ class World:
     def new_process(self, name: str, host: str, *, clock_rate: float = 1.0) -> Process:
         """A process on a machine. Its network is there, its disk is the caller's to give."""
         rng = part_rng(self.plan.seed, name)
+        if clock_rate != 1.0:
+            self.coverage.count("fault/drift")
         process = Process(
             self.scheduler, name, host, rng, clock_rate=clock_rate, on_error=self._failed
         )
@@ -149,6 +151,7 @@ class BrokerNode:
         self.name = name
         self.host = host
         self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
+        self._install()
         self.incarnation = -1
         self.process: Process | None = None
         self.broker: Broker | None = None
@@ -172,6 +175,14 @@ class BrokerNode:
     def is_serving(self) -> bool:
         """Whether its present process has finished its start and lives."""
         return self.broker is not None and self.process is not None and self.process.alive
+
+    def _install(self) -> None:
+        """The data folder is there from the installation, and its name is safe."""
+        installer = self.world.new_process("installer", self.host)
+        disk = self.disk.of(installer)
+        disk.mkdir(DATA_DIR)
+        disk.sync_dir("/")
+        installer.kill("done")
 
     # --- life
 
@@ -206,7 +217,9 @@ class BrokerNode:
             self._lose_unsynced()
 
     def _lose_unsynced(self) -> None:
-        for line in self.disk.lose_power(self._rng):
+        lost = self.disk.lose_power(self._rng)
+        self.world.coverage.add_losses(lost)
+        for line in lost:
             self.world.trace.note("lost", line)
 
     def request_stop(self) -> None:
@@ -261,7 +274,9 @@ class BrokerNode:
         cause = process.died_because
         world.record(BrokerDied(world.now_s, self.name, self.incarnation, cause))
         if self.observed is not None:
-            self.world.crashes.append(self.observed.watch.at_death(world.now_s, self.name, cause))
+            moment = self.disk.of(process).died or ""
+            watch = self.observed.watch
+            world.crashes.append(watch.at_death(world.now_s, self.name, cause, moment))
             self.observed = None
         if cause == POWER:
             # Peers are not told that their connections are gone. The file operation that it may

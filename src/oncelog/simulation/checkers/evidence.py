@@ -21,6 +21,7 @@ from oncelog.simulation.history import (
     Acked,
     Event,
     History,
+    Joined,
     Polled,
     Positioned,
     ProducerInitialized,
@@ -235,6 +236,15 @@ class Evidence:
         return {event.who for event in self.initialized}
 
     @cached_property
+    def instances(self) -> dict[str, tuple[str, str]]:
+        """Member id -> (group, instance id) of the static members."""
+        return {
+            joined.member_id: (joined.group_id, joined.instance_id)
+            for joined in self.events[Joined]
+            if joined.instance_id
+        }
+
+    @cached_property
     def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:
         """Each record that is a copy, with the place of what it is a copy of."""
         found = []
@@ -353,6 +363,7 @@ class Evidence:
         reader.is_assigned = True
 
     def _revoked(self, event: Revoked) -> None:
+        self.events[Revoked].append(event)
         for topic_partition in event.partitions:
             reader = self.readers.get((event.who, topic_partition))
             if reader is not None:

@@ -72,6 +72,12 @@ class Excuses:
                     return f"what was synced was damaged at {at_s:.3f} s"
         return self._election(from_s, until_s, partitions)
 
+    def loss_s(self, from_s: float, until_s: float) -> float:
+        """When unsynced bytes were first lost between the two times; `from_s` if they were not."""
+        index = bisect_left(self._loss_times, from_s)
+        is_between = index < len(self._loss_times) and self._loss_times[index] <= until_s
+        return self._loss_times[index] if is_between else from_s
+
     def coordinator(self, from_s: float, until_s: float, *more: TopicPartition) -> str:
         """The same for what the transaction log, or these partitions, held."""
         return self.between(from_s, until_s, TRANSACTION_STATE_TOPIC, *more)
@@ -97,6 +103,18 @@ class Excuses:
             if mark.at_s <= at_s
         ]
         return max(seen, default=None)
+
+    def epoch_after(self, partition: TopicPartition, at_s: float) -> int | None:
+        """The leader epoch at the next look, if the broker that was looked at lived until then.
+
+        What was written by that time has no higher one.
+        """
+        for mark in self._evidence.watermarks.get(partition, ()):
+            if mark.at_s >= at_s:
+                died = [e.at_s for e in self._evidence.events[BrokerDied] if e.who == mark.who]
+                is_one_life = not any(at_s <= died_s <= mark.at_s for died_s in died)
+                return mark.leader_epoch if is_one_life else None
+        return None
 
     def restarted_after(self, at_s: float) -> bool:
         """Whether a broker started after that."""

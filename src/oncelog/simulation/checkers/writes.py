@@ -94,24 +94,30 @@ def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
 def _inconsistent(
     evidence: Evidence, excuses: Excuses, one: Tracked, other: Tracked, offset: int
 ) -> Anomaly:
-    first, second = sorted((one, other), key=lambda record: record.known_s(offset))
+    # What is in the final log came second, even if a reader handed out the other one later: it had
+    # fetched that before the loss.
+    first, second = sorted(
+        (one, other), key=lambda record: (offset in record.places, record.known_s(offset))
+    )
     partition = first.topic_partition
     known_s, again_s = first.known_s(offset), second.known_s(offset)
+    if known_s > again_s:
+        known_s = first.sent_s
     allowed = ""
-    is_first_gone = offset not in first.places
-    if is_first_gone and all(at_s <= again_s for at_s, o, _ in first.polls if o == offset):
+    if offset not in first.places:
         allowed = excuses.between(known_s, again_s, partition)
     what = "two records were seen at one offset"
     log = evidence.logs.get(partition)
     batch = log.batch_at(offset) if log and offset in second.places else None
-    before = excuses.epoch_before(partition, known_s)
-    if batch is not None and before is not None and batch.leader_epoch <= before:
+    before = excuses.epoch_before(partition, excuses.loss_s(known_s, again_s))
+    epoch = excuses.epoch_after(partition, again_s) if batch is None else batch.leader_epoch
+    if epoch is not None and before is not None and epoch <= before:
         what, allowed = "an offset was given twice in one leader epoch", ""
     return found(
         "inconsistent-offsets",
         what,
         f"{partition}@{offset} was {first.value}, first known at {known_s:.3f} s, and "
-        f"{second.value}" + (f" of epoch {batch.leader_epoch}" if batch else ""),
+        f"{second.value}" + (f", of epoch {epoch} at most" if epoch is not None else ""),
         at_s=min(again_s, evidence.end_s),
         who=second.value.client,
         topic_partition=partition,

@@ -24,6 +24,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, milliseconds
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     Assigned,
     AssignmentMade,
@@ -42,7 +43,6 @@ from oncelog.simulation.peers.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from oncelog.simulation.peers.context import PeerContext
 from oncelog.simulation.peers.wire import GROUP, LostError, Wire
 
 __all__ = ["Member"]
@@ -61,7 +61,7 @@ class Member:
 
     def __init__(
         self,
-        context: PeerContext,
+        context: ClientContext,
         wire: Wire,
         group_id: str,
         topics: Sequence[str],
@@ -133,6 +133,7 @@ class Member:
             self.generation,
             answer.protocol_name or "",
             is_leader,
+            self.instance_id or "",
         )
         assignment: dict[str, tuple[TopicPartition, ...]] = {}
         if is_leader and not answer.skip_assignment:

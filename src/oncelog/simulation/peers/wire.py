@@ -74,6 +74,10 @@ class Wire:
         self.timeout_ms = float(context.get("request_timeout_ms", 8_000))
         self._impatience = float(context.get("impatience", 0.01))
 
+    def another(self) -> Wire:
+        """Further connections of the same client, and a view of the cluster of their own."""
+        return Wire(self.context, self.flavor)
+
     # --- requests ---------------------------------------------------------------------
 
     async def ask(
@@ -138,7 +142,7 @@ class Wire:
 
     def _patience_ms(self, timeout_ms: float | None) -> float:
         """How long a request is waited for: now and then far too short."""
-        if self.context.chance(self._impatience):
+        if not self.context.stopping() and self.context.chance(self._impatience):
             return self.context.rng.uniform(1, 200)
         return self.timeout_ms if timeout_ms is None else timeout_ms
 
@@ -257,7 +261,7 @@ class Wire:
             return None
         error, node, _message = requests.coordinator_of(answer)
         if error is not ErrorCode.none:
-            if not error.retriable:
+            if not error.retriable and error is not ErrorCode.unknown_server_error:
                 self.context.stuck(f"FindCoordinator answered {error.name}")
             return None
         address = (node.host, node.port)

@@ -56,12 +56,12 @@ def expect_everything_committed(w: World, topic: str = "t", partitions: int = 4)
 
 
 @pytest.mark.parametrize(("flavor", "assignor", "instance"), GROUPS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_a_group_reads_and_commits_everything(
-    tmp_path: Path, flavor: str, assignor: str, instance: Any, seed: int
+    tmp_path: Path, flavor: str, assignor: str, instance: Any
 ) -> None:
     async def story() -> None:
-        async with world(tmp_path, seed) as w:
+        async with world(tmp_path) as w:
             await w.create("t", 4)
             options = {
                 "flavor": flavor,

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +17,8 @@ from oncelog.broker.broker import Broker
 from oncelog.client import Admin, NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore
-from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Listener, Network, ProtocolFactory
+from oncelog.runtime.network import Listener, ProtocolFactory
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import History, Progress
 from tests.fuzz.virtual import InlineDisk, VirtualClock, VirtualLoop
 
@@ -143,21 +143,6 @@ class _Listening:
         self._listening.pop(self.addresses[0], None)
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """A `ClientContext`."""
-
-    name: str
-    bootstrap: tuple[str, int]
-    network: Network
-    clock: Clock
-    rng: random.Random
-    history: History
-    now_s: Callable[[], float]
-    stopping: Callable[[], bool]
-    parameters: Mapping[str, Any]
-
-
 class Rig:
     """A broker with topics, and what its clients are given."""
 
@@ -199,9 +184,9 @@ class Rig:
         rng = random.Random(f"{self.seed}:{name}")
         return {"network": self.network, "clock": self.clock, "rng": rng}
 
-    def context(self, name: str, **parameters: object) -> Surroundings:
+    def context(self, name: str, **parameters: object) -> ClientContext:
         """What a writer is given."""
-        return Surroundings(
+        return ClientContext(
             name=name,
             bootstrap=(HOST, PORT),
             network=self.network,
@@ -213,7 +198,7 @@ class Rig:
             parameters=parameters,
         )
 
-    def reader(self, name: str, **parameters: object) -> Surroundings:
+    def reader(self, name: str, **parameters: object) -> ClientContext:
         """What a reader is given, which settles when the writers have."""
         context = self.context(name, **parameters)
         return replace(context, stopping=lambda: self.reading_ends)
