@@ -8,10 +8,10 @@ in the file exactly once), any number of further `[[edit]]` tables with the same
 and `profile` (the schedule of faults that finds it soonest; "" lets each seed draw its own).
 
 Nothing in the checkout is changed: each bug gets a copy of the sources. From each of a few start
-seeds on, seeds are run one after another until one has a finding that the code does not have without the
-bug: the same seed is then run on the sources as they are, and what is found there too does not
-count. Nor does a finding by a checker that the bug does not name, if any seed that was run on the
-sources as they are has shown such a one.
+seeds on, seeds are run one after another until one has a finding that the code does not have
+without the bug: the same seed is then run on the sources as they are, and what is found there too
+does not count. Nor does a finding by a checker that the bug does not name, if any seed that was run
+on the sources as they are has shown such a one.
 """
 
 import argparse
