@@ -163,7 +163,10 @@ def _of_ours(
     parameters: dict[str, Any] = {"think_s": pace}
     if rng.random() < 0.4:
         parameters["transaction_version_max"] = 1
-    if role == "copy":
+    if role == "idempotent":
+        # Their partition counts change: only the broker's log can tell where a key went.
+        parameters["growing"] = [topic for topic in counts if topic in ("source", "volatile")]
+    elif role == "copy":
         parameters["sources"] = {"source": counts["source"]}
         parameters["topics"] = {"target": counts["target"]}
         parameters["group_id"] = "copies"
@@ -195,6 +198,9 @@ def _of_a_peer(
         "think_ms": pace * 1000,
         "flavor": rng.choice(["java", "librdkafka", "old"]),
     }
+    # Where records may be lost by permission, or a topic is made again, a broker may know nothing
+    # of a producer that goes on.
+    parameters["may_desynchronize"] = True
     if role == "peer-producer":
         parameters["acks"] = rng.choice([-1, -1, -1, 1, 0])
         parameters["codecs"] = rng.choice([["none"], ["none", "gzip", "lz4", "snappy"]])
@@ -208,6 +214,7 @@ def _of_a_peer(
     elif role == "peer-copier":
         parameters |= {
             "flavor": rng.choice(["java", "librdkafka"]),
+            "topics": ["source"],
             "source": "source",
             "target": "target",
             "group_id": "peer-copies",

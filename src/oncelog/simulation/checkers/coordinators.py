@@ -65,7 +65,9 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
         previous[entry.transactional_id] = entry
     for entry in previous.values():
         if _state(entry).startswith("prepare"):
-            yield _decided(evidence, "a transaction was left prepared", entry)
+            # What is left of it may be older than what its partitions know of the producer.
+            lost = Excuses(evidence).coordinator(0.0, NEVER, *entry.partitions)
+            yield _decided(evidence, "a transaction was left prepared", entry, lost)
     yield from _markers(evidence, prepared, completed)
 
 
@@ -93,7 +95,7 @@ def _moves(
         yield _decided(evidence, "a commit of another epoch was prepared", entry)
 
 
-def _decided(evidence: Evidence, what: str, entry: TransactionEntry) -> Anomaly:
+def _decided(evidence: Evidence, what: str, entry: TransactionEntry, allowed: str = "") -> Anomaly:
     return found(
         "INV-4",
         what,
@@ -101,6 +103,7 @@ def _decided(evidence: Evidence, what: str, entry: TransactionEntry) -> Anomaly:
         f"{entry.state or 'tombstone'}",
         at_s=evidence.end_s,
         who=entry.transactional_id,
+        allowed=allowed,
     )
 
 

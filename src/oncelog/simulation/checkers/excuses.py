@@ -89,11 +89,11 @@ class Excuses:
     def tail(self, record: Tracked, offset: int) -> str:
         """Why a record that was known to be at `offset` may be there no longer."""
         partition = record.topic_partition
-        known_s = record.known_s(offset)
         log = self._evidence.logs.get(partition)
         left_s = NEVER if log is None else log.known_beyond_s(offset)
-        # The cut came after the record was known, and before all that is left behind it was.
-        return self.between(known_s, min(left_s, NEVER), partition)
+        # The cut came after the record was sent, and before all that is left behind it was known.
+        # Not after the record was known: an answer may wait long for a client that is frozen.
+        return self.between(record.sent_s, left_s, partition)
 
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
         """The highest leader epoch that a broker was seen to have up to then."""

@@ -59,6 +59,18 @@ def test_what_somebody_asked_to_delete_is_not_lost() -> None:
     assert model.signatures() == set()
 
 
+def test_an_acknowledgement_may_wait_for_a_frozen_client_while_power_is_lost() -> None:
+    model = Model()
+    producer = model.producer("p")
+    value = producer.hand_over(T0)
+    offset = producer.land(T0, value)
+    at_s = model.now_s
+    model.cut(T0, 0)
+    producer.ack(T0, offset, value)
+    assert model.kinds(flush_every_message=False, power_losses_s=(at_s,)) == set()
+    assert model.kinds() == {"lost-write"}
+
+
 def test_a_partition_that_could_not_be_read_says_nothing_of_its_tail() -> None:
     model = Model()
     model.producer("p").send(T0)

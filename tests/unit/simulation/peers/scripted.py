@@ -34,7 +34,7 @@ class Stage:
             history=self.history,
             now_s=lambda: clock.monotonic_ms() / 1000,
             stopping=lambda: False,
-            parameters={"retry_backoff_ms": 0.2, "impatience": 0, **parameters},
+            parameters={"retry_backoff_ms": 0.2, "impatience": 0, "late": 0, **parameters},
         )
 
     def batch(self, count: int = 1, *, at: TopicPartition = AT, seconds: float = 10) -> Batch:

@@ -76,6 +76,7 @@ async def test_after_a_gap_a_producer_goes_on_under_a_new_epoch(
     await sender.offer([stage.batch(3)])
     await sender.drain()
     assert produced(stage) == [(1, 0), (2, 0)]
+    assert len(stage.stuck()) == 1
     assert len(stage.events(Acked)) == 3
     assert len(stage.events(ProducerInitialized)) == initialized
     await stage.close()

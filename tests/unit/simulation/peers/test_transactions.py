@@ -26,7 +26,7 @@ def test_all_commit_where_nothing_goes_wrong(tmp_path: Path, flavor: str) -> Non
         async with world(tmp_path) as w:
             await w.create("t", 3)
             clients = [
-                transactions.run(w.context("p", flavor=flavor, vice=0, impatience=0)),
+                transactions.run(w.context("p", flavor=flavor, vice=0, impatience=0, late=0)),
                 consumer.run(w.context("r", restart_chance=0, settle_ms=20_000)),
             ]
             await w.run(clients)

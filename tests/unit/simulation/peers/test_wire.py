@@ -92,3 +92,20 @@ async def test_a_request_that_takes_too_long_is_lost() -> None:
     wire.close()
     await asyncio.sleep(0)
     assert stage.stuck() == []
+
+
+async def test_a_late_request_arrives_although_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncelog.simulation.peers.wire.LATE_S_MAX", 0.02)
+    stage = Stage(late=1)
+    wire = Wire(stage.context, FLAVORS["java"])
+    with pytest.raises(LostError, match="on its way"):
+        await wire.ask(ApiKey.METADATA, METADATA)
+    stage.context.parameters["late"] = 0  # type: ignore[index]
+    await Wire(stage.context, FLAVORS["java"]).refresh(["u"])
+    while len(stage.broker.requests(ApiKey.METADATA)) < 2:  # noqa: ASYNC110 - no event tells of it
+        await asyncio.sleep(0.001)
+    names = [request.topics[0].name for request in stage.broker.requests(ApiKey.METADATA)]
+    assert sorted(names) == ["t", "u"]
+    await stage.close()
