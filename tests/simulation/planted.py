@@ -8,8 +8,10 @@ in the file exactly once), any number of further `[[edit]]` tables with the same
 and `profile` (the schedule of faults that finds it soonest; "" lets each seed draw its own).
 
 Nothing in the checkout is changed: each bug gets a copy of the sources. From each of a few start
-seeds on, seeds are run one after another until one has a finding by a checker that the bug names.
-The same seed is then run on the sources as they are: what is found there too does not count.
+seeds on, seeds are run one after another until one has a finding that the code does not have
+without the bug: the same seed is then run on the sources as they are, and what is found there too
+does not count. Nor does a finding by a checker that the bug does not name, if any seed that was run
+on the sources as they are has shown such a one.
 """
 
 import argparse
@@ -83,8 +85,8 @@ class Search:
     """What came of the search for one bug. `runs` holds, per start, the runs until it was found.
 
     None: not found within the runs or the seconds that the search has. `tried` counts runs per
-    start, `fired` the starts that a checker found it in first, `other` runs with findings by
-    checkers that the bug does not name, or that the code has without it.
+    start, `fired` the starts that each checker found it from, `other` the runs with findings that
+    the code has without it.
     """
 
     bug: Bug
@@ -185,6 +187,8 @@ class Unplanted:
     """What seeds find in the code as it is; asked once for each seed and profile."""
 
     def __init__(self) -> None:
+        self.seen: set[tuple[str, str]] = set()
+        """What any of them found."""
         self._known: dict[tuple[int, str], Findings] = {}
         self._lock = threading.Lock()
 
@@ -193,7 +197,7 @@ class Unplanted:
         with self._lock:
             known = self._known.get((seed, profile))
         if known is None:
-            task = _task(profile, [seed], runs_max=1, seconds_max=SECONDS_MAX, kinds=())
+            task = _task(profile, [seed], runs_max=1, seconds_max=SECONDS_MAX)
             done = subprocess.run(
                 [sys.executable, WORKER, json.dumps(task)],
                 env=_environment(ROOT),
@@ -204,18 +208,18 @@ class Unplanted:
             known = [(kind, what) for kind, what in json.loads(done.stdout)["findings"]]
             with self._lock:
                 self._known[seed, profile] = known
+                self.seen.update(known)
         return known
 
 
 def _task(
-    profile: str, starts: Sequence[int], *, runs_max: int, seconds_max: float, kinds: Sequence[str]
+    profile: str, starts: Sequence[int], *, runs_max: int, seconds_max: float
 ) -> dict[str, object]:
     return {
         "profile": profile,
         "starts": list(starts),
         "runs_max": runs_max,
         "seconds_max": seconds_max,
-        "kinds": list(kinds),
     }
 
 
@@ -233,9 +237,7 @@ def search(
     """Plant one bug and look for it from each start."""
     found = Search(bug, dict.fromkeys(starts))
     began = time.monotonic()
-    task = _task(
-        bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max, kinds=bug.caught_by
-    )
+    task = _task(bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max)
     with tempfile.TemporaryDirectory(prefix="oncelog-planted-") as folder:
         tree = Path(folder)
         plant(bug, tree)
@@ -253,7 +255,7 @@ def search(
             for line in process.stdout:
                 run = json.loads(line)
                 counts = take(found, run, unplanted)
-                if run["find"]:
+                if run["findings"]:
                     process.stdin.write("yes\n" if counts else "no\n")
                     process.stdin.flush()
             complaints = process.stderr.read()
@@ -268,16 +270,21 @@ def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:
     start, seed = run["start"], run["seed"]
     found.tried[start] += 1
     fired = [(kind, what) for kind, what in run["findings"]]
-    named = [entry for entry in fired if entry[0] in found.bug.caught_by]
-    if named:
-        anyway = unplanted.findings(seed, found.bug.profile)
-        named = [entry for entry in named if entry not in anyway]
-    if not named:
+    if not fired:
+        return False
+    anyway = unplanted.findings(seed, found.bug.profile)
+    expected = found.bug.caught_by
+    new = [
+        entry
+        for entry in fired
+        if entry not in anyway and (entry[0] in expected or entry not in unplanted.seen)
+    ]
+    if not new:
         found.other.update({f"{kind}: {what}" for kind, what in fired})
         return False
     found.runs[start] = found.tried[start]
     found.seeds.append(seed)
-    found.fired.update({kind for kind, _ in named})
+    found.fired.update({kind for kind, _ in new})
     return True
 
 

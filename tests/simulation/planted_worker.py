@@ -2,10 +2,8 @@
 
 A script, not a module of the tests: it is run with PYTHONPATH on the sources that it is to use, and
 imports nothing else of the repository. One argument, JSON: `profile` ("" for the one that a seed
-draws), `starts`, `runs_max`, `seconds_max`, `kinds` (what counts as a find; empty: run one seed of
-each start and stop). A start is over with the first run that has a finding of such a kind, or when
-its runs or all seconds are used up. A line on standard input after such a finding says whether it
-counts ("yes") or is one that the code has without the bug ("no").
+draws), `starts`, `runs_max`, `seconds_max` (for all starts together). A line on standard input is
+awaited after each run with findings: "yes" when they are what is looked for, which ends the start.
 """
 
 import json
@@ -22,10 +20,9 @@ def main() -> None:
             if time.monotonic() - began >= task["seconds_max"]:
                 return
             findings = run(start + number, task["profile"] or None)
-            is_find = bool(set(task["kinds"]) & {kind for kind, _ in findings})
-            line = {"start": start, "seed": start + number, "findings": findings, "find": is_find}
+            line = {"start": start, "seed": start + number, "findings": findings}
             print(json.dumps(line), flush=True)
-            if not task["kinds"] or (is_find and sys.stdin.readline().strip() == "yes"):
+            if findings and sys.stdin.readline().strip() == "yes":
                 break
 
 

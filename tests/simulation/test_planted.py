@@ -1,0 +1,96 @@
+"""Every planted bug fits the code as it is, and the simulation finds a few of them at once."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.simulation.checkers import CHECKERS
+from tests.simulation.planted import BadBug, Bug, Search, Unplanted, load, names, patched, search
+
+GOOD = """
+file = "src/a.py"
+before = "x = 1"
+after = "x = 2"
+why = "x would be two"
+caught_by = ["lost-write"]
+profile = "calm"
+
+[[edit]]
+file = "src/a.py"
+before = "y = 1"
+after = "y = 2"
+"""
+SOON = ("recovery_cuts_the_last_batch", "fetch_reads_past_the_stable_offset")
+"""Bugs that the first runs find."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with one file and one bug."""
+    for folder in ("src", "tests/simulation/planted"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "src/a.py").write_text("x = 1\ny = 1\n")
+    (tmp_path / "tests/simulation/planted/a.toml").write_text(GOOD)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_planted_bug_fits_the_code(name: str) -> None:
+    bug = load(name)
+    for file, text in patched(bug, Path(__file__).resolve().parents[2]).items():
+        compile(text, file, "exec")
+    assert set(bug.caught_by) <= set(CHECKERS)
+
+
+def test_every_checker_is_expected_to_find_something() -> None:
+    expected = {kind for name in names() for kind in load(name).caught_by}
+    assert expected == set(CHECKERS)
+
+
+def test_all_edits_of_a_bug_are_planted(root: Path) -> None:
+    assert patched(load("a", root), root) == {"src/a.py": "x = 2\ny = 2\n"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("why", "reason", "reason, why"),
+        ('"x would be two"', '" "', "`why` is empty"),
+        ('"x = 2"', '"x = 1"', "changes nothing"),
+        ("x = 1", "z = 1", "src/a.py has `before` 0 times"),
+        ("src/a.py", "src/b.py", "no src/b.py"),
+        ('["lost-write"]', "[]", "`caught_by` is a list"),
+        ("file =", "file", "a: "),
+        ("[[edit]]", "[[edit]]\nmore = 1", "more"),
+    ],
+)
+def test_a_bug_that_does_not_fit_is_refused_by_name(
+    root: Path, old: str, new: str, reason: str
+) -> None:
+    (root / "tests/simulation/planted/a.toml").write_text(GOOD.replace(old, new))
+    with pytest.raises(BadBug, match=r"^a: ") as refused:
+        load("a", root)
+    assert reason in str(refused.value)
+
+
+def test_a_bug_that_fits_twice_is_refused(root: Path) -> None:
+    (root / "src/a.py").write_text("x = 1\nx = 1\ny = 1\n")
+    with pytest.raises(BadBug, match="2 times"):
+        load("a", root)
+
+
+def test_a_bug_is_found_when_every_start_finds_it_and_half_of_them_soon() -> None:
+    def found(*runs: int | None) -> Search:
+        return Search(Bug("a", (), "why", ("lost-write",), ""), dict(enumerate(runs)))
+
+    assert found(1, 200, 2000).is_found
+    assert not found(1, 201, 2000).is_found
+    assert not found(1, 1, None).is_found
+    assert found(1, None, 3).median == 3
+    assert found(1, None, None).median is None
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_the_simulation_finds_a_planted_bug(name: str) -> None:
+    found = search(load(name), Unplanted(), [1_000_000], runs_max=20, seconds_max=60)
+    assert found.is_found, found
