@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "topics": ("oncelog.cli.topics", "List, create, describe, alter and delete topics."),
     "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),
     "consume": ("oncelog.cli.consume", "Print the records of a topic."),
+    "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),
     "demo": (
         "oncelog.cli.demo.entry",
         "Run the exactly-once pipeline under fire, and check the result.",

@@ -27,7 +27,11 @@ from oncelog.client.transactions import TransactionCalls
 from oncelog.client.values import OffsetAndMetadata, RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.core.limits import CLIENT_BUFFER_SIZE_MAX, INT32_MAX
+from oncelog.core.limits import (
+    CLIENT_BUFFER_SIZE_MAX,
+    COORDINATOR_RETRY_TIMEOUT_MS,
+    INT32_MAX,
+)
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import read_header
 from oncelog.protocol.record import Record
@@ -56,7 +60,9 @@ class Producer:
     delivery_timeout_ms: after this long without an acknowledgement a record fails with
     `DeliveryTimeoutError`.
     buffer_memory: bytes that may wait; `send` beyond it raises `RetriableError`, `room` waits for
-    space. Further options go to the connection layer: client_id, request_timeout_ms,
+    space.
+    max_block_ms: how long a call to the transaction coordinator is repeated before it raises
+    `RetriableError`. Further options go to the connection layer: client_id, request_timeout_ms,
     retry_backoff_ms, retry_backoff_max_ms.
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
@@ -75,6 +81,7 @@ class Producer:
         delivery_timeout_ms: float = 120_000,
         enable_idempotence: bool = True,
         buffer_memory: int = CLIENT_BUFFER_SIZE_MAX,
+        max_block_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
         **cluster_options: Any,
     ) -> None:
         if acks not in _ACKS:
@@ -103,6 +110,7 @@ class Producer:
             self._cluster,
             transactional_id or "",
             transaction_timeout_ms=transaction_timeout_ms,
+            timeout_ms=max_block_ms,
         )
         self._acks = _ACKS[acks]
         self._buffer_memory = buffer_memory
@@ -285,9 +293,17 @@ class Producer:
         self._machine.identify(producer_id, epoch)
 
     async def begin_transaction(self) -> None:
-        """Begin. Nothing is sent yet."""
+        """Begin.
+
+        Nothing is sent yet, unless the last transaction left its epoch in doubt (TV1): then the
+        next one is asked for first, with errors as in `init_transactions`.
+        """
         self._require_transactional()
-        self._transaction.begin()
+        transaction = self._transaction
+        in_doubt = transaction.stragglers_possible or self._machine.sequences_broken
+        if in_doubt and transaction.state is State.READY:
+            await self._take_next_epoch()
+        transaction.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
@@ -352,18 +368,16 @@ class Producer:
                         commit,
                         transaction.request_lost,
                     )
-                stragglers = transaction.stragglers_possible
-                if transaction.ended(producer_id, epoch):
-                    self._machine.identify(producer_id, epoch)
-                elif stragglers or self._machine.sequences_broken:
-                    await self._take_next_epoch()
-                else:
-                    self._machine.resume()
             except RetriableError:
                 raise
             except ClientError as error:
                 transaction.failed(error)
                 raise
+            # The outcome is known from here on; what the next transaction needs is its own matter.
+            if transaction.ended(producer_id, epoch):
+                self._machine.identify(producer_id, epoch)
+            elif not self._machine.sequences_broken:
+                self._machine.resume()
 
     async def _take_next_epoch(self) -> None:
         """TV1.
@@ -371,9 +385,13 @@ class Producer:
         Fence our own stragglers, and start sequences anew, before the next transaction (KIP-360).
         """
         transaction = self._transaction
-        producer = await self._calls.init_producer_id(
-            transaction.producer_id, transaction.producer_epoch
-        )
+        try:
+            producer = await self._calls.init_producer_id(
+                transaction.producer_id, transaction.producer_epoch
+            )
+        except ClientError as error:
+            transaction.failed(error)
+            raise
         transaction.initialized(*producer, self._calls.version)
         self._machine.identify(*producer)
 

@@ -252,3 +252,16 @@ the most that glibc allows.
 
 SIMULATION_STEPS_PER_MOMENT_COUNT_MAX = 1_000_000
 """Callbacks that a simulation runs in one moment of virtual time before it calls it a live lock."""
+
+SIMULATION_DISK_BYTES_MAX = 256 * 1024 * 1024
+"""What a simulated disk holds; beyond it there is no space left on the device."""
+
+SIMULATION_UNSYNCED_CHANGES_COUNT_MAX = 4096
+"""Unsynced changes of one file or folder that a simulated disk can still lose; when there are more,
+the older half counts as synced.
+"""
+
+SIMULATION_OVERWRITTEN_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes that the unsynced changes of one simulated file replaced or cut off; beyond them the older
+half of the changes counts as synced as well.
+"""

@@ -165,10 +165,55 @@ async def test_tv1_takes_a_new_epoch_when_an_end_may_still_arrive() -> None:
     await made.send("t", b"v", partition=0)
     broker.on(ApiKey.END_TXN, REFUSE)
     await made.commit_transaction()
+    await made.begin_transaction()
     last = broker.requests(ApiKey.INIT_PRODUCER_ID)[-1]
     assert (last.producer_id, last.producer_epoch) == (7, 1)
     assert made.producer_epoch == 2
     await made.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_tv1_an_end_is_told_even_if_the_next_epoch_cannot_be_had(commit: bool) -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    made = await transactional(broker, max_block_ms=20)
+    await made.send("t", b"v", partition=0)
+    broker.on(ApiKey.END_TXN, REFUSE)
+    broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 100)
+    await (made.commit_transaction() if commit else made.abort_transaction())
+    assert [end.committed for end in broker.requests(ApiKey.END_TXN)] == [commit]
+    with pytest.raises(RetriableError):
+        await made.begin_transaction()
+    with pytest.raises(IllegalStateError):
+        made.send("t", b"w", partition=0)
+    broker._actions.clear()
+    await made.begin_transaction()
+    await made.send("t", b"w", partition=0)
+    await made.commit_transaction()
+    assert [b.producer_epoch for _i, b in broker.requests(ApiKey.PRODUCE)] == [1, 2]
+    assert sequences(broker) == [0, 0]
+    await made.close()
+
+
+async def test_tv1_a_producer_that_is_fenced_before_its_next_epoch_has_committed() -> None:
+    broker = ScriptedBroker(transaction_version=1)
+    made = await transactional(broker)
+    await made.send("t", b"v", partition=0)
+    broker.on(ApiKey.END_TXN, REFUSE)
+    broker.on(ApiKey.INIT_PRODUCER_ID, ErrorCode.producer_fenced)
+    await made.commit_transaction()
+    for _ in range(2):
+        with pytest.raises(FencedError):
+            await made.begin_transaction()
+    await made.close()
+
+
+async def test_a_call_to_the_coordinator_blocks_no_longer_than_it_is_allowed_to() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 100)
+    async with producer(broker, transactional_id="tx", max_block_ms=20) as made:
+        with pytest.raises(RetriableError):
+            await made.init_transactions()
+    assert len(broker.requests(ApiKey.INIT_PRODUCER_ID)) < 100
 
 
 async def test_an_empty_transaction_is_not_told_to_anyone() -> None:
@@ -192,8 +237,8 @@ async def test_a_failed_batch_makes_the_transaction_abortable_and_the_producer_g
         made.send("t", b"v")
     await made.abort_transaction()
     assert [end.committed for end in broker.requests(ApiKey.END_TXN)] == [False]
-    assert made.producer_epoch == 2, "numbers are broken, so a new epoch was taken"
     await made.begin_transaction()
+    assert made.producer_epoch == 2, "numbers are broken, so a new epoch was taken"
     await made.send("t", b"v", partition=0)
     await made.commit_transaction()
     await made.close()

@@ -235,7 +235,7 @@ class CoordinatorRuntime:
         self.carry_out = carry_out
         self._partition_count_default = partition_count_default
         self._partition_count = partition_count_default
-        self._make_machine = make_machine
+        self.make_machine = make_machine
         self._led: dict[int, LedShard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._failure: asyncio.Future[Exception] = self.loop.create_future()
@@ -319,7 +319,7 @@ class CoordinatorRuntime:
         An empty one serves at once.
         """
         index = partition.topic_partition.partition
-        led = self._led[index] = LedShard(self, partition, self._make_machine(partition))
+        led = self._led[index] = LedShard(self, partition, self.make_machine(partition))
         log_ = partition.log
         if log_.log_start_offset == log_.log_end_offset:
             led.activate()

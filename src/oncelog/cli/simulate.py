@@ -1,0 +1,171 @@
+"""``oncelog simulate``: the whole system under deterministic simulation.
+
+With ``--seed`` one run, and what came of it; with ``--runs`` many, over processes, with the finding
+of each new kind made smaller and the command that replays it. Exit code 1 when something was found
+that is no known defect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.output import console, warn
+from oncelog.cli.tool import Failure, ToolCommand
+from oncelog.simulation.campaign import Campaign, Finding, judge_run, run_seeds, smallest
+from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.faults import PROFILES
+from oncelog.simulation.plan import Plan, from_json, to_json
+from oncelog.simulation.progress import Display
+from oncelog.simulation.roles import ROLES
+from oncelog.simulation.run import RunResult, execute
+from oncelog.simulation.timeline import write_timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["command"]
+
+
+@click.command("simulate", cls=ToolCommand)
+@click.option("--seed", type=click.IntRange(min=0), help="Carry out the run of this seed.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Carry out the run in this file.")
+@click.option("--runs", type=click.IntRange(min=1), help="Carry out so many runs.")
+@click.option("--first-seed", default=1, show_default=True, help="Seed of the first of --runs.")
+@click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Schedule of faults.")
+@click.option("--duration", type=float, metavar="SECONDS", help="Virtual time with faults.")
+@click.option("--without", default="", metavar="IDS", help="Leave out parts, such as c1,f3,r0.")
+@click.option("--jobs", default=2, show_default=True, help="Processes for --runs.")
+@click.option("--page", metavar="FILE", help="Write the timeline of the run as an HTML page.")
+@click.option("--save", metavar="FILE", help="Write the plan of the run, for --plan.")
+@click.option("--trace", metavar="FILE", help="Write every event that goes into the hash.")
+@click.option("--minimise/--no-minimise", default=True, help="Make findings smaller.")
+@click.option("--evidence", metavar="FILE", help="Write what --runs add up to, as JSON.")
+def command(  # noqa: PLR0913 - one parameter for each option
+    seed: int | None,
+    plan_file: str | None,
+    runs: int | None,
+    first_seed: int,
+    profile: str | None,
+    duration: float | None,
+    without: str,
+    jobs: int,
+    page: str | None,
+    save: str | None,
+    trace: str | None,
+    minimise: bool,
+    evidence: str | None,
+) -> None:
+    """Search for defects under virtual time, where one seed decides everything."""
+    if runs is not None:
+        campaign = _many(range(first_seed, first_seed + runs), profile, duration, jobs)
+        if evidence:
+            Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
+        for wanted, (found_at, finding) in campaign.unknown.items():
+            _report(wanted, finding, draw_plan(found_at, profile, duration), minimise)
+        sys.exit(1 if campaign.unknown else 0)
+    if plan_file is not None:
+        plan = _read_plan(plan_file)
+    elif seed is not None:
+        plan = draw_plan(seed, profile, duration)
+    else:
+        raise click.UsageError("give --seed, --plan or --runs")
+    plan = plan.without([part for part in without.split(",") if part])
+    if save:
+        Path(save).write_text(to_json(plan) + "\n")
+    result = execute(plan, ROLES, keep_trace=trace is not None)
+    if trace:
+        Path(trace).write_text("\n".join(result.trace) + "\n")
+    if page:
+        Path(page).write_text(_page(result))
+    findings = judge_run(result)
+    _print_run(result, findings)
+    sys.exit(1 if any(not finding.known_as for finding in findings) else 0)
+
+
+def replay_command(plan: Plan, left_out: Sequence[str] = ()) -> str:
+    """The command that carries out that run again."""
+    words = ["oncelog simulate", f"--seed {plan.seed}", f"--profile {plan.profile}"]
+    words.append(f"--duration {plan.duration_s:g}")
+    if left_out:
+        words.append(f"--without {','.join(left_out)}")
+    return " ".join(words)
+
+
+def _read_plan(path: str) -> Plan:
+    try:
+        return from_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise Failure(f"{path} is not a plan: {error}") from None
+
+
+def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) -> Campaign:
+    campaign = Campaign()
+    with Display(len(seeds)) as display:
+        for summary in run_seeds(seeds, profile, duration, jobs):
+            campaign.add(summary)
+            display.update(summary, campaign)
+    return campaign
+
+
+def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> None:
+    """Print one finding, made smaller, with the command that replays it."""
+    print_ = console().print
+    print_()
+    print_(f"{wanted}: {finding.detail}", style="red")
+    left_out: list[str] = []
+    if minimise:
+        small, run_count = smallest(plan, wanted)
+        left_out = [part for part in plan.parts if part not in small.parts]
+        print_(f"{len(small.parts)} of {len(plan.parts)} parts show it, found in {run_count} runs")
+        plan = small
+    print_(replay_command(plan, left_out), style="bold")
+
+
+def _facts(campaign: Campaign) -> dict[str, object]:
+    return {
+        "runs": campaign.run_count,
+        "runs_per_minute": round(campaign.runs_per_minute, 1),
+        "simulated_s": round(campaign.simulated_s, 1),
+        "events": campaign.event_count,
+        "profiles": dict(sorted(campaign.profiles.items())),
+        "not_promised": campaign.allowed_count,
+        "known": {f"issue {issue}: {name}": n for (name, issue), n in campaign.known.items()},
+        "unknown": {name: [seed, f.detail] for name, (seed, f) in campaign.unknown.items()},
+        "failed_seeds": campaign.failed_seeds,
+        "coverage": json.loads(campaign.coverage.to_json()),
+        "unreached": campaign.coverage.unreached(),
+    }
+
+
+def _page(result: RunResult) -> str:
+    plan = result.plan
+    title = f"seed {plan.seed}, {plan.profile}"
+    return write_timeline(
+        result.history, result.final, result.anomalies, title, replay_command(plan)
+    )
+
+
+def _print_run(result: RunResult, findings: Sequence[Finding]) -> None:
+    print_ = console().print
+    plan = result.plan
+    ratio = result.simulated_s / max(result.real_s, 1e-9)
+    print_(
+        f"seed {plan.seed}, {plan.profile}: {len(plan.clients)} clients, {len(plan.faults)} faults,"
+        f" {len(result.history)} events in {result.simulated_s:.1f} s of virtual time"
+        f" ({ratio:.0f} to 1)"
+    )
+    print_(f"hash {result.digest}")
+    for finding in findings:
+        if finding.known_as:
+            warn(f"known (issue {finding.issue}, {finding.known_as}): {finding.detail}")
+        else:
+            print_(f"{finding.signature}: {finding.detail}", style="red")
+    if not findings:
+        print_("nothing was found", style="green")

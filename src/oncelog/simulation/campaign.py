@@ -1,0 +1,162 @@
+"""Many runs: seeds over processes, findings sorted, the first of each kind made smaller."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from oncelog.simulation.checkers import Anomaly
+from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.history import Fault
+from oncelog.simulation.known import known_defects, sort_findings
+from oncelog.simulation.minimise import minimise
+from oncelog.simulation.plan import Plan
+from oncelog.simulation.roles import ROLES
+from oncelog.simulation.run import RunResult, execute
+
+__all__ = ["Campaign", "Finding", "Summary", "judge_run", "run_seed", "run_seeds", "smallest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of a run, as text that can cross between processes."""
+
+    signature: str
+    detail: str
+    known_as: str = ""
+    issue: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a campaign keeps of a run."""
+
+    seed: int
+    profile: str
+    digest: str
+    simulated_s: float
+    real_s: float
+    event_count: int
+    allowed_count: int
+    findings: tuple[Finding, ...]
+    coverage: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether something was found that is not known."""
+        return any(not finding.known_as for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker is asked to run."""
+
+    seed: int
+    profile: str | None
+    duration_s: float | None
+
+
+def signature(anomaly: Anomaly) -> str:
+    """What kind of finding it is: two runs with one signature found the same thing."""
+    return anomaly.kind
+
+
+def judge_run(result: RunResult) -> tuple[Finding, ...]:
+    """The findings of a run, told apart from what is known; one for each signature."""
+    struck = [(fault.at_s, fault.kind) for fault in result.history.of(Fault)]
+    found = sort_findings(result.anomalies, struck, known_defects())
+    findings: dict[tuple[str, str], Finding] = {}
+    for anomaly in found.unknown:
+        name = signature(anomaly)
+        findings.setdefault((name, ""), Finding(name, anomaly.detail))
+    for defect, anomaly in found.known:
+        name = signature(anomaly)
+        findings.setdefault(
+            (name, defect.name), Finding(name, anomaly.detail, defect.name, defect.issue)
+        )
+    for who, error in result.bugs:
+        name = f"bug: {type(error).__name__}"
+        findings.setdefault((name, ""), Finding(name, f"{who}: {error}"))
+    return tuple(findings.values())
+
+
+def run_seed(request: Request) -> Summary:
+    """Carry out one run."""
+    plan = draw_plan(request.seed, request.profile, request.duration_s)
+    result = execute(plan, ROLES)
+    return Summary(
+        plan.seed,
+        plan.profile,
+        result.digest,
+        result.simulated_s,
+        result.real_s,
+        len(result.history),
+        sum(1 for anomaly in result.anomalies if anomaly.allowed),
+        judge_run(result),
+        result.coverage.to_json(),
+    )
+
+
+def run_seeds(
+    seeds: Iterable[int], profile: str | None, duration_s: float | None, jobs: int
+) -> Iterator[Summary]:
+    """Carry out many runs, in as many processes; summaries come as they are done."""
+    requests = (Request(seed, profile, duration_s) for seed in seeds)
+    if jobs == 1:
+        yield from map(run_seed, requests)
+        return
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs, maxtasksperchild=200) as pool:
+        yield from pool.imap_unordered(run_seed, requests, chunksize=1)
+
+
+def smallest(plan: Plan, wanted: str, runs_max: int = 80) -> tuple[Plan, int]:
+    """The smallest plan that still has a finding of that signature."""
+
+    def shows(smaller: Plan) -> bool:
+        return any(f.signature == wanted for f in judge_run(execute(smaller, ROLES)))
+
+    return minimise(plan, shows, runs_max)
+
+
+@dataclass
+class Campaign:
+    """What many runs add up to."""
+
+    run_count: int = 0
+    failed_seeds: list[int] = field(default_factory=list)
+    simulated_s: float = 0.0
+    event_count: int = 0
+    allowed_count: int = 0
+    profiles: Counter[str] = field(default_factory=Counter)
+    unknown: dict[str, tuple[int, Finding]] = field(default_factory=dict)
+    """Signature -> (the first seed that shows it, the finding)."""
+    known: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """(name, issue) -> runs."""
+    coverage: Coverage = field(default_factory=Coverage)
+    began_s: float = field(default_factory=time.monotonic)
+
+    def add(self, summary: Summary) -> None:
+        """Take in one run."""
+        self.run_count += 1
+        self.simulated_s += summary.simulated_s
+        self.event_count += summary.event_count
+        self.allowed_count += summary.allowed_count
+        self.profiles[summary.profile] += 1
+        self.coverage.merge(Coverage.from_json(summary.coverage))
+        if summary.failed:
+            self.failed_seeds.append(summary.seed)
+        for finding in summary.findings:
+            if finding.known_as:
+                self.known[finding.known_as, finding.issue] += 1
+            else:
+                self.unknown.setdefault(finding.signature, (summary.seed, finding))
+
+    @property
+    def runs_per_minute(self) -> float:
+        """By the machine's clock."""
+        return 60.0 * self.run_count / max(time.monotonic() - self.began_s, 1e-9)

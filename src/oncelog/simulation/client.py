@@ -1,0 +1,91 @@
+"""A simulated client over all its lives: it is started, killed, frozen, and started again.
+
+Each life is a process of its own with a name of its own ("c3.0", "c3.1"), so that records and
+transactions of two lives are never confused. What it does is its role's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import Progress
+from oncelog.simulation.plan import PlannedClient
+from oncelog.simulation.process import Process
+from oncelog.simulation.world import World
+
+__all__ = ["ClientNode", "RoleRun"]
+
+RoleRun = Callable[[ClientContext], Coroutine[Any, Any, None]]
+
+RESTART_S: Final = (0.05, 4.0)
+"""After this time a client that was killed is started again."""
+
+
+class ClientNode:
+    """One client of a run."""
+
+    def __init__(
+        self, world: World, planned: PlannedClient, run: RoleRun, stopping: Callable[[], bool]
+    ) -> None:
+        self.id = planned.id
+        self.host = f"10.0.1.{int(planned.id[1:]) + 1}"
+        self.process: Process | None = None
+        self.is_settled = False
+        self._world = world
+        self._planned = planned
+        self._run = run
+        self._stopping = stopping
+        self._incarnation = -1
+        rng = world.plan.rng(f"machine of {planned.id}")
+        self._clock_rate = 1.0 + rng.uniform(-2e-4, 2e-4)
+        self._wall_offset_ms = rng.choice([0.0, 0.0, -1500.0, 700.0, 60_000.0])
+        self._rng = rng
+
+    def start(self) -> None:
+        """Begin the next life."""
+        world = self._world
+        self._incarnation += 1
+        self.is_settled = False
+        name = f"{self.id}.{self._incarnation}"
+        process = world.new_process(name, self.host, clock_rate=self._clock_rate)
+        process.wall_offset_ms = self._wall_offset_ms
+        self.process = process
+        process.spawn(self._live(process))
+
+    def kill(self) -> None:
+        """End it at once; it comes back after a while."""
+        process = self.process
+        if process is None or not process.alive:
+            return
+        process.kill("kill")
+        self._world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
+
+    def jump_wall_clock(self, by_ms: float) -> None:
+        """Set its machine's wall clock forward or back."""
+        self._wall_offset_ms += by_ms
+        if self.process is not None:
+            self.process.wall_offset_ms = self._wall_offset_ms
+
+    async def _live(self, process: Process) -> None:
+        world = self._world
+        context = ClientContext(
+            name=process.name,
+            bootstrap=world.broker.address,
+            network=process.network,
+            clock=process.clock,
+            rng=process.rng,
+            history=world.history_of(process),
+            now_s=lambda: world.now_s,
+            stopping=self._stopping,
+            parameters=self._planned.parameters,
+        )
+        try:
+            await self._run(context)
+        except Exception as error:  # noqa: BLE001 - a task boundary: a role never raises
+            text = f"stuck: {type(error).__name__}: {error}"
+            context.history.record(Progress(world.now_s, process.name, text))
+            world.bugs.append((process.name, error))
+        if process is self.process:
+            self.is_settled = True

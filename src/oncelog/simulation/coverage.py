@@ -1,0 +1,207 @@
+"""What the runs of a campaign reached: faults, states, moves between states, crash rows.
+
+A name is "room/what", for example "fault/torn-write", "transaction/Ongoing->PrepareCommit" or
+"crash/ALL_MARKERS". `CATALOGUE` lists every name that has to be reached; a name that is counted and
+not listed is shown as well, so that a misspelled fault cannot hide. Counts of several runs, or of
+several processes, are added up with `merge`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from oncelog.group.states import MOVES
+from oncelog.simulation.crashes import CrashContext, CrashRow, crash_rows
+from oncelog.simulation.history import Fault, History
+from oncelog.transaction.states import LEGAL_PREVIOUS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "CATALOGUE",
+    "FAULT_KINDS",
+    "GROUP_STATES",
+    "REACHED_COUNT_MIN",
+    "ROOMS",
+    "TRANSACTION_STATES",
+    "UNREACHABLE",
+    "Coverage",
+]
+
+REACHED_COUNT_MIN = 20
+"""How often each name has to be reached in the evidence run."""
+
+FAULT_KINDS: dict[str, tuple[str, ...]] = {
+    "network": (
+        "delay",
+        "throttle",
+        "partition",
+        "one-way-partition",
+        "drop",
+        "drop-at-byte",
+        "half-open",
+    ),
+    "disk": (
+        "power-loss",
+        "torn-write",
+        "lost-name",
+        "flip-bit",
+        "failed-read",
+        "failed-write",
+        "failed-fsync",
+        "disk-full",
+        "slow-disk",
+    ),
+    "process": (
+        "kill",
+        "kill-at-await",
+        "kill-at-operation",
+        "kill-while-starting",
+        "freeze",
+        "zombie-client",
+    ),
+    "clock": ("wall-jump-forward", "wall-jump-back", "drift"),
+}
+"""By what they strike. `Fault.kind` in a history is one of these names."""
+
+ROOMS = ("fault", "transaction", "group", "crash")
+
+
+def _transaction_names() -> Iterator[str]:
+    for state, previous in LEGAL_PREVIOUS.items():
+        yield f"transaction/{state.label}"
+        for before in sorted(previous, key=lambda state: state.value):
+            yield f"transaction/{before.label}->{state.label}"
+
+
+def _group_names() -> Iterator[str]:
+    for state, following in MOVES.items():
+        yield f"group/{state.value}"
+        for after in sorted(following, key=lambda state: state.value):
+            yield f"group/{state.value}->{after.value}"
+
+
+TRANSACTION_STATES = tuple(_transaction_names())
+"""Each state and each legal move of a transactional id."""
+
+GROUP_STATES = tuple(_group_names())
+"""Each state and each legal move of a classic group."""
+
+CATALOGUE: tuple[str, ...] = (
+    *(f"fault/{kind}" for kinds in FAULT_KINDS.values() for kind in kinds),
+    *TRANSACTION_STATES,
+    *GROUP_STATES,
+    *(f"crash/{row.name}" for row in CrashRow),
+)
+
+_CLUSTER = "needs a second broker"
+UNREACHABLE: dict[str, str] = {
+    "crash/COORDINATOR_MOVES": f"{_CLUSTER}: a lone one leads every coordinator partition",
+    "crash/ZOMBIE_COORDINATOR": f"{_CLUSTER}: a lone one is replaced by itself, after its death",
+    "crash/LEADER_DIES": f"{_CLUSTER}: here leader and coordinator die together",
+    "crash/UNREPLICATED": f"{_CLUSTER}: a lone replica commits with the append",
+}
+"""What today's single broker cannot reach, with the reason."""
+
+
+class Coverage:
+    """How often each name was reached."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Reach `name` `n` times more."""
+        self.counts[name] = self.counts.get(name, 0) + n
+
+    def moved(self, room: str, before: str | None, after: str) -> None:
+        """Count a state that was entered, and the move to it; `before` None: it is a beginning."""
+        self.count(f"{room}/{after}")
+        if before is not None:
+            self.count(f"{room}/{before}->{after}")
+
+    def add_run(self, history: History, contexts: Iterable[CrashContext] = ()) -> None:
+        """Count the faults of one run and the crash rows that its deaths fell into.
+
+        States are counted by `oncelog.simulation.observe` while the run goes on.
+        """
+        for fault in history.of(Fault):
+            self.count(f"fault/{fault.kind}")
+        for row in crash_rows(history, contexts):
+            self.count(f"crash/{row.name}")
+
+    def merge(self, other: Coverage) -> None:
+        """Add the counts of `other`."""
+        for name, n in other.counts.items():
+            self.count(name, n)
+
+    def unreached(self, minimum: int = REACHED_COUNT_MIN) -> dict[str, int]:
+        """Names of the catalogue that were reached less often, except the unreachable ones."""
+        return {
+            name: self.counts.get(name, 0)
+            for name in CATALOGUE
+            if name not in UNREACHABLE and self.counts.get(name, 0) < minimum
+        }
+
+    def reached(self, room: str, minimum: int = REACHED_COUNT_MIN) -> tuple[int, int]:
+        """(names of a room that were reached `minimum` times, all its names that can be)."""
+        names = [n for n in CATALOGUE if n.startswith(f"{room}/") and n not in UNREACHABLE]
+        return sum(self.counts.get(name, 0) >= minimum for name in names), len(names)
+
+    def unlisted(self) -> dict[str, int]:
+        """Names that were counted and stand in no catalogue."""
+        known = frozenset(CATALOGUE)
+        return {name: n for name, n in sorted(self.counts.items()) if name not in known}
+
+    def to_json(self) -> str:
+        """The counts as one JSON object, sorted by name."""
+        return json.dumps(dict(sorted(self.counts.items())), indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Coverage:
+        """The inverse of `to_json`. Raises `ValueError` for anything else."""
+        counts = json.loads(text)
+        if not isinstance(counts, dict):
+            raise ValueError("coverage is a JSON object of counts")
+        made = Coverage()
+        for name, n in counts.items():
+            if not isinstance(n, int):
+                raise ValueError(f"the count of {name} is no number")
+            made.count(str(name), n)
+        return made
+
+    def table(self, minimum: int = REACHED_COUNT_MIN) -> Table:
+        """All of it for a terminal, by room; what is missing stands out."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+        table.add_column("room")
+        table.add_column("reached", overflow="fold")
+        table.add_column("count", justify="right")
+        table.add_column("", overflow="fold")
+        for name in CATALOGUE:
+            _add_row(table, name, self.counts.get(name, 0), minimum)
+        for name, n in self.unlisted().items():
+            room, _, what = name.partition("/")
+            table.add_row(room, what, f"{n:,}", "not in the catalogue", style="magenta")
+        return table
+
+
+def _add_row(table: Table, name: str, n: int, minimum: int) -> None:
+    room, _, what = name.partition("/")
+    if room == "crash":
+        what = CrashRow[what].value
+    reason = UNREACHABLE.get(name)
+    if reason is not None:
+        table.add_row(room, what, f"{n:,}" if n else "-", f"unreachable: {reason}", style="dim")
+    elif n < minimum:
+        verdict = "never reached" if not n else f"below {minimum}"
+        table.add_row(room, what, f"{n:,}", verdict, style="red" if not n else "yellow")
+    else:
+        table.add_row(room, what, f"{n:,}", "")

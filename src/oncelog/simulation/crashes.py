@@ -1,0 +1,153 @@
+"""The crash table: where in the life of a transaction or of a log a death can fall.
+
+A row that a broker was in when it died is told by its watch (`oncelog.simulation.watch`), a row of
+the Spark micro-batch by the workload that models it; both hand in a `CrashContext`. The rows of
+clients are read from the history alone. Sources: Kafka's fail-over rules (KIP-98, KIP-890) and the
+crash table of the micro-batch in `oncelog.spark.progress`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog.simulation.history import (
+    BrokerDied,
+    Event,
+    Fault,
+    History,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionEnding,
+    TransactionOffsets,
+    TransactionUnknown,
+)
+
+__all__ = [
+    "CLIENT_DEATHS",
+    "SPARK_STEPS",
+    "CrashContext",
+    "CrashRow",
+    "crash_rows",
+    "spark_crash",
+]
+
+
+class CrashRow(Enum):
+    """Where a death fell. The value is what tables print; the comments say who detects it."""
+
+    # The watch: what stood about a transactional id on the broker that died.
+    ONGOING = "broker dies with a transaction open, before PREPARE"
+    BEGIN_UNANSWERED = "broker dies between the append of ONGOING and its reply"
+    PREPARE_WRITE = "broker dies inside the write of PREPARE"
+    PREPARE_UNANSWERED = "broker dies between the append of PREPARE and its reply"
+    PREPARED = "broker dies between PREPARE and the first marker"
+    MARKER_WRITE = "broker dies inside the write of a marker"
+    SOME_MARKERS = "broker dies between two markers"
+    ALL_MARKERS = "broker dies between the last marker and COMPLETE"
+    COMPLETE_WRITE = "broker dies inside the write of COMPLETE"
+    COMPLETE_UNANSWERED = "broker dies between the append of COMPLETE and its reply"
+    OFFSETS_WRITE = "broker dies inside a write to __consumer_offsets"
+    # The watch: what stood about the data folder.
+    UNSYNCED_APPEND = "power is lost between an append and its fsync"
+    IN_FSYNC = "broker dies inside an fsync"
+    ROLL_BEFORE_SEGMENT = "broker dies between sealing a segment and creating the next"
+    ROLL_UNFLUSHED = "power is lost between a roll and the flush of the sealed segment"
+    WRITE_ATOMIC = "broker dies inside write_atomic, between the temp file and its rename"
+    TOPIC_CREATION = "broker dies between a partition's folder and its partition.metadata"
+    DELETION_METADATA = "broker dies between a topic's removal from the metadata and its folder's"
+    DELETION_FOLDER = "broker dies between the rename of a deleted folder and its removal"
+    # The watch: how far the broker had come.
+    RECOVERING = "broker dies while it recovers its logs"
+    LOADING = "broker dies while it loads its coordinators"
+    STOPPING = "broker dies during a clean stop"
+    # The history.
+    END_TXN_IN_FLIGHT = "broker dies between a client's EndTxn and its answer"
+    OFFSETS_IN_TRANSACTION = "broker dies between a client's TxnOffsetCommit and its EndTxn"
+    CLIENT_IN_TRANSACTION = "client dies in a transaction, before TxnOffsetCommit and EndTxn"
+    CLIENT_AFTER_OFFSETS = "client dies between TxnOffsetCommit and EndTxn"
+    CLIENT_ENDING = "client dies between EndTxn and its answer"
+    # The model of the Spark micro-batch, by `spark_crash`.
+    SPARK_WAL_WRITTEN = "driver dies between the offsets log and InitProducerId"
+    SPARK_AFTER_INIT = "driver dies between InitProducerId and the first write"
+    SPARK_MID_TASK = "driver dies inside the write stage"
+    SPARK_TASKS_DONE = "driver dies between the tasks and TxnOffsetCommit"
+    SPARK_OFFSETS_COMMITTED = "driver dies between TxnOffsetCommit and EndTxn of a micro-batch"
+    SPARK_ENDING = "driver dies between EndTxn and its answer"
+    SPARK_TXN_ENDED = "driver dies between EndTxn and Spark's commit log"
+    # Of a cluster.
+    COORDINATOR_MOVES = "the coordinator moves between PREPARE and the first marker"
+    ZOMBIE_COORDINATOR = "a coordinator that was replaced sends markers of its old epoch"
+    LEADER_DIES = "a partition's leader dies between two markers while the coordinator lives"
+    UNREPLICATED = "a leader dies between an append and its replication"
+
+
+SPARK_STEPS: dict[str, CrashRow] = {
+    "wal_written": CrashRow.SPARK_WAL_WRITTEN,
+    "after_init": CrashRow.SPARK_AFTER_INIT,
+    "mid_task": CrashRow.SPARK_MID_TASK,
+    "tasks_done": CrashRow.SPARK_TASKS_DONE,
+    "offsets_committed": CrashRow.SPARK_OFFSETS_COMMITTED,
+    "ending": CrashRow.SPARK_ENDING,
+    "txn_ended": CrashRow.SPARK_TXN_ENDED,
+    "drain": CrashRow.SPARK_TXN_ENDED,
+    "drained": CrashRow.SPARK_TXN_ENDED,
+}
+"""By the last step that the driver's progress named."""
+
+CLIENT_DEATHS = frozenset({"kill", "kill-at-await", "kill-at-operation"})
+"""Faults that end the process they name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashContext:
+    """A death as seen from inside: `rows` are all those that it fell into."""
+
+    at_s: float
+    who: str
+    cause: str
+    rows: tuple[CrashRow, ...]
+
+
+def spark_crash(at_s: float, who: str, last_step: str, cause: str = "kill") -> CrashContext:
+    """The context of a driver that died after `last_step`; "" is between two batches."""
+    row = SPARK_STEPS.get(last_step)
+    return CrashContext(at_s, who, cause, () if row is None else (row,))
+
+
+def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashRow]:
+    """Every row that a death of the run fell into, once per death."""
+    for context in contexts:
+        yield from context.rows
+    open_: dict[str, CrashRow] = {}
+    for event in history.events:
+        if isinstance(event, BrokerDied):
+            if event.cause != "stop":
+                yield from _met_by_a_broker(open_)
+        elif isinstance(event, Fault):
+            if event.kind in CLIENT_DEATHS and event.target in open_:
+                yield open_.pop(event.target)
+        else:
+            _follow(event, open_)
+
+
+def _met_by_a_broker(open_: dict[str, CrashRow]) -> Iterator[CrashRow]:
+    """What the clients were doing when their broker died; each row once."""
+    doing = set(open_.values())
+    if CrashRow.CLIENT_ENDING in doing:
+        yield CrashRow.END_TXN_IN_FLIGHT
+    if CrashRow.CLIENT_AFTER_OFFSETS in doing:
+        yield CrashRow.OFFSETS_IN_TRANSACTION
+
+
+def _follow(event: Event, open_: dict[str, CrashRow]) -> None:
+    """Keep the row in which a death of each client would fall now."""
+    if isinstance(event, TransactionBegan):
+        open_[event.who] = CrashRow.CLIENT_IN_TRANSACTION
+    elif isinstance(event, TransactionOffsets):
+        open_[event.who] = CrashRow.CLIENT_AFTER_OFFSETS
+    elif isinstance(event, TransactionEnding):
+        open_[event.who] = CrashRow.CLIENT_ENDING
+    elif isinstance(event, TransactionEnded | TransactionUnknown):
+        open_.pop(event.who, None)

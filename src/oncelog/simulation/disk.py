@@ -1,0 +1,167 @@
+"""The disk of a simulated machine, which outlives the processes that use it.
+
+`SimulatedDisk` is the machine's: it loses what was not synced when the power goes, fails and decays
+as told. `of` gives what one process sees. It must not know logs, records or brokers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncelog.core.limits import SIMULATION_DISK_BYTES_MAX
+from oncelog.simulation import disk_faults
+from oncelog.simulation.disk_faults import FaultKind, any_path
+from oncelog.simulation.disk_gate import Death, Device, Moment, Notes, Owner
+from oncelog.simulation.disk_loss import draw_rate, lose_power
+from oncelog.simulation.disk_nodes import File, Tree
+from oncelog.simulation.disk_process import ProcessDisk
+
+__all__ = ["FaultKind", "FileState", "Moment", "ProcessDisk", "SimulatedDisk"]
+
+Matches = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file as it stands. `is_synced` says nothing about its name."""
+
+    path: str
+    size_bytes: int
+    is_synced: bool
+
+
+class SimulatedDisk:
+    """One machine's file system. See the module's text."""
+
+    __slots__ = ("_device", "_rng", "_views", "faults")
+
+    def __init__(
+        self,
+        rng: random.Random,
+        trace: Notes | None = None,
+        *,
+        capacity_bytes: int = SIMULATION_DISK_BYTES_MAX,
+    ) -> None:
+        self._device = Device(Tree(), trace, capacity_bytes)
+        self._rng = rng
+        self._views: list[ProcessDisk] = []
+        self.faults = self._device.faults
+        """What can be armed to go wrong."""
+
+    # --- processes
+
+    def of(self, process: Owner) -> ProcessDisk:
+        """The disk as this process sees it; the same one each time."""
+        for view in self._views:
+            if view.process is process:
+                return view
+        # The number keeps apart the temp files of processes that follow each other, as the number
+        # of a thread does on a real system.
+        number = self._views[-1].number + 1 if self._views else 0
+        view = ProcessDisk(self._device, process, number, self._rng)
+        self._views = [*(view for view in self._views if view.process.alive), view]
+        return view
+
+    def arm_kill(
+        self,
+        process: Owner,
+        *,
+        after_operations: int,
+        moment: Moment = "after",
+        rng: random.Random | None = None,
+        cause: str = "",
+    ) -> None:
+        """Let the process die at its n-th change from now on (1 is the next one).
+
+        `rng` draws how much of a torn write is there; without one it is the half. An operation that
+        is no write cannot be torn; the process dies before it. `cause` is told to `Process.kill`;
+        without one it says where.
+        """
+        self.of(process).kill_at = Death(max(after_operations, 1), moment, rng, cause)
+
+    def disarm_kill(self, process: Owner) -> None:
+        """Forget `arm_kill`."""
+        self.of(process).kill_at = None
+
+    # --- faults
+
+    def lose_power(
+        self,
+        rng: random.Random,
+        *,
+        rate: float | None = None,
+        spared: Matches | None = None,
+    ) -> list[str]:
+        """Keep what was synced and a random part of the rest; says what was lost, sorted.
+
+        Processes that still live die. `rate` is how much of the unsynced survives, from 0.0
+        (nothing) to 1.0 (all); without one it is drawn. Files whose path `spared` accepts lose no
+        bytes.
+        """
+        for view in self._views:
+            if view.process.alive:
+                view.process.kill("the machine lost power")
+        self._views = self._views[-1:]
+        self._device.start_again()
+        return lose_power(self._device.tree, rng, draw_rate(rng) if rate is None else rate, spared)
+
+    def flip_bit(self, rng: random.Random, matches: Matches = any_path) -> str | None:
+        """Flip a bit of what is synced in one file; says where, None if there is nothing."""
+        return self._damaged(disk_faults.flip_bit(self._device.tree, rng, matches))
+
+    def cut_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
+        """Cut one file somewhere; says where. For the time between a death and the restart."""
+        return self._damaged(disk_faults.cut_file(self._device.tree, rng, matches))
+
+    def empty_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
+        """Leave one file without bytes; says which. For the time between as well."""
+        return self._damaged(disk_faults.empty_file(self._device.tree, rng, matches))
+
+    def remove_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
+        """Remove one file; says which. For the time between as well."""
+        return self._damaged(disk_faults.remove_file(self._device.tree, rng, matches))
+
+    def _damaged(self, what: str | None) -> str | None:
+        if what is not None and self._device.trace is not None:
+            self._device.trace.note("damage", what)
+        return what
+
+    # --- looking at it
+
+    def files(self) -> list[FileState]:
+        """All files, by path."""
+        return sorted(
+            (
+                FileState(path, len(node.data), not node.changes and not node.settled)
+                for path, node in self._device.tree.walk()
+                if isinstance(node, File)
+            ),
+            key=lambda state: state.path,
+        )
+
+    def used_bytes(self) -> int:
+        """Bytes in all files that have a name."""
+        return self._device.used_bytes()
+
+    def export(self, folder: Path) -> None:
+        """Write everything that can be read to a folder of the real machine, for tools."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, node in self._device.tree.walk():
+            target = folder / path.lstrip("/")
+            if isinstance(node, File):
+                target.write_bytes(node.data)
+            else:
+                target.mkdir(exist_ok=True)
+
+    def fork(self, rng: random.Random) -> SimulatedDisk:
+        """A disk of the same content with the same changes unsynced, used by nobody.
+
+        Tests try several losses of power from one moment with it.
+        """
+        other = SimulatedDisk(rng)
+        other._device = Device(self._device.tree.copy(), None, self._device.capacity_bytes)
+        other.faults = other._device.faults
+        return other

@@ -1,0 +1,197 @@
+"""What goes wrong on a simulated disk besides a loss of power: failures, no space, decay.
+
+`DiskFaults` decides whether an operation fails; the functions below damage files that nobody is
+using. Which faults strike, and when, is the plan's business, and their randomness comes from there.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from oncelog.simulation.disk_nodes import File, Tree, os_error
+
+__all__ = [
+    "DiskFaults",
+    "FaultKind",
+    "any_path",
+    "cut_file",
+    "empty_file",
+    "flip_bit",
+    "remove_file",
+]
+
+Matches = Callable[[str], bool]
+Tear = Callable[[int], None]
+"""Does a part of the operation: so many bytes of a write; of an fsync, its harm."""
+
+_FAST_S: Final = (0.0001, 0.003)
+_SLOW_S: Final = (0.5, 4.0)
+
+
+class FaultKind(Enum):
+    """What can be made to fail."""
+
+    READ = auto()
+    """Reads of bytes, whole files and names."""
+    WRITE = auto()
+    """Writes and changes of size. A part of a write may have been done."""
+    FSYNC = auto()
+    """Of files and folders. What was not synced of a file may be lost for good then, while reads
+    show it still and later fsyncs report success; names just stay unsynced.
+    """
+    NAMES = auto()
+    """Creating, renaming and removing files and folders."""
+
+
+def any_path(path: str) -> bool:
+    """Every file."""
+    return True
+
+
+class _Failure:
+    __slots__ = ("after", "count", "kind", "matches", "rng")
+
+    def __init__(
+        self, kind: FaultKind, rng: random.Random, count: int, after: int, matches: Matches
+    ) -> None:
+        self.kind = kind
+        self.rng = rng
+        self.count = count
+        self.after = after
+        self.matches = matches
+
+
+class DiskFaults:
+    """The faults of one disk that are armed."""
+
+    __slots__ = ("_failures", "_full", "armed", "slow", "struck_count")
+
+    def __init__(self) -> None:
+        self._failures: list[_Failure] = []
+        self._full: random.Random | None = None
+        self.armed = False
+        """Whether any operation may fail."""
+        self.slow = False
+        """Whether work in the executor takes seconds."""
+        self.struck_count = 0
+        """Operations that have failed."""
+
+    def fail(
+        self,
+        kind: FaultKind,
+        rng: random.Random,
+        *,
+        count: int = 1,
+        after: int = 0,
+        matches: Matches = any_path,
+    ) -> None:
+        """Let `count` operations on matching paths fail with EIO, once `after` have gone well."""
+        self._failures.append(_Failure(kind, rng, max(count, 1), after, matches))
+        self.armed = True
+
+    def fill(self, rng: random.Random) -> None:
+        """From now on nothing can grow."""
+        self._full = rng
+        self.armed = True
+
+    def heal(self) -> None:
+        """Nothing fails any more, there is room, and the disk is fast."""
+        self._failures.clear()
+        self._full = None
+        self.armed = self.slow = False
+
+    def strike(
+        self, kind: FaultKind, path: str, size: int = 0, growth: int = 0, tear: Tear | None = None
+    ) -> None:
+        """Raise `OSError` if this operation is to fail; a part of it may have been done then."""
+        for failure in self._failures:
+            if failure.kind is not kind or not failure.matches(path):
+                continue
+            if failure.after > 0:
+                failure.after -= 1
+                continue
+            failure.count -= 1
+            if not failure.count:
+                self._failures.remove(failure)
+                self.armed = bool(self._failures) or self._full is not None
+            if tear is not None and failure.rng.random() < 0.5:
+                tear(failure.rng.randrange(max(size, 1)))
+            self.struck_count += 1
+            raise os_error(errno.EIO, path)
+        if self._full is not None and growth > 0:
+            self._no_space(self._full, path, size, growth, tear)
+
+    def delay_s(self, rng: random.Random) -> float:
+        """How long the next work in the executor takes."""
+        return rng.uniform(*(_SLOW_S if self.slow else _FAST_S))
+
+    def _no_space(
+        self, rng: random.Random, path: str, size: int, growth: int, tear: Tear | None
+    ) -> None:
+        if not size and rng.random() < 0.5:
+            return  # A new name fits into its folder more often than bytes into a file.
+        if tear is not None and rng.random() < 0.5:
+            tear(rng.randrange(max(0, size - growth), size))
+        self.struck_count += 1
+        raise os_error(errno.ENOSPC, path)
+
+
+# --- damage
+
+
+def flip_bit(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
+    """Flip one bit of what is synced in one file; says where, or None if there is nothing."""
+    found = [
+        (path, file, file.untouched_size())
+        for path, file in _files(tree, matches)
+        if file.untouched_size()
+    ]
+    if not found:
+        return None
+    path, file, size = rng.choice(found)
+    position, bit = rng.randrange(size), rng.randrange(8)
+    file.data[position] ^= 1 << bit
+    return f"{path}: bit {bit} of byte {position} flipped"
+
+
+def cut_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
+    """Cut one file that is not empty somewhere; says where."""
+    return _shorten(tree, rng, matches, rng.randrange)
+
+
+def empty_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
+    """Leave nothing of the bytes of one file; says of which."""
+    return _shorten(tree, rng, matches, lambda _: 0)
+
+
+def remove_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
+    """Remove one file; says which."""
+    found = _files(tree, matches)
+    if not found:
+        return None
+    path, file = rng.choice(found)
+    folder, name = tree.place(path)
+    tree.sync(folder)
+    del folder.names[name]
+    return f"{path}: removed with {len(file.data)} bytes"
+
+
+def _shorten(
+    tree: Tree, rng: random.Random, matches: Matches, draw: Callable[[int], int]
+) -> str | None:
+    found = [(path, file) for path, file in _files(tree, matches) if file.data]
+    if not found:
+        return None
+    path, file = rng.choice(found)
+    before = len(file.data)
+    file.make_durable()
+    del file.data[draw(before) :]
+    return f"{path}: cut from {before} to {len(file.data)} bytes"
+
+
+def _files(tree: Tree, matches: Matches) -> list[tuple[str, File]]:
+    return [(p, node) for p, node in tree.walk() if isinstance(node, File) and matches(p)]

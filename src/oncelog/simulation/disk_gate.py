@@ -1,0 +1,199 @@
+"""What every operation of a process on a simulated disk passes: here it dies, or the disk fails.
+
+`Device` is what all processes of a machine share. `Gate` is one process's way to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from oncelog.simulation.disk_faults import DiskFaults, FaultKind
+from oncelog.simulation.disk_nodes import File, Tree, os_error
+from oncelog.simulation.scheduler import ProcessDied
+
+__all__ = ["Death", "Device", "Gate", "Lock", "Moment", "Notes", "Owner"]
+
+Tear = Callable[[int], None]
+
+Moment = Literal["before", "after", "torn"]
+"""When a process dies at an operation: with nothing of it done, all, or (of a write) a part."""
+
+
+class Owner(Protocol):
+    """What a disk needs of `oncelog.simulation.process.Process`."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        ...
+
+    def kill(self, cause: str) -> None:
+        """End it."""
+        ...
+
+
+class Notes(Protocol):
+    """What a disk needs of `oncelog.simulation.trace.Trace`."""
+
+    def note(self, *parts: object) -> None:
+        """Add one event."""
+        ...
+
+
+class Lock:
+    """A lock of `DiskLock`; it ends with its process."""
+
+    __slots__ = ("_is_released", "_process")
+
+    def __init__(self, process: Owner) -> None:
+        self._process = process
+        self._is_released = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether others are kept out."""
+        return self._process.alive and not self._is_released
+
+    def release(self) -> None:
+        """Let others in."""
+        self._is_released = True
+
+
+class Device:
+    """The files of a machine, their faults, the room for them, and who has locked what."""
+
+    __slots__ = ("_locks", "_room_bytes", "capacity_bytes", "faults", "trace", "tree")
+
+    def __init__(self, tree: Tree, trace: Notes | None, capacity_bytes: int) -> None:
+        self.tree = tree
+        self.faults = DiskFaults()
+        self.trace = trace
+        self.capacity_bytes = capacity_bytes
+        self._room_bytes = 0
+        self._locks: dict[File, Lock] = {}
+
+    def take_room(self, size: int, path: str) -> None:
+        """Let files grow by so many bytes. Raises `OSError` when the disk is full."""
+        if size > self._room_bytes:
+            # Counted only now and then: what was removed in between is found again here.
+            self._room_bytes = self.capacity_bytes - self.used_bytes()
+            if size > self._room_bytes:
+                raise os_error(errno.ENOSPC, path)
+        self._room_bytes -= size
+
+    def used_bytes(self) -> int:
+        """Bytes in all files that have a name."""
+        return sum(len(node.data) for _, node in self.tree.walk() if isinstance(node, File))
+
+    def lock(self, file: File, process: Owner) -> Lock | None:
+        """Give the lock of a file to this process, unless it is held: then None."""
+        held = self._locks.get(file)
+        if held is not None and held.is_held:
+            return None
+        self._locks[file] = lock = Lock(process)
+        return lock
+
+    def start_again(self) -> None:
+        """The machine went down: nobody holds a lock, and the room is to be counted."""
+        self._locks.clear()
+        self._room_bytes = 0
+
+
+class Death:
+    """An armed kill."""
+
+    __slots__ = ("cause", "is_due", "left", "moment", "rng")
+
+    def __init__(self, left: int, moment: Moment, rng: random.Random | None, cause: str) -> None:
+        self.left = left
+        self.moment = moment
+        self.rng = rng
+        self.cause = cause
+        self.is_due = False
+
+
+class Gate:
+    """One process's way to a device: counts, kills, and lets faults strike."""
+
+    __slots__ = ("changes_count", "device", "kill_at", "operations_count", "process")
+
+    def __init__(self, device: Device, process: Owner) -> None:
+        self.device = device
+        self.process = process
+        self.operations_count = 0
+        """Everything it has asked of files and names."""
+        self.changes_count = 0
+        """Those among them that change something; what `kill_at` counts."""
+        self.kill_at: Death | None = None
+
+    def enter(self) -> None:
+        """Count an operation. A dead process does none: raises `ProcessDied`."""
+        self.operations_count += 1
+        if not self.process.alive:
+            raise ProcessDied(f"{self.process.name} is dead")
+
+    def before(
+        self,
+        kind: FaultKind,
+        operation: str,
+        path: str,
+        size: int = 0,
+        growth: int = 0,
+        tear: Tear | None = None,
+    ) -> None:
+        """Count a change; die before it, or fail, if that is armed. Raises `OSError`."""
+        self.changes_count += 1
+        device = self.device
+        if self.kill_at is not None:
+            self._near_death(self.kill_at, kind, operation, path, size, tear)
+        if device.faults.armed:
+            device.faults.strike(kind, path, size, growth, tear)
+        if growth > 0:
+            device.take_room(growth, path)
+        if device.trace is not None:
+            device.trace.note(operation, path, size)
+
+    def after(self, operation: str, path: str) -> None:
+        """Die after a change, if that is armed."""
+        if self.kill_at is not None and self.kill_at.is_due:
+            self._die(self.kill_at, f"just after {operation} {path}")
+
+    def _near_death(
+        self,
+        death: Death,
+        kind: FaultKind,
+        operation: str,
+        path: str,
+        size: int,
+        tear: Tear | None,
+    ) -> None:
+        if death.is_due:  # The change after which it was to die has failed.
+            self._die(death, f"just before {operation} {path}")
+        death.left -= 1
+        if death.left:
+            return
+        if death.moment == "after":
+            death.is_due = True
+            return
+        if death.moment == "torn" and kind is FaultKind.WRITE and tear is not None and size > 1:
+            tear(size // 2 if death.rng is None else death.rng.randrange(1, size))
+            self._die(death, f"in the middle of {operation} {path}")
+        self._die(death, f"just before {operation} {path}")
+
+    def _die(self, death: Death, where: str) -> None:
+        self.kill_at = None
+        self.process.kill(death.cause or f"killed {where}")
+        raise ProcessDied(f"{self.process.name} died {where}")
+
+    def note(self, operation: str, path: str, size: int) -> None:
+        """Tell the trace."""
+        if self.device.trace is not None:
+            self.device.trace.note(operation, path, size)

@@ -1,0 +1,88 @@
+"""From a seed to a plan: which settings, topics, clients and faults a run has.
+
+Runs differ in everything that a user can choose: how many clients of which kind, which settings the
+broker has, what goes wrong. Small runs find most, so most runs are small.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from oncelog.simulation.faults import PROFILES, draw_faults
+from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
+
+__all__ = ["DURATION_S", "draw_plan"]
+
+DURATION_S: Final = 10.0
+"""Virtual time with faults of a run whose length is not asked for."""
+
+
+def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
+    """The plan of a seed. Profile and duration are drawn, unless they are given."""
+    rng = part_rng(seed, "plan")
+    drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
+    profile = drawn if profile is None else profile
+    duration_s = DURATION_S if duration_s is None else duration_s
+    broker = _settings(rng, profile)
+    topics = _topics(rng, profile)
+    clients = _clients(part_rng(seed, "clients"), topics, duration_s)
+    faults = draw_faults(
+        part_rng(seed, "faults"), profile, duration_s, [client.id for client in clients]
+    )
+    return Plan(
+        seed,
+        profile,
+        duration_s,
+        broker,
+        tuple(topics),
+        tuple(clients),
+        tuple(faults),
+        _restarts(rng, profile),
+    )
+
+
+def _settings(rng: random.Random, profile: str) -> dict[str, str]:
+    settings = {
+        "transaction.state.log.num.partitions": rng.choice(["1", "2", "3"]),
+        "offsets.topic.num.partitions": rng.choice(["1", "2", "3"]),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": rng.choice(["0", "200"]),
+        "group.min.session.timeout.ms": "500",
+        "log.retention.check.interval.ms": rng.choice(["1000", "3000"]),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(["1000", "5000"]),
+        "log.flush.start.offset.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "transaction.state.log.segment.bytes": rng.choice(["700", "3000", "1048576"]),
+        "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
+        "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
+        "auto.create.topics.enable": "false",
+    }
+    if rng.random() < 0.7:
+        settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
+    if rng.random() < 0.3:
+        settings["log.flush.interval.ms"] = "1000"
+        settings["log.flush.scheduler.interval.ms"] = "500"
+    if profile == "power-flushed" or (profile == "everything" and rng.random() < 0.6):
+        settings["log.flush.interval.messages"] = "1"
+    return settings
+
+
+def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
+    topics = [PlannedTopic("source", rng.randint(1, 3)), PlannedTopic("target", rng.randint(1, 3))]
+    if rng.random() < 0.3:
+        topics.append(PlannedTopic("short", 1, {"retention.ms": "3000", "segment.ms": "700"}))
+    if rng.random() < 0.2:
+        topics.append(PlannedTopic("stamped", 1, {"message.timestamp.type": "LogAppendTime"}))
+    if rng.random() < 0.2:
+        codec = rng.choice(["gzip", "lz4", "snappy", "zstd"])
+        topics.append(PlannedTopic("packed", 1, {"compression.type": codec}))
+    return topics
+
+
+def _restarts(rng: random.Random, profile: str) -> tuple[str, ...]:
+    """Everything is looked at after it was written, read again, and read once more (INV-9)."""
+    kinds = ["stop", "kill"]
+    if profile in ("power", "power-flushed", "everything", "damage"):
+        kinds.append("power")
+    return tuple(rng.choice(kinds) for _ in range(rng.choice([0, 1, 2, 2])))

@@ -1,0 +1,109 @@
+"""Faults: their kinds, and the named schedules that strike with them at a rate.
+
+A profile is a schedule: how often each kind strikes, per ten seconds of virtual time. `draw_faults`
+makes the planned faults of a run from it. What a fault does is `oncelog.simulation.injector`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oncelog.simulation.plan import PlannedFault
+
+__all__ = ["PROFILES", "draw_faults"]
+
+Rates = Mapping[str, float]
+
+NETWORK: Final[Rates] = {
+    "delay": 0.6,
+    "throttle": 0.3,
+    "partition": 0.4,
+    "one-way-partition": 0.4,
+    "drop": 1.0,
+    "drop-at-byte": 2.0,
+    "half-open": 0.6,
+}
+PROCESSES: Final[Rates] = {
+    "kill": 0.5,
+    "kill-at-await": 0.8,
+    "kill-at-operation": 1.2,
+    "kill-while-starting": 0.4,
+    "freeze": 0.4,
+    "zombie-client": 0.6,
+    "kill-client": 0.6,
+    "stop": 0.3,
+}
+CLOCKS: Final[Rates] = {"wall-jump-forward": 0.5, "wall-jump-back": 0.5, "client-wall-jump": 0.5}
+SLOW: Final[Rates] = {"slow-disk": 0.5}
+STORAGE: Final[Rates] = {
+    "failed-read": 0.3,
+    "failed-write": 0.4,
+    "failed-fsync": 0.4,
+    "disk-full": 0.3,
+    "slow-disk": 0.4,
+}
+POWER: Final[Rates] = {"power-loss": 1.2, "power-loss-at-operation": 1.2}
+DAMAGE: Final[Rates] = {"flip-bit": 0.5, "power-loss": 0.3, "kill": 0.3}
+
+PROFILES: Final[Mapping[str, tuple[float, Rates]]] = {
+    "calm": (1, {}),
+    "network": (3, NETWORK),
+    "processes": (4, PROCESSES),
+    "clocks": (1, {**CLOCKS, "kill": 0.3}),
+    "storage": (2, {**STORAGE, "kill": 0.3}),
+    "power": (2, {**POWER, **SLOW}),
+    "power-flushed": (4, {**POWER, **SLOW, "kill-at-operation": 0.4, "kill-at-await": 0.2}),
+    "damage": (1, DAMAGE),
+    "everything": (5, {**NETWORK, **PROCESSES, **CLOCKS, **STORAGE, **POWER}),
+}
+"""Name -> (how often a random run uses it, rates). "power-flushed" syncs every record."""
+
+
+def draw_faults(
+    rng: random.Random, profile: str, duration_s: float, clients: Sequence[str]
+) -> list[PlannedFault]:
+    """The faults of one run: each kind at random moments, at its rate."""
+    faults: list[tuple[float, str, dict[str, Any]]] = []
+    for kind, rate in PROFILES[profile][1].items():
+        # "everything" would leave no time to work between two faults of the sum of all rates.
+        at_s = 0.5
+        rate_s = rate / 10.0 * (0.35 if profile == "everything" else 1.0)
+        while (at_s := at_s + rng.expovariate(rate_s)) < duration_s:
+            faults.append((at_s, kind, _parameters(rng, kind, clients)))
+    faults.sort(key=lambda fault: fault[0])
+    return [PlannedFault(f"f{i}", kind, at_s, p) for i, (at_s, kind, p) in enumerate(faults)]
+
+
+def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"for_s": min(rng.expovariate(1 / 1.5) + 0.05, 8.0)}
+    if clients and kind in _OF_A_CLIENT:
+        parameters["client"] = rng.choice(clients)
+    if kind in ("kill-at-await", "kill-while-starting"):
+        parameters["steps"] = int(rng.expovariate(1 / 150))
+    if kind in ("kill-at-operation", "power-loss-at-operation"):
+        parameters |= {
+            "operations": int(rng.expovariate(1 / 25)),
+            "when": rng.choice(["before", "after", "torn"]),
+        }
+    if kind in ("drop-at-byte", "half-open"):
+        parameters |= {
+            "bytes": int(rng.expovariate(1 / 2000)),
+            "to_broker": rng.random() < 0.5,
+        }
+    if kind in ("wall-jump-forward", "wall-jump-back", "client-wall-jump"):
+        parameters["ms"] = rng.choice([50, 2_000, 30_000, 3_600_000, 8 * 86_400_000])
+    if kind == "delay":
+        parameters |= {"extra_s": rng.choice([0.01, 0.1, 0.5, 2.0]), "jitter_s": rng.random()}
+    if kind == "throttle":
+        parameters["bytes_per_s"] = rng.choice([2_000, 20_000, 200_000])
+    if kind in ("failed-read", "failed-write", "failed-fsync"):
+        parameters |= {"count": rng.choice([1, 1, 1, 3]), "after": int(rng.expovariate(1 / 5))}
+    return parameters
+
+
+_OF_A_CLIENT: Final = frozenset(
+    {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
+    | {"zombie-client", "kill-client", "client-wall-jump"}
+)

@@ -1,0 +1,287 @@
+"""Carries out planned faults: whom a fault meets, for how long, and that it ends.
+
+One method per kind, named after it. Each strike is an event of the history and is counted. What is
+right under a fault is the checkers' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oncelog.simulation.client import ClientNode
+from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.history import Fault
+from oncelog.simulation.plan import PlannedFault
+from oncelog.simulation.process import Process
+from oncelog.simulation.world import World
+
+__all__ = ["Injector"]
+
+Parameters = Mapping[str, Any]
+
+
+class Injector:
+    """Strikes at one world."""
+
+    def __init__(self, world: World, clients: Sequence[ClientNode], coverage: Coverage) -> None:
+        self._world = world
+        self._clients = {client.id: client for client in clients}
+        self._coverage = coverage
+        self._rng = world.plan.rng("injector")
+        self._healed = False
+
+    def strike(self, fault: PlannedFault) -> None:
+        """Carry out one fault, unless everything has been healed already."""
+        if self._healed:
+            return
+        method = getattr(self, "_" + fault.kind.replace("-", "_"))
+        target = method(fault.parameters)
+        if target is not None:
+            self._note(fault.kind, target, fault.parameters)
+
+    def heal(self) -> None:
+        """End every fault that lasts, and let everything that is down come up."""
+        self._healed = True
+        world = self._world
+        world.network.heal()
+        world.broker.disk.heal()
+        world.broker.held_down = False
+        for process in self._processes():
+            process.thaw()
+            process.disarm()
+        world.broker.start()
+
+    def restart(self, kind: str) -> None:
+        """End the broker once more, after everything: "stop", "kill" or "power"."""
+        node = self._world.broker
+        self._note({"power": "power-loss"}.get(kind, kind), node.name, {})
+        if kind == "stop":
+            node.request_stop()
+        elif kind == "kill":
+            node.kill()
+        else:
+            node.lose_power()
+
+    def _note(self, kind: str, target: str, parameters: Parameters) -> None:
+        now_s = self._world.now_s
+        detail = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        until_s = now_s + float(parameters.get("for_s", 0.0))
+        self._world.record(Fault(now_s, "", kind, target, detail, until_s))
+        self._coverage.count(f"fault {kind}")
+
+    def _processes(self) -> list[Process]:
+        found = [self._world.broker.process, *(c.process for c in self._clients.values())]
+        return [process for process in found if process is not None]
+
+    def _client(self, parameters: Parameters) -> ClientNode | None:
+        client = self._clients.get(str(parameters.get("client")))
+        return client if client is not None and client.process is not None else None
+
+    # --- the network
+
+    def _delay(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        until_s = self._world.now_s + float(parameters["for_s"])
+        self._world.network.delay(
+            client.host,
+            self._world.broker.host,
+            extra_s=float(parameters["extra_s"]),
+            jitter_s=float(parameters["jitter_s"]),
+            until_s=until_s,
+        )
+        return client.id
+
+    def _throttle(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        self._world.network.throttle(
+            client.host,
+            self._world.broker.host,
+            bytes_per_s=float(parameters["bytes_per_s"]),
+            until_s=self._world.now_s + float(parameters["for_s"]),
+        )
+        return client.id
+
+    def _partition(self, parameters: Parameters) -> str | None:
+        return self._part(parameters, both=True)
+
+    def _one_way_partition(self, parameters: Parameters) -> str | None:
+        return self._part(parameters, both=False)
+
+    def _part(self, parameters: Parameters, *, both: bool) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        ends = [client.host, self._world.broker.host]
+        self._rng.shuffle(ends)
+        self._world.network.partition(
+            ends[0], ends[1], both=both, until_s=self._world.now_s + float(parameters["for_s"])
+        )
+        return client.id
+
+    def _drop(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        return client.id if self._world.network.drop_connection(self._rng, client.host) else None
+
+    def _drop_at_byte(self, parameters: Parameters) -> str | None:
+        return self._drop_later(parameters, half_open=False)
+
+    def _half_open(self, parameters: Parameters) -> str | None:
+        return self._drop_later(parameters, half_open=True)
+
+    def _drop_later(self, parameters: Parameters, *, half_open: bool) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        ends = (client.host, self._world.broker.host)
+        source, target = ends if parameters["to_broker"] else reversed(ends)
+        self._world.network.arm_drop(
+            source, target, after_bytes=int(parameters["bytes"]), half_open=half_open
+        )
+        return client.id
+
+    # --- processes
+
+    def _kill(self, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        if node.process is None or not node.process.alive:
+            return None
+        node.kill()
+        return node.name
+
+    def _stop(self, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        if not node.is_serving:
+            return None
+        node.request_stop()
+        return node.name
+
+    def _kill_at_await(self, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        if node.process is None or not node.process.alive:
+            return None
+        node.process.kill_after_steps(int(parameters["steps"]), "kill")
+        return node.name
+
+    def _kill_while_starting(self, parameters: Parameters) -> str | None:
+        """Kill it now, and again within its next start."""
+        node = self._world.broker
+        steps = int(parameters["steps"])
+
+        def arm(process: Process) -> None:
+            node.before_start.remove(arm)
+            if not self._healed:
+                process.kill_after_steps(steps // 4, "kill")
+
+        node.before_start.append(arm)
+        node.kill()
+        return node.name
+
+    def _kill_at_operation(self, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        if node.process is None or not node.process.alive:
+            return None
+        node.disk.arm_kill(
+            node.process,
+            after_operations=int(parameters["operations"]),
+            when=str(parameters["when"]),
+            cause="kill",
+        )
+        return node.name
+
+    def _power_loss_at_operation(self, parameters: Parameters) -> str | None:
+        """The process dies at a file operation, and the power is gone at the same moment."""
+        node = self._world.broker
+        process = node.process
+        if process is None or not process.alive:
+            return None
+        node.disk.arm_kill(
+            process,
+            after_operations=int(parameters["operations"]),
+            when=str(parameters["when"]),
+            cause="power",
+        )
+        return node.name
+
+    def _power_loss(self, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        node.lose_power()
+        return node.name
+
+    def _freeze(self, parameters: Parameters) -> str | None:
+        process = self._world.broker.process
+        if process is None or not process.alive or process.frozen:
+            return None
+        self._freeze_for(process, float(parameters["for_s"]))
+        return self._world.broker.name
+
+    def _zombie_client(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None or client.process is None:
+            return None
+        if not client.process.alive or client.process.frozen:
+            return None
+        self._freeze_for(client.process, 2.0 * float(parameters["for_s"]))
+        return client.id
+
+    def _freeze_for(self, process: Process, for_s: float) -> None:
+        process.freeze()
+        self._world.scheduler.call_after(for_s, None, process.thaw)
+
+    def _kill_client(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        client.kill()
+        return client.id
+
+    # --- clocks
+
+    def _wall_jump_forward(self, parameters: Parameters) -> str | None:
+        self._world.broker.jump_wall_clock(float(parameters["ms"]))
+        return self._world.broker.name
+
+    def _wall_jump_back(self, parameters: Parameters) -> str | None:
+        self._world.broker.jump_wall_clock(-float(parameters["ms"]))
+        return self._world.broker.name
+
+    def _client_wall_jump(self, parameters: Parameters) -> str | None:
+        if (client := self._client(parameters)) is None:
+            return None
+        sign = self._rng.choice((-1.0, 1.0))
+        client.jump_wall_clock(sign * float(parameters["ms"]))
+        return client.id
+
+    # --- the disk
+
+    def _failed_read(self, parameters: Parameters) -> str | None:
+        return self._fail("read", parameters)
+
+    def _failed_write(self, parameters: Parameters) -> str | None:
+        return self._fail("write", parameters)
+
+    def _failed_fsync(self, parameters: Parameters) -> str | None:
+        return self._fail("fsync", parameters)
+
+    def _fail(self, operation: str, parameters: Parameters) -> str | None:
+        node = self._world.broker
+        node.disk.fail(
+            operation, count=int(parameters["count"]), after=int(parameters["after"])
+        )
+        return node.name
+
+    def _disk_full(self, parameters: Parameters) -> str | None:
+        disk = self._world.broker.disk
+        disk.fill()
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, disk.drain)
+        return self._world.broker.name
+
+    def _slow_disk(self, parameters: Parameters) -> str | None:
+        disk = self._world.broker.disk
+        disk.slow(until_s=self._world.now_s + float(parameters["for_s"]))
+        return self._world.broker.name
+
+    def _flip_bit(self, parameters: Parameters) -> str | None:
+        """Damage something at rest while the broker is down, then start it."""
+        node = self._world.broker
+        node.kill()
+        return node.disk.flip_bit(self._rng)

@@ -1,0 +1,302 @@
+"""The states that a live broker's coordinators go through, seen from outside.
+
+`ObservedBroker` is the shipped broker with a `BrokerWatch`: nothing of it is replaced but its
+coordinators' machines, each of which is wrapped in one that passes every call on and compares the
+state before and after. So the product carries no hook, and a broker in the simulation pays one more
+call per event. Replay is not counted: it repeats what was counted when it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+from oncelog.broker.broker import Broker
+from oncelog.broker.coordination.runtime import CoordinatorRuntime
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta
+from oncelog.coordinator.machine import ApplyContext, Decision, Entry, Machine, Token
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.machine import GroupMachine
+from oncelog.group.states import DEAD, GroupState
+from oncelog.metadata.store import MetadataStore
+from oncelog.protocol.records import group_log, transaction_log
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk, SystemDisk
+from oncelog.runtime.network import Network
+from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.watch import BrokerWatch, WatchedDisk
+from oncelog.transaction import InitProducerId, TransactionMachine, TransactionState
+from oncelog.transaction.events import AbortTimedOut, Parked
+
+__all__ = [
+    "ObservedBroker",
+    "ObservedGroups",
+    "ObservedMachine",
+    "ObservedTransactions",
+    "observe_broker",
+]
+
+
+class ObservedMachine(Machine):
+    """Passes everything on to `inner`."""
+
+    def __init__(self, inner: Machine, coverage: Coverage, watch: BrokerWatch) -> None:
+        self.inner = inner
+        self.coverage = coverage
+        self.watch = watch
+        self.is_active = False
+        watch.loading_count += 1
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        """See `Machine`."""
+        return self.inner.decide(event, token, now_ms)
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        """See `Machine`."""
+        self.inner.apply(entry, context)
+
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        """See `Machine`."""
+        return self.inner.failed(event, token, error, now_ms)
+
+    def id_of(self, event: object) -> str | None:
+        """See `Machine`."""
+        return self.inner.id_of(event)
+
+    def overtakes(self, event: object) -> bool:
+        """See `Machine`."""
+        return self.inner.overtakes(event)
+
+    def meet(self, event: object, token: Token | None) -> object:
+        """See `Machine`."""
+        return self.inner.meet(event, token)
+
+    def apply_marker(
+        self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
+    ) -> None:
+        """See `Machine`."""
+        self.inner.apply_marker(producer_id, producer_epoch, commit, offset)
+
+    def dropped(self, token: Token) -> None:
+        """See `Machine`."""
+        self.inner.dropped(token)
+
+    def tick(self, now_ms: int) -> Sequence[object]:
+        """See `Machine`."""
+        return self.inner.tick(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """See `Machine`."""
+        return self.inner.next_deadline_ms()
+
+    def on_activated(self, now_ms: int) -> Decision:
+        """Replay is over: from here on moves count."""
+        self._over()
+        return self.inner.on_activated(now_ms)
+
+    def on_resigned(self) -> Decision:
+        """See `Machine`."""
+        self._over()
+        return self.inner.on_resigned()
+
+    def _over(self) -> None:
+        if not self.is_active:
+            self.is_active = True
+            self.watch.loading_count -= 1
+
+
+class ObservedTransactions(ObservedMachine):
+    """Counts the states and moves of transactional ids, and tells the watch of them."""
+
+    def __init__(self, inner: TransactionMachine, coverage: Coverage, watch: BrokerWatch) -> None:
+        super().__init__(inner, coverage, watch)
+        self._transactions = inner.transactions
+        self._fenced: set[str] = set()
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        """Note which PREPARE_ABORT comes by way of a fence: the state itself is never written."""
+        decision = self.inner.decide(event, token, now_ms)
+        id_ = decision.id
+        if decision.entries and id_ is not None:
+            request = event.event if isinstance(event, Parked) else event
+            before = self._transactions.get(id_)
+            is_open = before is not None and before.state is TransactionState.ONGOING
+            if is_open and isinstance(request, AbortTimedOut | InitProducerId):
+                self._fenced.add(id_)
+            else:
+                self._fenced.discard(id_)
+        return decision
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        """Compare the id's state before and after."""
+        id_ = transaction_log.decode_key(entry.key)
+        if id_ is None:
+            self.inner.apply(entry, context)
+            return
+        before = self._transactions.get(id_)
+        self.inner.apply(entry, context)
+        after = self._transactions.get(id_)
+        if after is None:
+            self.watch.forgotten(id_)
+        else:
+            self.watch.applied(after)
+        if self.is_active:
+            was = None if before is None else before.state
+            self._moved(id_, was, TransactionState.DEAD if after is None else after.state)
+
+    def _moved(self, id_: str, was: TransactionState | None, now: TransactionState) -> None:
+        if was is TransactionState.ONGOING and id_ in self._fenced:
+            self._fenced.discard(id_)
+            if now is TransactionState.PREPARE_ABORT:
+                fence = TransactionState.PREPARE_EPOCH_FENCE
+                self.coverage.moved("transaction", was.label, fence.label)
+                was = fence
+        self.coverage.moved("transaction", None if was is None else was.label, now.label)
+
+
+class ObservedGroups(ObservedMachine):
+    """Counts the states and moves of classic groups."""
+
+    def __init__(self, inner: GroupMachine, coverage: Coverage, watch: BrokerWatch) -> None:
+        super().__init__(inner, coverage, watch)
+        self._groups = inner.room.groups
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        """Compare the state of the event's group before and after."""
+        id_ = getattr(event, "group_id", None)
+        group = self._groups.get(id_) if id_ is not None else None
+        before = _snapshot(group)
+        decision = self.inner.decide(event, token, now_ms)
+        if id_ is not None:
+            self._compare(id_, group, before)
+        return decision
+
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        """Compare here too: an assignment that could not be written starts the rebalance anew."""
+        id_ = getattr(event, "group_id", None)
+        group = self._groups.get(id_) if id_ is not None else None
+        before = _snapshot(group)
+        decision = self.inner.failed(event, token, error, now_ms)
+        if id_ is not None:
+            self._compare(id_, group, before)
+        return decision
+
+    def apply(self, entry: Entry, context: ApplyContext) -> None:
+        """Compare, if the record is a group's own."""
+        key = group_log.decode_key(entry.key) if self.is_active else None
+        if not isinstance(key, group_log.GroupMetadataKey):
+            self.inner.apply(entry, context)
+            return
+        group = self._groups.get(key.group)
+        before = _snapshot(group)
+        self.inner.apply(entry, context)
+        self._compare(key.group, group, before)
+
+    def _compare(self, id_: str, group: ClassicGroup | None, before: _Snapshot) -> None:
+        """Count the moves since `before`: at most two, as a rebalance may be over at once.
+
+        A group that was made meanwhile began as Empty.
+        """
+        now = self._groups.get(id_)
+        if now is None:
+            if group is not None:
+                self.coverage.moved("group", before[0].value, DEAD)
+            return
+        if now is not group:
+            before = _NEW
+            self.coverage.moved("group", None, GroupState.EMPTY.value)
+        after = _snapshot(now)
+        if after == before:
+            return
+        was, via = before[0], after[1]
+        if via is not None and via is not was:
+            self.coverage.moved("group", was.value, via.value)
+            was = via
+        self.coverage.moved("group", was.value, after[0].value)
+
+
+_Snapshot = tuple[GroupState, GroupState | None, int]
+"""State, the one before it, and generation: each move changes at least one of them."""
+_NEW: _Snapshot = (GroupState.EMPTY, None, 0)
+
+
+def _snapshot(group: ClassicGroup | None) -> _Snapshot:
+    if group is None:
+        return _NEW
+    return group.state, group.previous_state, group.generation_id
+
+
+def observe_broker(
+    transactions: CoordinatorRuntime,
+    groups: CoordinatorRuntime,
+    coverage: Coverage,
+    watch: BrokerWatch,
+) -> None:
+    """Wrap every machine that these coordinators make from now on.
+
+    Call it before the broker leads anything; `ObservedBroker` does.
+    """
+    _wrap(transactions, lambda machine: _observed(machine, coverage, watch))
+    _wrap(groups, lambda machine: _observed(machine, coverage, watch))
+
+
+def _wrap(runtime: CoordinatorRuntime, observed: Callable[[Machine], Machine]) -> None:
+    make = runtime.make_machine
+
+    def make_machine(partition: Partition) -> Machine:
+        return observed(make(partition))
+
+    runtime.make_machine = make_machine
+
+
+def _observed(machine: Machine, coverage: Coverage, watch: BrokerWatch) -> Machine:
+    if isinstance(machine, TransactionMachine):
+        return ObservedTransactions(machine, coverage, watch)
+    if isinstance(machine, GroupMachine):
+        return ObservedGroups(machine, coverage, watch)
+    raise TypeError(f"no observer for {machine!r}")
+
+
+class ObservedBroker(Broker):
+    """The shipped broker, with its states counted and its steps noted in `watch`.
+
+    One object is one incarnation. When it dies, ask `watch.at_death`.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        coverage: Coverage,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        network: Network | None = None,
+        store: MetadataStore | None = None,
+    ) -> None:
+        self.coverage = coverage
+        self.watch = BrokerWatch()
+        watched = WatchedDisk(disk or SystemDisk(), self.watch)
+        super().__init__(config, clock=clock, disk=watched, network=network, store=store)
+
+    async def _start_storage(self, exits: AsyncExitStack) -> None:
+        await super()._start_storage(exits)
+        self.watch.phase = "serving"
+
+    def _start_parts(self, exits: AsyncExitStack) -> None:
+        super()._start_parts(exits)
+        observe_broker(self.transactions, self.groups, self.coverage, self.watch)
+
+    def _follow(self, delta: ImageDelta) -> None:
+        # Set for good by a death in between; nobody follows then.
+        self.watch.deleting = bool(delta.deleted)
+        super()._follow(delta)
+        self.watch.deleting = False
+
+    async def stop(self) -> None:
+        """Stop as the broker does; a death from here on falls into the stop."""
+        self.watch.phase = "stopping"
+        await super().stop()

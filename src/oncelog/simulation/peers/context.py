@@ -1,0 +1,84 @@
+"""What a scripted client is given: its name, its world and where to write down what it sees.
+
+Nothing here knows a request. Waits are virtual time (`clock`), chance is `rng`, and there is no
+other source of either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.network import Network
+from oncelog.simulation.history import Event, History, Progress
+
+__all__ = ["PeerContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerContext:
+    """The surroundings of one scripted client.
+
+    `parameters` are those of its role, and what it does not find there has a default. `now_s` is
+    virtual time, for events. `stopping` turns true once: then the client finishes what it does,
+    sees that everything it waits for ends well, and returns.
+    """
+
+    name: str
+    bootstrap: tuple[str, int]
+    network: Network
+    clock: Clock
+    rng: random.Random
+    history: History
+    now_s: Callable[[], float]
+    stopping: Callable[[], bool]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def record(self, event: Callable[..., Event], *values: object) -> None:
+        """Write down an event of this client that happens now."""
+        self.history.record(event(self.now_s(), self.name, *values))
+
+    def progress(self, state: str) -> None:
+        """Write down that the client has come to a state."""
+        self.record(Progress, state)
+
+    def stuck(self, reason: str) -> None:
+        """Write down that the broker did what Kafka never does. The client goes on."""
+        self.record(Progress, f"stuck: {reason}")
+
+    def get(self, key: str, default: Any) -> Any:
+        """A parameter of the role."""
+        return self.parameters.get(key, default)
+
+    def named(self, name: str) -> PeerContext:
+        """The same surroundings for another instance, a client of its own in the history."""
+        return replace(self, name=name)
+
+    def chance(self, probability: float) -> bool:
+        """True with that probability."""
+        return self.rng.random() < probability
+
+    async def pause(self, low_ms: float, high_ms: float) -> None:
+        """Wait for a time between the two."""
+        await self.clock.sleep(self.rng.uniform(low_ms, high_ms))
+
+    async def back_off(self, attempt: int = 0) -> None:
+        """Wait before trying again, as clients do: longer each time, with jitter."""
+        base_ms = float(self.get("retry_backoff_ms", 50))
+        wait_ms = min(base_ms * 2 ** min(attempt, 5), 20 * base_ms)
+        await self.clock.sleep(wait_ms * self.rng.uniform(0.8, 1.2))
+
+    async def think(self) -> None:
+        """Wait between two things a user does: mostly short, sometimes nothing, sometimes long."""
+        mean_ms = float(self.get("think_ms", 60))
+        kind = self.rng.random()
+        if kind < 0.3:
+            return
+        await self.clock.sleep(mean_ms * (self.rng.uniform(0.2, 2) if kind < 0.95 else 10))
+
+    def elapsed_s(self) -> float:
+        """Seconds of monotonic time, for deadlines."""
+        return self.clock.monotonic_ms() / 1000

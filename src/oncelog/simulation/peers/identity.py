@@ -1,0 +1,123 @@
+"""Who a producer is: InitProducerId, and the calls to a transaction's coordinators with retries.
+
+Every call is repeated until it has a final answer or its time is over: after a lost answer, after a
+code that asks for it (`retriable`), and at another broker where the coordinator moved. Between the
+tries the client waits, and after CONCURRENT_TRANSACTIONS only shortly, as Java does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from oncelog.client import requests
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import PRODUCER_EPOCH_MAX
+from oncelog.protocol.api import ApiKey
+from oncelog.simulation.history import ProducerInitialized
+from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.peers.sending import Sender
+from oncelog.simulation.peers.wire import LostError, Wire
+
+__all__ = ["IdempotentIdentity", "Outcome", "call_coordinator"]
+
+_MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+_CONCURRENT_BACKOFF_MS: Final = 20
+
+
+class Outcome(NamedTuple):
+    """How a call ended. `code` None: its time was over before it had a final answer.
+
+    `perhaps`: a try without an answer, or with one that leaves it open, may have taken effect.
+    """
+
+    code: ErrorCode | None
+    answer: Any
+    perhaps: bool
+
+
+async def call_coordinator(
+    context: PeerContext,
+    wire: Wire,
+    kind: int,
+    key: str,
+    api: ApiKey,
+    request: object,
+    error_of: Callable[[Any], ErrorCode],
+    *,
+    time_s: float,
+    at_most: int | None = None,
+) -> Outcome:
+    """Ask a coordinator until there is a final answer, for at most `time_s`."""
+    deadline_s = context.elapsed_s() + time_s
+    perhaps = False
+    attempt = 0
+    while context.elapsed_s() < deadline_s:
+        address = await wire.coordinator(kind, key)
+        if address is None:
+            await context.back_off(attempt)
+            attempt += 1
+            continue
+        try:
+            answer = await wire.ask(api, request, to=address, lane=wire.lane(kind), at_most=at_most)
+        except LostError:
+            perhaps = True
+            wire.forget_coordinator(kind, key)
+            await context.back_off(attempt)
+            attempt += 1
+            continue
+        code = error_of(answer)
+        if code is ErrorCode.none or not code.retriable:
+            return Outcome(code, answer, perhaps)
+        if code in _MOVED or code is ErrorCode.request_timed_out:
+            # Kafka answers so too when a write of the coordinator failed, which may have happened.
+            perhaps = True
+            wire.forget_coordinator(kind, key)
+        if code is ErrorCode.concurrent_transactions:
+            await context.pause(0.5 * _CONCURRENT_BACKOFF_MS, 2 * _CONCURRENT_BACKOFF_MS)
+        else:
+            await context.back_off(attempt)
+            attempt += 1
+    return Outcome(None, None, perhaps)
+
+
+class IdempotentIdentity:
+    """The producer id of a producer without transactions. Any broker gives one."""
+
+    def __init__(self, context: PeerContext, wire: Wire) -> None:
+        self._context = context
+        self._wire = wire
+
+    async def obtain(self, sender: Sender) -> bool:
+        """Get a producer id, however long that takes; False when the client should end instead.
+
+        Before it stops a client still tries for a while.
+        """
+        request = requests.init_producer_id_request(None, 2**31 - 1, -1, -1)
+        attempt = 0
+        while True:
+            code = None
+            try:
+                answer = await self._wire.ask(ApiKey.INIT_PRODUCER_ID, request)
+                code = answer.error_code
+            except LostError:
+                answer = None
+            if code is ErrorCode.none:
+                producer_id, epoch = int(answer.producer_id), int(answer.producer_epoch)
+                self._context.record(ProducerInitialized, "", producer_id, epoch)
+                if producer_id < 0 or epoch < 0:
+                    self._context.stuck(f"InitProducerId gave {producer_id}, {epoch}")
+                sender.identify(producer_id, epoch)
+                return True
+            if code is not None and not code.retriable:
+                self._context.stuck(f"InitProducerId answered {code.name}")
+            await self._context.back_off(attempt)
+            attempt += 1
+
+    async def renew(self, sender: Sender) -> None:
+        """Go on after a gap: Java raises the epoch by itself, librdkafka asks for a new id."""
+        bumped = sender.epoch + 1
+        if self._wire.flavor.bumps_locally and bumped < PRODUCER_EPOCH_MAX:
+            sender.identify(sender.producer_id, bumped)
+            return
+        await self.obtain(sender)

@@ -1,0 +1,284 @@
+"""The connections of one scripted client, and what it has learned of the cluster over them.
+
+A request has an answer, or it is `LostError`: then nobody knows whether it took effect. A request
+that is given up because of its time may stay behind in a connection that is left open, so that it
+arrives after whatever the client does next. A broker that breaks the protocol is written down as
+stuck.
+
+This module knows addresses, versions, metadata and coordinators, never what a role does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from oncelog.client import requests
+from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import parse_response
+from oncelog.runtime.framed import DisconnectedError
+from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.peers.flavors import Flavor
+
+__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "TopicView", "Wire"]
+
+Address = tuple[str, int]
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""FindCoordinator's key types."""
+
+_LINGERING_COUNT_MAX: Final = 4
+_NEVER_MS: Final = 600_000
+"""Connections do not time requests out by themselves here: this module does."""
+_NO_TOPIC: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
+_BROKEN: Final = ("was due", "to nothing", "announced a frame", "INVALID_REQUEST")
+"""What a connection says that closed because its peer broke the protocol."""
+
+
+class LostError(OncelogError):
+    """No answer came. The request may or may not have taken effect, now or later."""
+
+
+@dataclass(slots=True)
+class TopicView:
+    """What Metadata said of a topic: its id and the leaders of its partitions."""
+
+    topic_id: UUID | None
+    leaders: dict[int, int] = field(default_factory=dict)
+
+
+def _look(answer: asyncio.Future[memoryview]) -> None:
+    """Nobody has to ask for the outcome of a request that was given up."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+class Wire:
+    """One process's connections. It may be used again after `close`, as by a restarted client."""
+
+    def __init__(self, context: PeerContext, flavor: Flavor) -> None:
+        self.context = context
+        self.flavor = flavor
+        self.topics: dict[str, TopicView] = {}
+        self._nodes: dict[int, Address] = {}
+        self._connections: dict[tuple[Address, str], Connection] = {}
+        self._lingering: list[Connection] = []
+        self._coordinators: dict[tuple[int, str], Address] = {}
+        self.timeout_ms = float(context.get("request_timeout_ms", 8_000))
+        self._impatience = float(context.get("impatience", 0.01))
+
+    # --- requests ---------------------------------------------------------------------
+
+    async def ask(
+        self,
+        api: ApiKey,
+        request: object,
+        *,
+        to: Address | None = None,
+        lane: str = "",
+        at_most: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The answer to `request`, as the newest class of its API. Raises `LostError`."""
+        connection = await self.open(to, lane)
+        version = self.version(connection, api, at_most)
+        answer = connection.send(api, version, request)
+        body = await self.wait(connection, answer, self._patience_ms(timeout_ms))
+        try:
+            return parse_response(api, version, body, 0)
+        except ProtocolError as error:
+            raise self.broken(f"{api.name} v{version}: {error}") from error
+
+    def write(
+        self, connection: Connection, api: ApiKey, request: object, at_most: int | None = None
+    ) -> None:
+        """Send a request whose answer nobody will read."""
+        version = self.version(connection, api, at_most)
+        connection.send(api, version, request).add_done_callback(_look)
+
+    def version(self, connection: Connection, api: ApiKey, at_most: int | None = None) -> int:
+        """The version that this client speaks there. Raises `LostError` if there is none."""
+        ours = self.flavor.at_most.get(api)
+        if at_most is None or (ours is not None and ours < at_most):
+            at_most = ours
+        try:
+            return connection.version_for(api, at_most)
+        except ProtocolError as error:
+            raise self.broken(str(error)) from error
+
+    async def wait(
+        self, connection: Connection, answer: asyncio.Future[memoryview], timeout_ms: float
+    ) -> memoryview:
+        """The body of an answer, or `LostError` when there is none in time."""
+        answer.add_done_callback(_look)
+        if not answer.done():
+            await asyncio.wait((answer,), timeout=timeout_ms / 1000)
+        if not answer.done():
+            self.forsake(connection)
+            raise LostError(f"no answer in {timeout_ms:.0f} ms")
+        error = answer.exception()
+        if error is None:
+            return answer.result()
+        text = str(error)
+        if any(words in text for words in _BROKEN):
+            raise self.broken(text) from error
+        raise LostError(text) from error
+
+    def broken(self, reason: str) -> LostError:
+        """The broker broke the protocol: written down, and the request counts as lost."""
+        self.context.stuck(reason)
+        return LostError(reason)
+
+    def _patience_ms(self, timeout_ms: float | None) -> float:
+        """How long a request is waited for: now and then far too short."""
+        if self.context.chance(self._impatience):
+            return self.context.rng.uniform(1, 200)
+        return self.timeout_ms if timeout_ms is None else timeout_ms
+
+    def produce_patience_ms(self) -> float:
+        """The same for a Produce request."""
+        return self._patience_ms(None)
+
+    # --- connections ------------------------------------------------------------------
+
+    async def open(self, to: Address | None = None, lane: str = "") -> Connection:
+        """The connection to a broker for a purpose, opened if there is none. Raises `LostError`."""
+        key = (to or self.context.bootstrap, lane)
+        connection = self._connections.get(key)
+        if connection is not None and not connection.is_closed:
+            return connection
+        try:
+            opened = await Connection.open(
+                self.context.network,
+                *key[0],
+                client_id=self.context.name,
+                request_timeout_ms=_NEVER_MS,
+                connect_timeout_ms=float(self.context.get("connect_timeout_ms", 3_000)),
+            )
+        except DisconnectedError as error:
+            raise LostError(str(error)) from error
+        except ProtocolError as error:
+            raise self.broken(str(error)) from error
+        self._connections[key] = opened
+        return opened
+
+    def forsake(self, connection: Connection) -> None:
+        """Use it no more. It closes at once, or later: then what is in it may arrive late."""
+        for key, known in list(self._connections.items()):
+            if known is connection:
+                del self._connections[key]
+        if connection.is_closed:
+            return
+        if self.context.chance(0.4):
+            connection.close()
+            return
+        self._lingering = [kept for kept in self._lingering if not kept.is_closed]
+        while len(self._lingering) >= _LINGERING_COUNT_MAX:
+            self._lingering.pop(0).close()
+        self._lingering.append(connection)
+        delay_s = self.context.rng.uniform(0.01, 3)
+        asyncio.get_running_loop().call_later(delay_s, connection.close)
+
+    def close(self) -> None:
+        """Close everything at once; what is unanswered stays so."""
+        for connection in (*self._connections.values(), *self._lingering):
+            connection.close()
+        self._connections.clear()
+        self._lingering.clear()
+        self._coordinators.clear()
+
+    def walk_away(self) -> None:
+        """Use no connection any more, and leave open for a while what is open."""
+        for connection in list(self._connections.values()):
+            self.forsake(connection)
+        self._coordinators.clear()
+
+    # --- the cluster ------------------------------------------------------------------
+
+    async def refresh(self, names: Iterable[str]) -> bool:
+        """Ask where the leaders of these topics are. False if the answer does not tell yet."""
+        asked = sorted(set(names))
+        try:
+            answer = await self.ask(ApiKey.METADATA, requests.metadata_request(asked, create=False))
+        except LostError:
+            return False
+        told_all = True
+        for node in requests.nodes_of(answer):
+            self._nodes[node.node_id] = (node.host, node.port)
+        for name, error, description in requests.topics_of(answer):
+            if error is not ErrorCode.none:
+                self.topics.pop(name, None)
+                told_all = told_all and (not error.retriable or error in _NO_TOPIC)
+                continue
+            self.topics[name] = TopicView(
+                description.topic_id if description.topic_id and description.topic_id.int else None,
+                {p.index: p.leader for p in description.partitions},
+            )
+        return told_all
+
+    def leader(self, at: TopicPartition) -> Address | None:
+        """Where a partition's leader is, as far as known."""
+        view = self.topics.get(at.topic)
+        if view is None:
+            return None
+        return self._nodes.get(view.leaders.get(at.partition, -1))
+
+    def topic_id(self, name: str) -> UUID | None:
+        """A topic's id, where the client speaks versions that tell it."""
+        view = self.topics.get(name)
+        return None if view is None else view.topic_id
+
+    def partitions(self, names: Iterable[str]) -> list[TopicPartition]:
+        """The known partitions of these topics, in order."""
+        return [
+            TopicPartition(name, index)
+            for name in names
+            if name in self.topics
+            for index in sorted(self.topics[name].leaders)
+        ]
+
+    async def coordinator(self, kind: int, key: str) -> Address | None:
+        """The coordinator of a group or a transactional id; None if it is not known now."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        try:
+            answer = await self.ask(
+                ApiKey.FIND_COORDINATOR, requests.find_coordinator_request(kind, key)
+            )
+        except LostError:
+            return None
+        error, node, _message = requests.coordinator_of(answer)
+        if error is not ErrorCode.none:
+            if not error.retriable:
+                self.context.stuck(f"FindCoordinator answered {error.name}")
+            return None
+        address = (node.host, node.port)
+        self._coordinators[kind, key] = address
+        return address
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """It moved, or is not there: look for it again."""
+        self._coordinators.pop((kind, key), None)
+
+    def lane(self, kind: int) -> str:
+        """Which connection requests to a coordinator of this kind take."""
+        if kind == GROUP:
+            return "group"
+        return "transaction" if self.flavor.coordinator_lane else ""
+
+    def has_transaction_version_2(self, connection: Connection) -> bool:
+        """Whether client and cluster speak TV2 (KIP-890)."""
+        features = connection.support.features
+        return (
+            self.flavor.transaction_version >= 2
+            and features.get("transaction.version", 0) >= 2
+            and connection.support.features_epoch >= 0
+        )

@@ -1,0 +1,126 @@
+"""What a run will do, decided by its seed before it begins: settings, topics, clients, faults.
+
+Every part has an id ("c3", "f7") and randomness of its own, drawn from the seed and the id. So a
+part can be left out without changing what the others draw, which is how a finding is made smaller.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+__all__ = [
+    "SETTLE_S",
+    "Plan",
+    "PlannedClient",
+    "PlannedFault",
+    "PlannedTopic",
+    "from_json",
+    "part_rng",
+    "to_json",
+]
+
+Settings = Mapping[str, str]
+
+
+def part_rng(seed: int, part: str) -> random.Random:
+    """The randomness of one part of a run."""
+    return random.Random(f"{seed}:{part}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """A topic that is there from the start."""
+
+    name: str
+    partitions: int
+    configs: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClient:
+    """A client that begins at `start_s`. `role` names it in `oncelog.simulation.roles`."""
+
+    id: str
+    role: str
+    start_s: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """A fault that strikes at `at_s`. `kind` names it in `oncelog.simulation.faults`."""
+
+    id: str
+    kind: str
+    at_s: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run. `duration_s` is the time with faults; what settles afterwards is not counted."""
+
+    seed: int
+    profile: str
+    duration_s: float
+    broker: Settings
+    topics: tuple[PlannedTopic, ...]
+    clients: tuple[PlannedClient, ...]
+    faults: tuple[PlannedFault, ...]
+    final_restarts: tuple[str, ...] = ()
+    """How brokers are restarted before the last look: "stop", "kill" or "power"."""
+
+    @property
+    def flush_every_message(self) -> bool:
+        """Whether every record is synced before it is acknowledged."""
+        return self.broker.get("log.flush.interval.messages") == "1"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The ids of everything that can be left out."""
+        restarts = tuple(f"r{index}" for index in range(len(self.final_restarts)))
+        return (*(c.id for c in self.clients), *(f.id for f in self.faults), *restarts)
+
+    def without(self, left_out: Collection[str]) -> Plan:
+        """The same run without some of its parts."""
+        return replace(
+            self,
+            clients=tuple(c for c in self.clients if c.id not in left_out),
+            faults=tuple(f for f in self.faults if f.id not in left_out),
+            final_restarts=tuple(
+                kind
+                for index, kind in enumerate(self.final_restarts)
+                if f"r{index}" not in left_out
+            ),
+        )
+
+    def rng(self, part: str) -> random.Random:
+        """The randomness of one part."""
+        return part_rng(self.seed, part)
+
+
+SETTLE_S: Final = 60.0
+"""Within this time after the last fault every client has settled."""
+
+
+def to_json(plan: Plan) -> str:
+    """The plan as text, to be kept: a seed alone means another run once `draw` has changed."""
+    return json.dumps(asdict(plan), indent=1)
+
+
+def from_json(text: str) -> Plan:
+    """Read what `to_json` wrote."""
+    table = json.loads(text)
+    return Plan(
+        **{
+            **table,
+            "topics": tuple(PlannedTopic(**topic) for topic in table["topics"]),
+            "clients": tuple(PlannedClient(**client) for client in table["clients"]),
+            "faults": tuple(PlannedFault(**fault) for fault in table["faults"]),
+            "final_restarts": tuple(table["final_restarts"]),
+        }
+    )

@@ -1,0 +1,221 @@
+"""One run: from a plan to a verdict.
+
+The order: brokers start, topics are made, clients and faults play their parts, everything is
+healed, clients settle, brokers are restarted once more, a reader takes stock, the checkers judge.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.client import Admin, NewTopic
+from oncelog.simulation.checkers import Anomaly, Promise, judge
+from oncelog.simulation.client import ClientNode, RoleRun
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.final import FinalState
+from oncelog.simulation.history import Fault, History
+from oncelog.simulation.injector import Injector
+from oncelog.simulation.observe import observe_broker
+from oncelog.simulation.plan import SETTLE_S, Plan
+from oncelog.simulation.process import Process
+from oncelog.simulation.reading import read_final_state
+from oncelog.simulation.world import HistoryLog, World
+
+__all__ = ["Run", "RunResult", "execute"]
+
+START_BOUND_S: Final = 60.0
+"""Within this time a broker serves, and a final look has been taken."""
+
+
+@dataclass
+class RunResult:
+    """What came of a run."""
+
+    plan: Plan
+    history: History
+    final: FinalState | None
+    anomalies: list[Anomaly]
+    """What was promised and did not hold; those with `allowed` set were not promised."""
+    digest: str
+    coverage: Coverage
+    simulated_s: float
+    real_s: float
+    bugs: list[tuple[str, BaseException | None]] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+
+def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = False) -> RunResult:
+    """Carry out a plan. `roles` says how each role of its clients runs."""
+    began = time.perf_counter()
+    run = Run(plan, roles, keep_trace=keep_trace)
+    with _undisturbed(run.world):
+        final = run.play()
+        anomalies = judge(run.world.history, final or FinalState({}), run.promise())
+    world = run.world
+    return RunResult(
+        plan,
+        world.history,
+        final,
+        anomalies,
+        world.trace.digest(),
+        run.coverage,
+        world.now_s,
+        time.perf_counter() - began,
+        world.bugs,
+        world.trace.lines,
+    )
+
+
+class Run:
+    """A plan being carried out."""
+
+    def __init__(
+        self, plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = False
+    ) -> None:
+        self.plan = plan
+        self.world = World(plan, keep_trace=keep_trace)
+        self.coverage = Coverage()
+        self._stopping = False
+        self.clients = [
+            ClientNode(self.world, planned, roles[planned.role], lambda: self._stopping)
+            for planned in plan.clients
+        ]
+        self.injector = Injector(self.world, self.clients, self.coverage)
+        self.healed_s = 0.0
+
+    def play(self) -> FinalState | None:
+        """All acts; None when the last look could not be taken."""
+        world, plan = self.world, self.plan
+        world.broker.on_started.append(lambda broker: observe_broker(broker, self.coverage))
+        world.broker.start()
+        world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
+        self._ask(_make_topics(self._context("setup"), plan), "setup")
+        world.start_probing()
+        start_s = world.now_s
+        for planned, client in zip(plan.clients, self.clients, strict=True):
+            world.scheduler.call_at(start_s + planned.start_s, None, client.start)
+        for fault in plan.faults:
+            world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
+        world.scheduler.run_until(start_s + plan.duration_s)
+        self._settle()
+        for kind in plan.final_restarts:
+            self._restart(kind)
+        return self._take_stock()
+
+    def promise(self) -> Promise:
+        """What the configuration and the faults leave promised."""
+        at: dict[str, list[float]] = {"power": [], "damage": [], "storage": []}
+        for fault in self.world.history.of(Fault):
+            for name, kinds in _KINDS.items():
+                if fault.kind in kinds:
+                    at[name].append(fault.at_s)
+        return Promise(
+            flush_every_message=self.plan.flush_every_message,
+            power_losses_s=tuple(at["power"]),
+            damage_s=tuple(at["damage"]),
+            storage_failures_s=tuple(at["storage"]),
+            last_fault_s=self.healed_s,
+            settle_bound_s=SETTLE_S,
+        )
+
+    def _settle(self) -> None:
+        world = self.world
+        self.injector.heal()
+        self.healed_s = world.now_s
+        self._stopping = True
+        started = [c for c in self.clients if c.process is not None]
+        world.run_until(lambda: all(c.is_settled for c in started), SETTLE_S + 1.0)
+
+    def _restart(self, kind: str) -> None:
+        world, node = self.world, self.world.broker
+        self.injector.restart(kind)
+        world.run_until(lambda: not node.is_serving, START_BOUND_S)
+        world.run_until(lambda: node.is_serving, START_BOUND_S)
+
+    def _take_stock(self) -> FinalState | None:
+        topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
+        groups = sorted(
+            {str(c.parameters["group"]) for c in self.plan.clients if "group" in c.parameters}
+        )
+        context = self._context("stock")
+        found = self._ask(read_final_state(context, topics, groups), "stock")
+        return found if isinstance(found, FinalState) else None
+
+    def _topics_made(self) -> set[str]:
+        return {str(c.parameters["topic"]) for c in self.plan.clients if "topic" in c.parameters}
+
+    def _context(self, name: str) -> ClientContext:
+        world = self.world
+        self._asking = world.new_process(name, f"10.0.2.{len(name)}")
+        process = self._asking
+        return ClientContext(
+            name=name,
+            bootstrap=world.broker.address,
+            network=process.network,
+            clock=process.clock,
+            rng=process.rng,
+            history=world.history_of(process),
+            now_s=lambda: world.now_s,
+            stopping=lambda: False,
+            parameters={},
+        )
+
+    def _ask(self, work: Any, name: str) -> object:
+        try:
+            return self.world.run_to_end(self._asking, work, START_BOUND_S)
+        except TimeoutError as error:
+            self.world.bugs.append((name, error))
+            return None
+
+
+_KINDS: Final = {
+    "power": frozenset({"power-loss", "power-loss-at-operation"}),
+    "damage": frozenset({"flip-bit"}),
+    "storage": frozenset({"failed-read", "failed-write", "failed-fsync", "disk-full"}),
+}
+
+
+async def _make_topics(context: ClientContext, plan: Plan) -> None:
+    host, port = context.bootstrap
+    async with Admin(
+        f"{host}:{port}", network=context.network, clock=context.clock, rng=context.rng
+    ) as admin:
+        for topic in plan.topics:
+            await admin.create_topics([NewTopic(topic.name, topic.partitions, 1, topic.configs)])
+
+
+@contextmanager
+def _undisturbed(world: World) -> Iterator[None]:
+    """Nothing from outside gets in: no collection of garbage at a moment of its own choosing.
+
+    Coroutines of processes that died are thrown away afterwards, in silence: to them it must look
+    as if nothing of them ran after their death.
+    """
+    handler = HistoryLog(world)
+    logger = logging.getLogger("oncelog")
+    propagates, level, hook = logger.propagate, logger.level, sys.unraisablehook
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
+    sys.unraisablehook = lambda _: None
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        world.end()
+        gc.collect()
+        if collects:
+            gc.enable()
+        sys.unraisablehook = hook
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+        logger.setLevel(level)

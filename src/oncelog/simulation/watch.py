@@ -1,0 +1,353 @@
+"""What a broker was in the middle of, for whoever kills it.
+
+A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` stands between the broker and
+its disk and notes each operation that a crash row speaks of before it runs, so that a death inside
+of it is known too; `oncelog.simulation.observe` tells what the coordinators' machines applied. At
+the death `at_death` names the rows. It changes nothing that the broker sees.
+
+Cheap by design: only appends to `__transaction_state` are decoded; of other appends one byte is
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from struct import Struct
+from typing import TypeVar
+
+from oncelog.coordinator.machine import Entry
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.record import iter_records
+from oncelog.runtime.disk import Disk, DiskFile, DiskLock, StorageFailure
+from oncelog.simulation.crashes import CrashContext, CrashRow
+from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
+from oncelog.storage.log_manager import DELETE_SUFFIX
+from oncelog.transaction import TransactionMetadata, TransactionState, records
+
+__all__ = ["BrokerWatch", "WatchedDisk", "WatchedFile"]
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+_CONTROL_BYTE = 22
+_CONTROL_BIT = 0x20
+_PRODUCER_ID = Struct(">q")
+_PRODUCER_ID_AT = 43
+_POWER = "power"
+
+
+class _Transaction:
+    """One transactional id: what was applied, what is on its way, and its markers."""
+
+    __slots__ = ("marker_count", "partition_count", "pending", "state")
+
+    def __init__(self) -> None:
+        self.state: TransactionState | None = None
+        self.pending: TransactionState | None = None
+        self.partition_count = 0
+        self.marker_count = 0
+
+    def row(self) -> CrashRow | None:
+        """The row in which a death falls now, for this id."""
+        state = self.pending
+        if state is TransactionState.ONGOING:
+            return CrashRow.BEGIN_UNANSWERED
+        if state is not None:
+            if state.is_prepared:
+                return CrashRow.PREPARE_UNANSWERED
+            return CrashRow.COMPLETE_UNANSWERED if state.is_complete else None
+        if self.state is TransactionState.ONGOING:
+            return CrashRow.ONGOING
+        if self.state is None or not self.state.is_prepared:
+            return None
+        if not self.marker_count:
+            return CrashRow.PREPARED
+        some = self.marker_count < self.partition_count
+        return CrashRow.SOME_MARKERS if some else CrashRow.ALL_MARKERS
+
+
+class BrokerWatch:
+    """Notes of one incarnation. `phase`: "recovering", "loading", "serving" or "stopping"."""
+
+    __slots__ = (
+        "_by_producer",
+        "_dirty",
+        "_doomed",
+        "_new_folders",
+        "_sealed",
+        "_transactions",
+        "_written",
+        "deleting",
+        "doing",
+        "loading_count",
+        "phase",
+        "sealing",
+    )
+
+    def __init__(self) -> None:
+        self.phase = "recovering"
+        self.loading_count = 0
+        """Machines that were made and are not activated."""
+        self.doing: CrashRow | None = None
+        """The row of the file operation that is running."""
+        self.deleting = False
+        """Topics are gone from the metadata, and the partitions are about to follow."""
+        self.sealing = False
+        """The index of a segment was written, and the next segment is not there yet."""
+        self._transactions: dict[str, _Transaction] = {}
+        self._by_producer: dict[int, _Transaction] = {}
+        self._written: dict[str, None] = {}
+        self._dirty: dict[str, None] = {}
+        self._sealed: dict[str, str] = {}
+        self._doomed: dict[str, None] = {}
+        self._new_folders: dict[str, None] = {}
+
+    # What the coordinator's machine applied.
+
+    def applied(self, metadata: TransactionMetadata) -> None:
+        """A record about a transactional id was committed, or replayed."""
+        transaction = self._transaction(metadata.transactional_id)
+        transaction.state = metadata.state
+        transaction.pending = None
+        transaction.marker_count = 0
+        transaction.partition_count = len(metadata.partitions)
+        self._by_producer[metadata.producer_id] = transaction
+
+    def forgotten(self, transactional_id: str) -> None:
+        """The tombstone of an id was committed, or replayed."""
+        self._transactions.pop(transactional_id, None)
+
+    def _transaction(self, transactional_id: str) -> _Transaction:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = self._transactions[transactional_id] = _Transaction()
+        return transaction
+
+    # What the disk is asked for. Each returns the row of a death inside the operation.
+
+    def appending(self, path: str, data: Buffer) -> Callable[[], None] | None:
+        """A write to a `.log` begins. Returns what to call when it is done."""
+        self._dirty[path] = self._written[path] = None
+        if f"/{TRANSACTION_STATE_TOPIC}-" in path:
+            return self._appending_states(data)
+        if data[_CONTROL_BYTE] & _CONTROL_BIT:
+            self.doing = CrashRow.MARKER_WRITE
+            transaction = self._by_producer.get(_PRODUCER_ID.unpack_from(data, _PRODUCER_ID_AT)[0])
+            return self.done if transaction is None else partial(self._marked, transaction)
+        if f"/{CONSUMER_OFFSETS_TOPIC}-" in path:
+            self.doing = CrashRow.OFFSETS_WRITE
+            return self.done
+        return None
+
+    def _appending_states(self, data: Buffer) -> Callable[[], None]:
+        moves: list[tuple[_Transaction, TransactionState]] = []
+        for position, header in iter_headers(data):
+            for record in iter_records(data, position, header):
+                if record.key is None:
+                    continue
+                transactional_id, metadata = records.decode(Entry(record.key, record.value))
+                if transactional_id is not None and metadata is not None:
+                    moves.append((self._transaction(transactional_id), metadata.state))
+        states = [state for _, state in moves]
+        if any(state.is_prepared for state in states):
+            self.doing = CrashRow.PREPARE_WRITE
+        elif any(state.is_complete for state in states):
+            self.doing = CrashRow.COMPLETE_WRITE
+
+        def appended() -> None:
+            self.doing = None
+            for transaction, state in moves:
+                transaction.pending = state
+
+        return appended
+
+    def _marked(self, transaction: _Transaction) -> None:
+        self.doing = None
+        transaction.marker_count += 1
+
+    def done(self) -> None:
+        """An operation is over."""
+        self.doing = None
+
+    def synced(self, path: str) -> None:
+        """An fsync of a file is over."""
+        self.doing = None
+        self._dirty.pop(path, None)
+        self._sealed.pop(path, None)
+
+    def created(self, path: str) -> None:
+        """A `.log` was made: what was the active segment of its folder is sealed."""
+        self.sealing = False
+        prefix = path[: path.rindex("/") + 1]
+        for other in self._dirty:
+            if other.startswith(prefix) and other != path:
+                self._sealed[other] = path
+
+    def writing_atomically(self, path: str) -> None:
+        """A small file is about to be replaced."""
+        self.doing = CrashRow.WRITE_ATOMIC
+        if path.endswith(INDEX_SUFFIX) and path[: -len(INDEX_SUFFIX)] + LOG_SUFFIX in self._written:
+            # The first file of a roll; a new or an opened log writes its own as well.
+            self.sealing = True
+
+    def written_atomically(self, path: str) -> None:
+        """It was."""
+        self.doing = None
+        if path.endswith(PARTITION_METADATA_NAME):
+            self._new_folders.pop(path[: path.rindex("/")], None)
+
+    def made_folder(self, path: str) -> None:
+        """A partition's folder was made."""
+        self._new_folders[path] = None
+
+    def renamed(self, source: str, target: str) -> None:
+        """A folder that is doomed goes out of sight first."""
+        if target.endswith(DELETE_SUFFIX):
+            self._doomed[target] = None
+            self._new_folders.pop(source, None)
+
+    def removed_tree(self, path: str) -> None:
+        """Then it goes."""
+        self._doomed.pop(path, None)
+        prefix = f"{path}/"
+        for forgotten in (self._dirty, self._sealed, self._written):
+            for name in [name for name in forgotten if name.startswith(prefix)]:
+                del forgotten[name]
+
+    # The death.
+
+    def at_death(self, at_s: float, who: str, cause: str) -> CrashContext:
+        """The rows that a death at this moment falls into, each once."""
+        rows = dict.fromkeys(self._rows(cause))
+        return CrashContext(at_s, who, cause, tuple(rows))
+
+    def _rows(self, cause: str) -> Iterator[CrashRow]:
+        if self.doing is not None:
+            yield self.doing
+        for transaction in self._transactions.values():
+            row = transaction.row()
+            if row is not None:
+                yield row
+        if cause == _POWER and self._dirty:
+            yield CrashRow.UNSYNCED_APPEND
+        if cause == _POWER and self._sealed:
+            yield CrashRow.ROLL_UNFLUSHED
+        if self.sealing and self.phase == "serving":
+            yield CrashRow.ROLL_BEFORE_SEGMENT
+        if self._new_folders:
+            yield CrashRow.TOPIC_CREATION
+        if self._doomed:
+            yield CrashRow.DELETION_FOLDER
+        elif self.deleting:
+            yield CrashRow.DELETION_METADATA
+        if self.phase == "recovering":
+            yield CrashRow.RECOVERING
+        elif self.phase == "stopping":
+            yield CrashRow.STOPPING
+        elif self.loading_count:
+            yield CrashRow.LOADING
+
+
+class WatchedFile:
+    """A file of a `WatchedDisk`."""
+
+    __slots__ = ("_file", "_is_log", "_watch", "close", "path", "pread", "size", "truncate")
+
+    def __init__(self, file: DiskFile, path: str, watch: BrokerWatch) -> None:
+        self._file = file
+        self._watch = watch
+        self._is_log = path.endswith(LOG_SUFFIX)
+        self.path = path
+        # Not watched: they cost nothing more than without us.
+        self.pread = file.pread
+        self.size = file.size
+        self.truncate = file.truncate
+        self.close = file.close
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write, with what is written noted."""
+        done = self._watch.appending(self.path, data) if self._is_log and len(data) else None
+        try:
+            self._file.pwrite(data, position)
+        except StorageFailure:
+            self._watch.doing = None
+            raise
+        if done is not None:
+            done()
+
+    def fsync(self) -> None:
+        """Make durable."""
+        self._watch.doing = CrashRow.IN_FSYNC
+        try:
+            self._file.fsync()
+        except StorageFailure:
+            self._watch.doing = None
+            raise
+        self._watch.synced(self.path)
+
+
+class WatchedDisk:
+    """A disk that tells a watch; see the module. It lives as long as one process."""
+
+    def __init__(self, disk: Disk, watch: BrokerWatch) -> None:
+        self._disk = disk
+        self._watch = watch
+        self.exists = disk.exists
+        self.list = disk.list
+        self.is_dir = disk.is_dir
+        self.remove = disk.remove
+        self.read = disk.read
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open; a `.log` that is created ends the roll of its folder."""
+        file = WatchedFile(self._disk.open(path, create=create), path, self._watch)
+        if create and path.endswith(LOG_SUFFIX):
+            self._watch.created(path)
+        return file
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder; a new one in a data folder is a partition's."""
+        is_new = self._watch.phase != "recovering" and not self._disk.exists(path)
+        self._disk.mkdir(path)
+        if is_new:
+            self._watch.made_folder(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename."""
+        self._disk.rename(source, target)
+        self._watch.renamed(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder."""
+        self._disk.remove_tree(path)
+        self._watch.removed_tree(path)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace a small file."""
+        self._watch.writing_atomically(path)
+        try:
+            self._disk.write_atomic(path, data, sync=sync)
+        except StorageFailure:
+            self._watch.doing = None
+            raise
+        self._watch.written_atomically(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make names durable."""
+        self._watch.doing = CrashRow.IN_FSYNC
+        try:
+            self._disk.sync_dir(path)
+        except StorageFailure:
+            self._watch.doing = None
+            raise
+        self._watch.done()
+
+    def lock(self, path: str) -> DiskLock:
+        """Lock the folder."""
+        return self._disk.lock(path)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run blocking work."""
+        return await self._disk.run(work)

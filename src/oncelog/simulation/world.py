@@ -1,0 +1,292 @@
+"""The simulated world of one run: machines, brokers, clients, and what happens to them.
+
+A broker here is `oncelog.broker.broker.Broker`, unchanged, in a process that a supervisor starts
+again when it has died, as an operator's would. The world knows how to kill, freeze and restart;
+when, and what is right, is the plan's and the checkers' business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from oncelog.broker.broker import Broker
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import OncelogError
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.disk import SimulatedDisk
+from oncelog.simulation.history import (
+    BrokerDied,
+    BrokerStarted,
+    Event,
+    History,
+    Logged,
+    Watermarks,
+)
+from oncelog.simulation.network import SimulatedNetwork
+from oncelog.simulation.plan import Plan, part_rng
+from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Scheduler
+from oncelog.simulation.store import SimulatedStore
+from oncelog.simulation.trace import Trace
+
+__all__ = ["BrokerNode", "World"]
+
+BROKER_HOST: Final = "10.0.0.1"
+BROKER_PORT: Final = 9092
+DATA_DIR: Final = "/data"
+PROBE_S: Final = 0.25
+"""Pause between two looks at a broker's watermarks."""
+RESTART_S: Final = (0.05, 3.0)
+"""After this time a supervisor starts a broker that has died."""
+
+
+class World:
+    """Everything that one run consists of, before anybody plays a part in it."""
+
+    def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
+        self.plan = plan
+        self.scheduler = Scheduler()
+        self.trace = Trace(lambda: self.scheduler.now_s, keep=keep_trace)
+        self.history = History(self.trace.event)
+        self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
+        self.store = SimulatedStore(plan.rng("store"), self.trace)
+        self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
+        self._processes: list[Process] = []
+        self.bugs: list[tuple[str, BaseException | None]] = []
+        """What asyncio would log: callbacks and tasks of living processes that failed."""
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self.scheduler.now_s
+
+    def record(self, event: Event) -> None:
+        """Add to the history."""
+        self.history.record(event)
+
+    def history_of(self, process: Process) -> History:
+        """The history as a process writes it: once it is dead it can add nothing."""
+        return _HistoryOf(self.history, process)
+
+    def end(self) -> None:
+        """Kill everything that lives: what is thrown away now must not act."""
+        for process in self._processes:
+            process.kill("the end")
+
+    def new_process(self, name: str, host: str, *, clock_rate: float = 1.0) -> Process:
+        """A process on a machine. Its network is there, its disk is the caller's to give."""
+        rng = part_rng(self.plan.seed, name)
+        process = Process(
+            self.scheduler, name, host, rng, clock_rate=clock_rate, on_error=self._failed
+        )
+        process.network = self.network.of(process)
+        self._processes.append(process)
+        return process
+
+    def run_until(self, condition: Callable[[], bool], bound_s: float) -> bool:
+        """Let time pass until the condition holds or that much time is over; whether it holds."""
+        end_s = self.now_s + bound_s
+        while not condition():
+            if self.now_s >= end_s:
+                return False
+            self.scheduler.run_until(min(self.now_s + 0.05, end_s))
+        return True
+
+    def run_to_end(self, process: Process, work: Coroutine[Any, Any, Any], bound_s: float) -> Any:
+        """Run a coroutine in a process and return its result.
+
+        Raises `TimeoutError` when it takes longer than that.
+        """
+        done: list[Any] = []
+
+        async def keep_result() -> None:
+            done.append(await work)
+
+        process.spawn(keep_result())
+        if not self.run_until(lambda: bool(done), bound_s):
+            raise TimeoutError(f"{process.name} did not finish within {bound_s} s")
+        return done[0]
+
+    def start_probing(self) -> None:
+        """Look at the watermarks of every partition now and then."""
+        self.broker.probe()
+        self.scheduler.call_after(PROBE_S, None, self.start_probing)
+
+    def _failed(self, process: Process, message: str, error: BaseException | None) -> None:
+        self.bugs.append((process.name, error))
+        text = f"{message}: {type(error).__name__}: {error}"
+        self.record(Logged(self.now_s, process.name, "ASYNCIO", text))
+
+
+class _HistoryOf(History):
+    """The same list of events; a dead process adds none."""
+
+    def __init__(self, history: History, process: Process) -> None:
+        super().__init__()
+        self.events = history.events
+        self._history = history
+        self._process = process
+
+    def record(self, event: Event) -> None:
+        if self._process.alive:
+            self._history.record(event)
+
+
+class BrokerNode:
+    """One broker over all its lives: its machine's disk, its present process, its supervisor."""
+
+    def __init__(self, world: World, name: str, host: str, settings: Mapping[str, str]) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
+        self.incarnation = -1
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+        self.on_started: list[Callable[[Broker], None]] = []
+        self.before_start: list[Callable[[Process], None]] = []
+        self.held_down = False
+        """While set, the supervisor does not start it."""
+        self._settings = dict(settings)
+        self._clock_rate = 1.0 + world.plan.rng(f"drift of {name}").uniform(-2e-4, 2e-4)
+        self._rng = world.plan.rng(f"supervisor of {name}")
+        self._wall_offset_ms = 0.0
+        self._seen: dict[TopicPartition, tuple[object, ...]] = {}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients find it."""
+        return self.host, BROKER_PORT
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether its present process has finished its start and lives."""
+        return self.broker is not None and self.process is not None and self.process.alive
+
+    # --- life
+
+    def start(self) -> None:
+        """Begin the next life, unless one goes on."""
+        if self.held_down or (self.process is not None and self.process.alive):
+            return
+        self.incarnation += 1
+        name = f"{self.name}.{self.incarnation}"
+        process = self.world.new_process(name, self.host, clock_rate=self._clock_rate)
+        process.disk = self.disk.of(process)
+        process.wall_offset_ms = self._wall_offset_ms
+        process.on_death.append(lambda: self._died(process))
+        self.process = process
+        self.broker = None
+        self._seen.clear()
+        process.spawn(self._live(process))
+        for tell in self.before_start:
+            tell(process)
+
+    def kill(self, cause: str = "kill") -> None:
+        """End its process at once."""
+        if self.process is not None:
+            self.process.kill(cause)
+
+    def lose_power(self) -> None:
+        """End its process and lose what the disk had not synced."""
+        self.network_silence()
+        self.kill("power")
+        for line in self.disk.lose_power(self._rng):
+            self.world.trace.note("lost", line)
+
+    def network_silence(self) -> None:
+        """Its machine stops answering: peers are not told that their connections are gone."""
+        if self.process is not None:
+            self.world.network.process_died(self.process, silent=True)
+
+    def request_stop(self) -> None:
+        """Ask for a clean stop."""
+        if self.broker is not None:
+            self.broker.request_stop()
+
+    def jump_wall_clock(self, by_ms: float) -> None:
+        """Set its machine's wall clock forward or back."""
+        self._wall_offset_ms += by_ms
+        if self.process is not None:
+            self.process.wall_offset_ms = self._wall_offset_ms
+
+    async def _live(self, process: Process) -> None:
+        world = self.world
+        broker = Broker(
+            BrokerConfig(
+                {
+                    "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
+                    "log.dirs": DATA_DIR,
+                    **self._settings,
+                }
+            ),
+            clock=process.clock,
+            disk=process.disk,
+            network=process.network,
+            store=world.store.of(process),
+            rng=process.rng,
+        )
+        try:
+            await broker.start()
+        except (OncelogError, OSError) as error:
+            process.kill(f"did not start: {error}")
+            return
+        self.broker = broker
+        world.record(BrokerStarted(world.now_s, self.name, self.incarnation))
+        for tell in self.on_started:
+            tell(broker)
+        await broker.wait_until_stop_is_requested()
+        failure = broker.stopped_because
+        try:
+            await broker.stop()
+        except OncelogError as error:
+            failure = failure or error
+        cause = "stop" if failure is None else f"{type(failure).__name__}: {failure}"
+        process.kill(cause)
+
+    def _died(self, process: Process) -> None:
+        world = self.world
+        self.broker = None
+        world.record(BrokerDied(world.now_s, self.name, self.incarnation, process.died_because))
+        world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
+
+    # --- looking into it
+
+    def probe(self) -> None:
+        """Record the watermarks that have moved since the last look."""
+        broker = self.broker
+        if broker is None or not self.is_serving:
+            return
+        now_s = self.world.now_s
+        for partition in broker.partitions:
+            log, state = partition.log, partition.state
+            found = (
+                self.incarnation,
+                partition.topic_partition,
+                state.leader_epoch,
+                log.log_start_offset,
+                partition.last_stable_offset,
+                state.high_watermark,
+                log.log_end_offset,
+            )
+            if self._seen.get(partition.topic_partition) != found:
+                self._seen[partition.topic_partition] = found
+                self.world.record(Watermarks(now_s, self.name, *found))
+
+
+class HistoryLog(logging.Handler):
+    """Writes what brokers warn of into the history."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging."""
+        world = self._world
+        process = world.scheduler.current
+        if process is not None and process.alive:
+            text = f"{record.name}: {record.getMessage()}"
+            world.record(Logged(world.now_s, process.name, record.levelname, text))
