@@ -265,3 +265,12 @@ SIMULATION_OVERWRITTEN_BYTES_MAX = 16 * 1024 * 1024
 """Bytes that the unsynced changes of one simulated file replaced or cut off; beyond them the older
 half of the changes counts as synced as well.
 """
+
+SIMULATED_CHUNK_BYTES_MAX = 64 * 1024
+"""Bytes that a simulated connection delivers at once."""
+
+SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
+"""Bytes that a simulated machine takes in for a process that does not read, give or take a chunk."""
+
+SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
+"""Bytes that a simulated machine still sends for a process that has closed the connection."""

@@ -98,6 +98,11 @@ class DiskFaults:
         self._full = rng
         self.armed = True
 
+    def drain(self) -> None:
+        """There is room again."""
+        self._full = None
+        self.armed = bool(self._failures)
+
     def heal(self) -> None:
         """Nothing fails any more, there is room, and the disk is fast."""
         self._failures.clear()

@@ -7,6 +7,7 @@ broker has, what goes wrong. Small runs find most, so most runs are small.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, Final
 
 from oncelog.simulation.faults import PROFILES, draw_faults
@@ -16,6 +17,11 @@ __all__ = ["DURATION_S", "draw_plan"]
 
 DURATION_S: Final = 10.0
 """Virtual time with faults of a run whose length is not asked for."""
+
+WRITERS: Final = ("idempotent", "transactional", "transactional", "copy", "attached", "peer-producer")
+READERS: Final = ("consume", "consume")
+OTHERS: Final = ("admin", "driver")
+"""Roles, as often as they are drawn."""
 
 
 def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
@@ -86,3 +92,59 @@ def _restarts(rng: random.Random, profile: str) -> tuple[str, ...]:
     if profile in ("power", "power-flushed", "everything", "damage"):
         kinds.append("power")
     return tuple(rng.choice(kinds) for _ in range(rng.choice([0, 1, 2, 2])))
+
+
+def _clients(
+    rng: random.Random, topics: Sequence[PlannedTopic], duration_s: float
+) -> list[PlannedClient]:
+    """Between two and eight clients, always with somebody who writes and somebody who reads."""
+    counts = {topic.name: topic.partitions for topic in topics}
+    roles = [rng.choice(WRITERS), rng.choice(READERS)]
+    roles += rng.choices([*WRITERS, *READERS, *OTHERS], k=rng.choice([0, 1, 2, 3, 4, 6]))
+    shared_ids = [f"shared-{index}" for index in range(rng.choice([1, 1, 2]))]
+    clients = []
+    for index, role in enumerate(roles):
+        chosen = _parameters(rng, role, counts, shared_ids, f"c{index}")
+        start_s = rng.uniform(0.0, min(1.0, duration_s / 4))
+        clients.append(PlannedClient(f"c{index}", role, start_s, chosen))
+    return clients
+
+
+def _parameters(
+    rng: random.Random,
+    role: str,
+    counts: dict[str, int],
+    shared_ids: Sequence[str],
+    name: str,
+) -> dict[str, Any]:
+    """What a client of that role is told. Peers and workloads read what they know of."""
+    written = {name: n for name, n in counts.items() if name != "target" or rng.random() < 0.5}
+    own_id = f"id-{name}"
+    parameters: dict[str, Any] = {
+        "topics": written,
+        "think_s": rng.choice([0.02, 0.08, 0.3]),
+        "think_ms": rng.choice([20, 80, 300]),
+        "burst_max": rng.choice([1, 3, 8]),
+        "transactional_id": rng.choice([own_id, own_id, *shared_ids]),
+        "flavor": rng.choice(["java", "librdkafka", "old"]),
+    }
+    if rng.random() < 0.4:
+        parameters["transaction_version_max"] = 1
+    if role in ("copy", "peer-copier"):
+        parameters["sources"] = {"source": counts["source"]}
+        parameters["topics"] = {"target": counts["target"]}
+        parameters["group_id"] = "copies"
+        parameters["transactional_id"] = rng.choice(["copier", own_id])
+        parameters["share"] = (0, 1)
+    if role == "consume":
+        parameters["topics"] = counts
+        parameters["isolation"] = rng.choice(["read_committed", "read_uncommitted"])
+        parameters["group_id"] = rng.choice(["", f"alone-{name}"])
+    if role in ("attached", "driver"):
+        parameters["transactional_id"] = own_id
+        parameters["group_id"] = f"job-{name}"
+    if role == "admin":
+        parameters["owned"] = rng.choice([1, 2])
+        parameters["partitions_max"] = 3
+        parameters["grown"] = rng.choice([[], [], ["source"]])
+    return parameters

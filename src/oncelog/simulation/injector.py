@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oncelog.simulation.client import ClientNode
-from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.disk import FaultKind
 from oncelog.simulation.history import Fault
 from oncelog.simulation.plan import PlannedFault
 from oncelog.simulation.process import Process
@@ -24,10 +24,9 @@ Parameters = Mapping[str, Any]
 class Injector:
     """Strikes at one world."""
 
-    def __init__(self, world: World, clients: Sequence[ClientNode], coverage: Coverage) -> None:
+    def __init__(self, world: World, clients: Sequence[ClientNode]) -> None:
         self._world = world
         self._clients = {client.id: client for client in clients}
-        self._coverage = coverage
         self._rng = world.plan.rng("injector")
         self._healed = False
 
@@ -45,7 +44,7 @@ class Injector:
         self._healed = True
         world = self._world
         world.network.heal()
-        world.broker.disk.heal()
+        world.broker.disk.faults.heal()
         world.broker.held_down = False
         for process in self._processes():
             process.thaw()
@@ -68,7 +67,6 @@ class Injector:
         detail = ", ".join(f"{key}={value}" for key, value in parameters.items())
         until_s = now_s + float(parameters.get("for_s", 0.0))
         self._world.record(Fault(now_s, "", kind, target, detail, until_s))
-        self._coverage.count(f"fault {kind}")
 
     def _processes(self) -> list[Process]:
         found = [self._world.broker.process, *(c.process for c in self._clients.values())]
@@ -123,7 +121,11 @@ class Injector:
     def _drop(self, parameters: Parameters) -> str | None:
         if (client := self._client(parameters)) is None:
             return None
-        return client.id if self._world.network.drop_connection(self._rng, client.host) else None
+        network = self._world.network
+        dropped = network.drop_connection(
+            self._rng, network.between(client.host, self._world.broker.host)
+        )
+        return None if dropped is None else client.id
 
     def _drop_at_byte(self, parameters: Parameters) -> str | None:
         return self._drop_later(parameters, half_open=False)
@@ -134,10 +136,12 @@ class Injector:
     def _drop_later(self, parameters: Parameters, *, half_open: bool) -> str | None:
         if (client := self._client(parameters)) is None:
             return None
-        ends = (client.host, self._world.broker.host)
-        source, target = ends if parameters["to_broker"] else reversed(ends)
-        self._world.network.arm_drop(
-            source, target, after_bytes=int(parameters["bytes"]), half_open=half_open
+        network = self._world.network
+        network.arm_drop(
+            network.between(client.host, self._world.broker.host),
+            int(parameters["bytes"]),
+            "to server" if parameters["to_broker"] else "to client",
+            half_open,
         )
         return client.id
 
@@ -185,7 +189,8 @@ class Injector:
         node.disk.arm_kill(
             node.process,
             after_operations=int(parameters["operations"]),
-            when=str(parameters["when"]),
+            moment=parameters["when"],
+            rng=self._rng,
             cause="kill",
         )
         return node.name
@@ -199,7 +204,8 @@ class Injector:
         node.disk.arm_kill(
             process,
             after_operations=int(parameters["operations"]),
-            when=str(parameters["when"]),
+            moment=parameters["when"],
+            rng=self._rng,
             cause="power",
         )
         return node.name
@@ -254,30 +260,33 @@ class Injector:
     # --- the disk
 
     def _failed_read(self, parameters: Parameters) -> str | None:
-        return self._fail("read", parameters)
+        return self._fail(FaultKind.READ, parameters)
 
     def _failed_write(self, parameters: Parameters) -> str | None:
-        return self._fail("write", parameters)
+        return self._fail(FaultKind.WRITE, parameters)
 
     def _failed_fsync(self, parameters: Parameters) -> str | None:
-        return self._fail("fsync", parameters)
+        return self._fail(FaultKind.FSYNC, parameters)
 
-    def _fail(self, operation: str, parameters: Parameters) -> str | None:
+    def _fail(self, kind: FaultKind, parameters: Parameters) -> str | None:
         node = self._world.broker
-        node.disk.fail(
-            operation, count=int(parameters["count"]), after=int(parameters["after"])
+        node.disk.faults.fail(
+            kind, self._rng, count=int(parameters["count"]), after=int(parameters["after"])
         )
         return node.name
 
     def _disk_full(self, parameters: Parameters) -> str | None:
-        disk = self._world.broker.disk
-        disk.fill()
-        self._world.scheduler.call_after(float(parameters["for_s"]), None, disk.drain)
+        faults = self._world.broker.disk.faults
+        faults.fill(self._rng)
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, faults.drain)
         return self._world.broker.name
 
     def _slow_disk(self, parameters: Parameters) -> str | None:
-        disk = self._world.broker.disk
-        disk.slow(until_s=self._world.now_s + float(parameters["for_s"]))
+        faults = self._world.broker.disk.faults
+        faults.slow = True
+        self._world.scheduler.call_after(
+            float(parameters["for_s"]), None, setattr, faults, "slow", False
+        )
         return self._world.broker.name
 
     def _flip_bit(self, parameters: Parameters) -> str | None:

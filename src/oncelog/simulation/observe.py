@@ -8,6 +8,8 @@ call per event. Replay is not counted: it repeats what was counted when it happe
 
 from __future__ import annotations
 
+import random
+
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
@@ -276,11 +278,12 @@ class ObservedBroker(Broker):
         disk: Disk | None = None,
         network: Network | None = None,
         store: MetadataStore | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.coverage = coverage
         self.watch = BrokerWatch()
         watched = WatchedDisk(disk or SystemDisk(), self.watch)
-        super().__init__(config, clock=clock, disk=watched, network=network, store=store)
+        super().__init__(config, clock=clock, disk=watched, network=network, store=store, rng=rng)
 
     async def _start_storage(self, exits: AsyncExitStack) -> None:
         await super()._start_storage(exits)

@@ -21,9 +21,8 @@ from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Fault, History
+from oncelog.simulation.history import Fault, History, TopicChanging
 from oncelog.simulation.injector import Injector
-from oncelog.simulation.observe import observe_broker
 from oncelog.simulation.plan import SETTLE_S, Plan
 from oncelog.simulation.process import Process
 from oncelog.simulation.reading import read_final_state
@@ -60,13 +59,14 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     world = run.world
+    world.coverage.add_run(world.history, world.crashes)
     return RunResult(
         plan,
         world.history,
         final,
         anomalies,
         world.trace.digest(),
-        run.coverage,
+        world.coverage,
         world.now_s,
         time.perf_counter() - began,
         world.bugs,
@@ -82,19 +82,17 @@ class Run:
     ) -> None:
         self.plan = plan
         self.world = World(plan, keep_trace=keep_trace)
-        self.coverage = Coverage()
         self._stopping = False
         self.clients = [
             ClientNode(self.world, planned, roles[planned.role], lambda: self._stopping)
             for planned in plan.clients
         ]
-        self.injector = Injector(self.world, self.clients, self.coverage)
+        self.injector = Injector(self.world, self.clients)
         self.healed_s = 0.0
 
     def play(self) -> FinalState | None:
         """All acts; None when the last look could not be taken."""
         world, plan = self.world, self.plan
-        world.broker.on_started.append(lambda broker: observe_broker(broker, self.coverage))
         world.broker.start()
         world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
         self._ask(_make_topics(self._context("setup"), plan), "setup")
@@ -143,14 +141,16 @@ class Run:
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
         groups = sorted(
-            {str(c.parameters["group"]) for c in self.plan.clients if "group" in c.parameters}
+            {str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""}
         )
         context = self._context("stock")
         found = self._ask(read_final_state(context, topics, groups), "stock")
         return found if isinstance(found, FinalState) else None
 
     def _topics_made(self) -> set[str]:
-        return {str(c.parameters["topic"]) for c in self.plan.clients if "topic" in c.parameters}
+        """Topics of administrators that are there in the end, as far as they know."""
+        last = {change.topic: change.change for change in self.world.history.of(TopicChanging)}
+        return {topic for topic, change in last.items() if change != "delete"}
 
     def _context(self, name: str) -> ClientContext:
         world = self.world

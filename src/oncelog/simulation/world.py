@@ -15,6 +15,8 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.crashes import CrashContext
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.history import (
     BrokerDied,
@@ -25,6 +27,7 @@ from oncelog.simulation.history import (
     Watermarks,
 )
 from oncelog.simulation.network import SimulatedNetwork
+from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.plan import Plan, part_rng
 from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
@@ -38,6 +41,7 @@ BROKER_PORT: Final = 9092
 DATA_DIR: Final = "/data"
 PROBE_S: Final = 0.25
 """Pause between two looks at a broker's watermarks."""
+POWER: Final = "power"
 RESTART_S: Final = (0.05, 3.0)
 """After this time a supervisor starts a broker that has died."""
 
@@ -47,6 +51,9 @@ class World:
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         self.plan = plan
+        self.coverage = Coverage()
+        self.crashes: list[CrashContext] = []
+        """Every death of a broker, as seen from inside."""
         self.scheduler = Scheduler()
         self.trace = Trace(lambda: self.scheduler.now_s, keep=keep_trace)
         self.history = History(self.trace.event)
@@ -145,6 +152,7 @@ class BrokerNode:
         self.incarnation = -1
         self.process: Process | None = None
         self.broker: Broker | None = None
+        self.observed: ObservedBroker | None = None
         self.on_started: list[Callable[[Broker], None]] = []
         self.before_start: list[Callable[[Process], None]] = []
         self.held_down = False
@@ -176,7 +184,8 @@ class BrokerNode:
         process = self.world.new_process(name, self.host, clock_rate=self._clock_rate)
         process.disk = self.disk.of(process)
         process.wall_offset_ms = self._wall_offset_ms
-        process.on_death.append(lambda: self._died(process))
+        # First, because the network has to hear how it died.
+        process.on_death.insert(0, lambda: self._died(process))
         self.process = process
         self.broker = None
         self._seen.clear()
@@ -190,16 +199,15 @@ class BrokerNode:
             self.process.kill(cause)
 
     def lose_power(self) -> None:
-        """End its process and lose what the disk had not synced."""
-        self.network_silence()
-        self.kill("power")
+        """End its process, and lose what its disk had not synced."""
+        if self.process is not None and self.process.alive:
+            self.process.kill(POWER)
+        else:
+            self._lose_unsynced()
+
+    def _lose_unsynced(self) -> None:
         for line in self.disk.lose_power(self._rng):
             self.world.trace.note("lost", line)
-
-    def network_silence(self) -> None:
-        """Its machine stops answering: peers are not told that their connections are gone."""
-        if self.process is not None:
-            self.world.network.process_died(self.process, silent=True)
 
     def request_stop(self) -> None:
         """Ask for a clean stop."""
@@ -214,7 +222,7 @@ class BrokerNode:
 
     async def _live(self, process: Process) -> None:
         world = self.world
-        broker = Broker(
+        broker = self.observed = ObservedBroker(
             BrokerConfig(
                 {
                     "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
@@ -222,6 +230,7 @@ class BrokerNode:
                     **self._settings,
                 }
             ),
+            world.coverage,
             clock=process.clock,
             disk=process.disk,
             network=process.network,
@@ -249,7 +258,16 @@ class BrokerNode:
     def _died(self, process: Process) -> None:
         world = self.world
         self.broker = None
-        world.record(BrokerDied(world.now_s, self.name, self.incarnation, process.died_because))
+        cause = process.died_because
+        world.record(BrokerDied(world.now_s, self.name, self.incarnation, cause))
+        if self.observed is not None:
+            self.world.crashes.append(self.observed.watch.at_death(world.now_s, self.name, cause))
+            self.observed = None
+        if cause == POWER:
+            # Peers are not told that their connections are gone. The file operation that it may
+            # have died in ends first.
+            world.network.process_died(process, silent=True)
+            world.scheduler.call_at(world.now_s, None, self._lose_unsynced)
         world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
 
     # --- looking into it

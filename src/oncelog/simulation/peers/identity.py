@@ -15,7 +15,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.simulation.history import ProducerInitialized
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.sending import Sender
 from oncelog.simulation.peers.wire import LostError, Wire
 
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 async def call_coordinator(
-    context: PeerContext,
+    context: ClientContext,
     wire: Wire,
     kind: int,
     key: str,
@@ -84,7 +84,7 @@ async def call_coordinator(
 class IdempotentIdentity:
     """The producer id of a producer without transactions. Any broker gives one."""
 
-    def __init__(self, context: PeerContext, wire: Wire) -> None:
+    def __init__(self, context: ClientContext, wire: Wire) -> None:
         self._context = context
         self._wire = wire
 

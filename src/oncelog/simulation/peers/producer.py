@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import ProducerFenced, Value
 from oncelog.simulation.peers.batches import Batch, Corners
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.identity import IdempotentIdentity
 from oncelog.simulation.peers.sending import Sender
@@ -26,7 +26,7 @@ __all__ = ["BatchMaker", "run"]
 class BatchMaker:
     """Makes the batches of one client: which partitions, how many records, which corners."""
 
-    def __init__(self, context: PeerContext, wire: Wire) -> None:
+    def __init__(self, context: ClientContext, wire: Wire) -> None:
         self._context = context
         self._wire = wire
         self.topics: Sequence[str] = context.get("topics", ("t",))
@@ -71,7 +71,7 @@ class BatchMaker:
         )
 
 
-async def run(context: PeerContext) -> None:
+async def run(context: ClientContext) -> None:
     """Produce until told to stop, then see the last records acknowledged."""
     incarnation = 0
     while True:
@@ -86,7 +86,7 @@ async def run(context: PeerContext) -> None:
 class _Producer:
     """One process's life."""
 
-    def __init__(self, context: PeerContext) -> None:
+    def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         self._identity = IdempotentIdentity(context, self._wire)

@@ -34,7 +34,7 @@ from oncelog.protocol.produce import (
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.history import Acked, SendFailed, Sent
 from oncelog.simulation.peers.batches import Batch
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.wire import Address, LostError, Wire
 
 __all__ = ["IN_FLIGHT_COUNT_MAX", "Sender"]
@@ -104,7 +104,7 @@ class Sender:
 
     def __init__(
         self,
-        context: PeerContext,
+        context: ClientContext,
         wire: Wire,
         *,
         acks: int = -1,

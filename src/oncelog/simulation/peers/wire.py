@@ -23,7 +23,7 @@ from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import parse_response
 from oncelog.runtime.framed import DisconnectedError
-from oncelog.simulation.peers.context import PeerContext
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import Flavor
 
 __all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "TopicView", "Wire"]
@@ -63,7 +63,7 @@ def _look(answer: asyncio.Future[memoryview]) -> None:
 class Wire:
     """One process's connections. It may be used again after `close`, as by a restarted client."""
 
-    def __init__(self, context: PeerContext, flavor: Flavor) -> None:
+    def __init__(self, context: ClientContext, flavor: Flavor) -> None:
         self.context = context
         self.flavor = flavor
         self.topics: dict[str, TopicView] = {}

@@ -1,0 +1,81 @@
+"""Checkers: what a run's history and final state show that the configuration excludes.
+
+`judge` runs all of them; `CHECKERS` names them. Kinds have the names of Jepsen's Kafka workload
+where it has one, else the number of the invariant (DESIGN.md, "Invariants"). Pure: values in,
+anomalies out, so that a test can show of each that it fires, and does not fire beside it.
+
+Real time decides what is certain: an answer came after what it answers, a request was not carried
+out before it was sent, and one without an answer may be carried out at any time or never. What the
+configuration did not promise is reported too, with the reason in `Anomaly.allowed` (`excuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from oncelog.simulation.checkers.anomaly import Anomaly, Promise
+from oncelog.simulation.checkers.coordinators import decisions, fencing, producer_ids
+from oncelog.simulation.checkers.cycles import g0, g1c
+from oncelog.simulation.checkers.ending import broker_stopped, lag_ends, progress
+from oncelog.simulation.checkers.evidence import Evidence
+from oncelog.simulation.checkers.groups import generations, ownership
+from oncelog.simulation.checkers.logs import committed_views, sequences, valid_logs
+from oncelog.simulation.checkers.offsets import copies, offsets_with_transactions
+from oncelog.simulation.checkers.reads import nonmonotonic_poll, skipped_poll, unseen
+from oncelog.simulation.checkers.transactions import (
+    aborted_read,
+    intermediate_read,
+    torn_transaction,
+)
+from oncelog.simulation.checkers.watermarks import watermarks
+from oncelog.simulation.checkers.writes import (
+    duplicate,
+    inconsistent_offsets,
+    lost_write,
+    never_sent,
+    nonmonotonic_send,
+)
+from oncelog.simulation.final import FinalState
+from oncelog.simulation.history import History
+
+__all__ = ["CHECKERS", "Anomaly", "Evidence", "Promise", "judge"]
+
+CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
+    "lost-write": lost_write,
+    "inconsistent-offsets": inconsistent_offsets,
+    "duplicate": duplicate,
+    "never-sent": never_sent,
+    "nonmonotonic-send": nonmonotonic_send,
+    "aborted-read": aborted_read,
+    "intermediate-read": intermediate_read,
+    "torn-transaction": torn_transaction,
+    "G0": g0,
+    "G1c": g1c,
+    "unseen": unseen,
+    "nonmonotonic-poll": nonmonotonic_poll,
+    "skipped-poll": skipped_poll,
+    "INV-2": sequences,
+    "INV-3": committed_views,
+    "INV-4": decisions,
+    "INV-5": fencing,
+    "INV-6": offsets_with_transactions,
+    "copies": copies,
+    "INV-7": watermarks,
+    "INV-8": generations,
+    "ownership": ownership,
+    "INV-9": valid_logs,
+    "INV-11": producer_ids,
+    "lag-ends": lag_ends,
+    "progress": progress,
+    "broker-stopped": broker_stopped,
+}
+"""Name -> checker. INV-1 is "lost-write", INV-10 is "copies" and "torn-transaction" together."""
+
+
+def judge(history: History, final: FinalState, promise: Promise) -> list[Anomaly]:
+    """Return everything that is wrong with a run, checker by checker, in the order of `CHECKERS`.
+
+    Anomalies whose `allowed` is not "" are none of the run's promises.
+    """
+    evidence = Evidence(history, final, promise)
+    return [anomaly for check in CHECKERS.values() for anomaly in check(evidence)]

@@ -1,0 +1,72 @@
+"""What a run promises, and what a checker finds. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.history import Value
+
+__all__ = ["Anomaly", "Promise", "found"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What the run's configuration and its faults leave promised. Times are seconds of the run.
+
+    `power_losses_s`: power was lost, and with it unsynced bytes and names. `damage_s`: bits were
+    flipped or files cut in what had been synced. `storage_failures_s`: a write or an fsync failed,
+    or the disk was full, and the folder is off line until the broker restarts.
+    `last_fault_s` is when the last fault was healed; all clients settle within `settle_bound_s`
+    after it. `retention` says that segments are deleted by age or size without anybody asking.
+    """
+
+    flush_every_message: bool
+    power_losses_s: tuple[float, ...] = ()
+    damage_s: tuple[float, ...] = ()
+    storage_failures_s: tuple[float, ...] = ()
+    unclean_elections: bool = False
+    last_fault_s: float = 0.0
+    settle_bound_s: float
+    retention: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """One promise that did not hold.
+
+    `kind` is the checker's name. `detail` begins with what happened, in words that are the same in
+    every run, up to the first colon; then come the particulars. `allowed` is "" or why the run's
+    configuration did not promise it.
+    """
+
+    kind: str
+    detail: str
+    at_s: float
+    who: str
+    topic_partition: TopicPartition | None
+    offset: int
+    values: tuple[Value, ...]
+    allowed: str
+
+    @property
+    def signature(self) -> str:
+        """The kind and what happened, without particulars: the same for the same defect."""
+        return f"{self.kind}: {self.detail.split(':', 1)[0]}"
+
+
+def found(
+    kind: str,
+    what: str,
+    particulars: str = "",
+    *,
+    at_s: float,
+    who: str = "",
+    topic_partition: TopicPartition | None = None,
+    offset: int = -1,
+    values: tuple[Value, ...] = (),
+    allowed: str = "",
+) -> Anomaly:
+    """Return an anomaly; `what` holds no colon and no particulars."""
+    detail = f"{what}: {particulars}" if particulars else what
+    return Anomaly(kind, detail, at_s, who, topic_partition, offset, values, allowed)

@@ -1,0 +1,169 @@
+"""Checkers of how a run ends: lag, progress, and brokers that stopped of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Reader
+from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.history import BrokerDied, Progress
+
+__all__ = ["broker_stopped", "lag_ends", "progress"]
+
+_ORDERLY = frozenset({"kill", "power", "stop"})
+_STORAGE_WORDS = ("storage", "oserror", "ioerror", "errno", "disk", "fsync", "enospc", "corrupt")
+
+
+def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
+    """At the end everything can be read and has been.
+
+    Each partition is read to its end; its last stable offset is its high watermark, unless a
+    transaction is open that is younger than the time in which everything settles; and a reader
+    that says it is settled, and still has the partition, was given every record that was
+    acknowledged before it said so. Excused: a folder that is off line since a storage failure,
+    damage, and a transaction whose coordinator lost it with power.
+    """
+    excuses = Excuses(evidence)
+    if not evidence.final.partitions and not evidence.final.unread and evidence.tracked:
+        what = "nothing could be read at the end"
+        yield found("lag-ends", what, at_s=evidence.end_s, allowed=_off_line(evidence, excuses))
+    for partition, reason in evidence.final.unread.items():
+        yield found(
+            "lag-ends",
+            "a partition could not be read to its end",
+            f"{partition}, {reason}",
+            at_s=evidence.end_s,
+            topic_partition=partition,
+            allowed=_off_line(evidence, excuses) or excuses.between(0.0, NEVER, partition),
+        )
+    for log in evidence.logs.values():
+        yield from _stuck(evidence, excuses, log)
+    settled = {e.who: e.at_s for e in evidence.events[Progress] if e.state == "settled"}
+    last_words = {event.who: event.state for event in evidence.events[Progress]}
+    for reader in evidence.readers.values():
+        if reader.who in settled and last_words[reader.who] == "settled":
+            yield from _behind(evidence, reader, settled[reader.who])
+
+
+def _stuck(evidence: Evidence, excuses: Excuses, log: PartitionLog) -> Iterator[Anomaly]:
+    final = log.final
+    if not log.is_whole or final.last_stable_offset >= final.high_watermark:
+        return
+    record = log.record_at(final.last_stable_offset)
+    since_s = record.sent_s if record is not None else 0.0
+    if since_s > evidence.end_s - evidence.promise.settle_bound_s:
+        return
+    yield found(
+        "lag-ends",
+        "the last stable offset is stuck",
+        f"{final.topic_partition} at {final.last_stable_offset} of {final.high_watermark}"
+        + (f", by {record.value}" if record is not None else ""),
+        at_s=evidence.end_s,
+        topic_partition=final.topic_partition,
+        offset=final.last_stable_offset,
+        values=(record.value,) if record is not None else (),
+        allowed=excuses.coordinator(since_s, NEVER, final.topic_partition),
+    )
+
+
+def _behind(evidence: Evidence, reader: Reader, settled_s: float) -> Iterator[Anomaly]:
+    partition = reader.topic_partition
+    log = evidence.logs.get(partition)
+    if log is None or not reader.is_assigned or reader.position < 0 or not reader.steps:
+        return
+    if evidence.topics.was_deleted(partition.topic):
+        return
+    committed = reader.steps[-1].poll.committed
+    entries = log.shown if committed else list(zip(log.offsets, log.records, strict=True))
+    for offset, record in entries:
+        if offset < reader.position or record is None or record.acked_s >= settled_s:
+            continue
+        txn = record.transaction
+        if committed and txn is not None and txn.ended_s >= settled_s:
+            continue
+        yield found(
+            "lag-ends",
+            "a settled reader did not read to the end",
+            f"{reader.who} is at {reader.position} of {partition}, {record.value} at {offset}",
+            at_s=settled_s,
+            who=reader.who,
+            topic_partition=partition,
+            offset=offset,
+            values=(record.value,),
+        )
+        return
+
+
+def progress(evidence: Evidence) -> Iterator[Anomaly]:
+    """Every client that tells of its progress settles in time after the last fault was healed.
+
+    Its last word is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
+    Excused: a folder that is off line since a storage failure, and damage, which may leave a batch
+    that nobody can read.
+    """
+    excuses = Excuses(evidence)
+    bound_s = evidence.promise.last_fault_s + evidence.promise.settle_bound_s
+    last: dict[str, Progress] = {}
+    for event in evidence.events[Progress]:
+        last[event.who] = event
+        if event.state.startswith("stuck"):
+            what = "a client is stuck"
+            yield _slow(what, event.state, event, _off_line(evidence, excuses))
+    for event in last.values():
+        if event.state.startswith("stuck"):
+            continue
+        if event.state not in ("settled", "done"):
+            what = "a client never settled"
+            yield _slow(
+                what, f"its last word is {event.state}", event, _off_line(evidence, excuses)
+            )
+        elif event.at_s > bound_s:
+            what = "a client settled too late"
+            particulars = f"at {event.at_s:.3f} s, the bound is {bound_s:.3f} s"
+            yield _slow(what, particulars, event, _off_line(evidence, excuses))
+
+
+def _slow(what: str, particulars: str, event: Progress, allowed: str) -> Anomaly:
+    return found(
+        "progress",
+        what,
+        f"{event.who}, {particulars}",
+        at_s=event.at_s,
+        who=event.who,
+        allowed=allowed,
+    )
+
+
+def _off_line(evidence: Evidence, excuses: Excuses) -> str:
+    if excuses.any_damage:
+        return "what was synced was damaged"
+    for at_s in evidence.promise.storage_failures_s:
+        if not excuses.restarted_after(at_s):
+            return f"storage failed at {at_s:.3f} s and no broker was restarted since"
+    return ""
+
+
+def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
+    """A broker dies of "kill", "power" or "stop" only; any other cause is a defect of its own.
+
+    Excused: a cause that names the storage, after a storage failure or damage.
+    """
+    promise = evidence.promise
+    for event in evidence.events[BrokerDied]:
+        if event.cause in _ORDERLY:
+            continue
+        cause = event.cause.lower()
+        allowed = ""
+        if "invariant" not in cause and any(word in cause for word in _STORAGE_WORDS):
+            struck = [*promise.storage_failures_s, *promise.damage_s]
+            if any(at_s <= event.at_s for at_s in struck):
+                allowed = "storage had failed or was damaged"
+        yield found(
+            "broker-stopped",
+            "a broker stopped of itself",
+            f"{event.who} incarnation {event.incarnation}, {event.cause}",
+            at_s=event.at_s,
+            who=event.who,
+            allowed=allowed,
+        )

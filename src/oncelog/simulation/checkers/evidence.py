@@ -1,0 +1,395 @@
+"""Everything a run left behind, indexed once, so that each checker is a short walk.
+
+A `Tracked` is one record that a client sent, with all that is known of it: its acknowledgement,
+the polls that showed it, and its places in the final log and in its committed view.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.checkers.anomaly import Promise
+from oncelog.simulation.checkers.topics import NEVER, Topics
+from oncelog.simulation.final import FinalPartition, FinalState, LoggedBatch
+from oncelog.simulation.history import (
+    Acked,
+    Event,
+    History,
+    Polled,
+    Positioned,
+    ProducerInitialized,
+    RecordsDeleted,
+    Revoked,
+    SendFailed,
+    Sent,
+    TopicChanged,
+    TopicChanging,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionEnding,
+    TransactionOffsets,
+    TransactionUnknown,
+    Value,
+    Watermarks,
+)
+
+__all__ = ["NEVER", "Evidence", "PartitionLog", "Reader", "Step", "Stranger", "Tracked", "Txn"]
+
+
+@dataclass(slots=True, eq=False)
+class Txn:
+    """One transaction of a client. `ending_s` is when its commit was first asked for.
+
+    `outcome` is "committed" or "aborted" when the client knows it, else "".
+    """
+
+    client: str
+    number: int
+    transactional_id: str = ""
+    began_s: float = -NEVER
+    ending_s: float = NEVER
+    ended_s: float = NEVER
+    outcome: str = ""
+    records: list[Tracked] = field(default_factory=list)
+    offsets: list[TransactionOffsets] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return f"transaction {self.number} of {self.client}"
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """One record that a client sent. `incarnation` is its topic's, None if that is not known."""
+
+    value: Value
+    topic_partition: TopicPartition
+    sent_s: float
+    transaction: Txn | None
+    incarnation: int | None = None
+    acked_s: float = NEVER
+    acked_offset: int = -1
+    acks: int = 0
+    refused: str = ""
+    polls: list[tuple[float, int, Polled]] = field(default_factory=list)
+    """(time, offset, poll) of each time that a reader was given it."""
+    places: list[int] = field(default_factory=list)
+    """Its offsets in the final log."""
+    shown: list[int] = field(default_factory=list)
+    """Its offsets in the final committed view."""
+
+    def known_s(self, offset: int) -> float:
+        """When a client first knew that it was at this offset."""
+        first_s = self.acked_s if self.acked_offset == offset else NEVER
+        for at_s, polled_offset, _ in self.polls:
+            if polled_offset == offset and at_s < first_s:
+                first_s = at_s
+        return first_s
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A record that was seen where no client sent it. `at_s` is infinite for the final log."""
+
+    at_s: float
+    who: str
+    topic_partition: TopicPartition
+    offset: int
+    value: Value
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One poll of a reader. `start` is the position before it, -1 if that is not known."""
+
+    poll: Polled
+    start: int
+    records: list[Tracked | None]
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One reader of one partition. `position` is -1 when it is not known."""
+
+    who: str
+    topic_partition: TopicPartition
+    position: int = -1
+    is_assigned: bool = False
+    steps: list[Step] = field(default_factory=list)
+    jumps: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets [from, to) that it was asked to leave out, by a seek or a reset."""
+    starts: list[int] = field(default_factory=list)
+
+
+class PartitionLog:
+    """The final log of a partition, one entry per record that is not a marker."""
+
+    def __init__(self, final: FinalPartition, is_whole: bool) -> None:
+        self.final = final
+        self.is_whole = is_whole
+        self.offsets: list[int] = []
+        self.records: list[Tracked | None] = []
+        self.batches: list[LoggedBatch] = []
+        self.shown: list[tuple[int, Tracked | None]] = []
+        last = final.batches[-1].last_offset + 1 if final.batches else final.log_start_offset
+        self.end = final.high_watermark if is_whole else last
+
+    def batch_at(self, offset: int) -> LoggedBatch | None:
+        """The data batch that holds this offset."""
+        index = bisect_left(self.offsets, offset)
+        is_there = index < len(self.offsets) and self.offsets[index] == offset
+        return self.batches[index] if is_there else None
+
+    def record_at(self, offset: int) -> Tracked | None:
+        """The record at this offset."""
+        index = bisect_left(self.offsets, offset)
+        is_there = index < len(self.offsets) and self.offsets[index] == offset
+        return self.records[index] if is_there else None
+
+    def closing_marker(self, offset: int) -> LoggedBatch | None:
+        """The marker that ended the transaction of the record at this offset."""
+        batch = self.batch_at(offset)
+        for marker in () if batch is None else self._markers.get(batch.producer_id, ()):
+            if marker.first_offset > offset:
+                return marker
+        return None
+
+    def known_beyond_s(self, offset: int) -> float:
+        """When a client first knew of any record at a higher offset that is still there."""
+        return self._known_from_s[bisect_right(self.offsets, offset)]
+
+    @cached_property
+    def _markers(self) -> dict[int, list[LoggedBatch]]:
+        markers: dict[int, list[LoggedBatch]] = defaultdict(list)
+        for batch in self.final.batches:
+            if batch.marker:
+                markers[batch.producer_id].append(batch)
+        return markers
+
+    @cached_property
+    def _known_from_s(self) -> list[float]:
+        """For each index, the earliest knowledge of the records from there on."""
+        earliest = NEVER
+        known = [NEVER] * (len(self.offsets) + 1)
+        for index in range(len(self.offsets) - 1, -1, -1):
+            record = self.records[index]
+            if record is not None:
+                earliest = min(earliest, record.known_s(self.offsets[index]))
+            known[index] = earliest
+        return known
+
+
+class Evidence:
+    """A history and a final state, indexed. Checkers read it and change nothing."""
+
+    def __init__(self, history: History, final: FinalState, promise: Promise) -> None:
+        self.history = history
+        self.final = final
+        self.promise = promise
+        self.end_s = history.events[-1].at_s if history.events else 0.0
+        self.topics = Topics()
+        self.tracked: dict[tuple[str, int], Tracked] = {}
+        self.transactions: dict[tuple[str, int], Txn] = {}
+        self.readers: dict[tuple[str, TopicPartition], Reader] = {}
+        self.strangers: list[Stranger] = []
+        self.initialized: list[ProducerInitialized] = []
+        self.deleted: dict[TopicPartition, list[RecordsDeleted]] = defaultdict(list)
+        self.watermarks: dict[TopicPartition, list[Watermarks]] = defaultdict(list)
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.events: dict[type[Event], list[Any]] = defaultdict(list)
+        self._index_events()
+        for record in self.tracked.values():
+            record.incarnation = self.topics.incarnation(
+                record.topic_partition.topic,
+                record.sent_s,
+                # A send without an answer may arrive whenever it likes, but not after the end.
+                record.acked_s if record.acked_s < NEVER else self.end_s,
+            )
+        for partition in final.partitions.values():
+            self._index_log(partition)
+
+    def is_current(self, record: Tracked) -> bool:
+        """Whether the record was sent to the topic that is there at the end."""
+        last = self.topics.last(record.topic_partition.topic)
+        return last is not None and record.incarnation == last
+
+    def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Whether somebody asked, or the configuration lets, the log start as late as this."""
+        if offset <= 0 or self.promise.retention:
+            return True
+        # -1 asks for everything up to the high watermark of that moment.
+        return any(
+            e.offset >= offset or e.offset < 0 for e in self.deleted.get(topic_partition, ())
+        )
+
+    @cached_property
+    def idempotent_clients(self) -> set[str]:
+        """The clients that were given a producer id."""
+        return {event.who for event in self.initialized}
+
+    @cached_property
+    def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:
+        """Each record that is a copy, with the place of what it is a copy of."""
+        found = []
+        for record in self.tracked.values():
+            if record.value.source:
+                place, _, offset = record.value.source.rpartition("@")
+                topic, _, partition = place.rpartition("-")
+                found.append((record, TopicPartition(topic, int(partition)), int(offset)))
+        return found
+
+    # --- the history --------------------------------------------------------------------
+
+    def _index_events(self) -> None:
+        add: dict[type[Event], Callable[[Any], None]] = {
+            Sent: self._sent,
+            Acked: self._acked,
+            SendFailed: self._failed,
+            Polled: self._polled,
+            Positioned: self._positioned,
+            Revoked: self._revoked,
+            TransactionBegan: self._began,
+            TransactionEnding: self._ending,
+            TransactionEnded: self._ended,
+            TransactionOffsets: lambda e: self._txn(e.who, e.transaction).offsets.append(e),
+            TransactionUnknown: lambda e: None,
+            ProducerInitialized: self.initialized.append,
+            RecordsDeleted: lambda e: self.deleted[e.topic_partition].append(e),
+            Watermarks: lambda e: self.watermarks[e.topic_partition].append(e),
+            TopicChanging: self.topics.add,
+            TopicChanged: self.topics.add,
+        }
+        for event in self.history.events:
+            kind = type(event)
+            handler = add.get(kind)
+            if handler is None:
+                self.events[kind].append(event)
+            else:
+                handler(event)
+
+    def _txn(self, client: str, number: int) -> Txn:
+        key = (client, number)
+        txn = self.transactions.get(key)
+        if txn is None:
+            txn = self.transactions[key] = Txn(client, number)
+        return txn
+
+    def _sent(self, event: Sent) -> None:
+        value = event.value
+        key = (value.client, value.number)
+        if key in self.tracked:
+            return
+        txn = self._txn(value.client, value.transaction) if value.transaction >= 0 else None
+        record = Tracked(value, event.topic_partition, event.at_s, txn)
+        self.tracked[key] = record
+        if txn is not None:
+            txn.records.append(record)
+
+    def _acked(self, event: Acked) -> None:
+        record = self.tracked.get((event.value.client, event.value.number))
+        if record is not None and record.acked_s == NEVER and event.acks != 0:
+            record.acked_s, record.acked_offset = event.at_s, event.offset
+            record.acks = event.acks
+
+    def _failed(self, event: SendFailed) -> None:
+        record = self.tracked.get((event.value.client, event.value.number))
+        if record is not None and event.certain:
+            record.refused = event.error
+
+    def _began(self, event: TransactionBegan) -> None:
+        txn = self._txn(event.who, event.transaction)
+        txn.began_s, txn.transactional_id = event.at_s, event.transactional_id
+
+    def _ending(self, event: TransactionEnding) -> None:
+        if event.commit:
+            txn = self._txn(event.who, event.transaction)
+            txn.ending_s = min(txn.ending_s, event.at_s)
+
+    def _ended(self, event: TransactionEnded) -> None:
+        txn = self._txn(event.who, event.transaction)
+        if not txn.outcome:
+            txn.outcome = "committed" if event.commit else "aborted"
+            txn.ended_s = event.at_s
+
+    def _reader(self, who: str, topic_partition: TopicPartition) -> Reader:
+        key = (who, topic_partition)
+        reader = self.readers.get(key)
+        if reader is None:
+            reader = self.readers[key] = Reader(who, topic_partition)
+        return reader
+
+    def _positioned(self, event: Positioned) -> None:
+        reader = self._reader(event.who, event.topic_partition)
+        # A group's next owner goes on where the group is; only a seek or a reset leaves out.
+        if "commit" not in event.reason and event.offset > max(reader.position, 0):
+            reader.jumps.append((max(reader.position, 0), event.offset))
+        reader.position = event.offset
+        reader.is_assigned = True
+        reader.starts.append(event.offset)
+
+    def _polled(self, event: Polled) -> None:
+        reader = self._reader(event.who, event.topic_partition)
+        records = [
+            self._identify(event.at_s, event.who, event.topic_partition, offset, value)
+            for offset, value in event.records
+        ]
+        for (offset, _), record in zip(event.records, records, strict=True):
+            if record is not None:
+                record.polls.append((event.at_s, offset, event))
+        reader.steps.append(Step(event, reader.position, records))
+        if not reader.starts and event.records:
+            reader.starts.append(event.records[0][0])
+        reader.position = event.position
+        reader.is_assigned = True
+
+    def _revoked(self, event: Revoked) -> None:
+        for topic_partition in event.partitions:
+            reader = self.readers.get((event.who, topic_partition))
+            if reader is not None:
+                reader.position, reader.is_assigned = -1, False
+
+    def _identify(
+        self, at_s: float, who: str, topic_partition: TopicPartition, offset: int, value: Value
+    ) -> Tracked | None:
+        record = self.tracked.get((value.client, value.number))
+        if (
+            record is not None
+            and record.value == value
+            and record.topic_partition == topic_partition
+            and record.sent_s <= at_s
+        ):
+            return record
+        self.strangers.append(Stranger(at_s, who, topic_partition, offset, value))
+        return None
+
+    # --- the final state ----------------------------------------------------------------
+
+    def _index_log(self, final: FinalPartition) -> None:
+        place = final.topic_partition
+        log = self.logs[place] = PartitionLog(final, place not in self.final.unread)
+        for batch in final.batches:
+            if batch.marker:
+                continue
+            for entry in batch.records:
+                record = None
+                if entry.value is not None:
+                    record = self._identify(NEVER, "", place, entry.offset, entry.value)
+                    if record is not None:
+                        record.places.append(entry.offset)
+                log.offsets.append(entry.offset)
+                log.records.append(record)
+                log.batches.append(batch)
+        for entry in final.committed:
+            record = None
+            if entry.value is not None:
+                record = self.tracked.get((entry.value.client, entry.value.number))
+                if record is not None:
+                    record.shown.append(entry.offset)
+            log.shown.append((entry.offset, record))

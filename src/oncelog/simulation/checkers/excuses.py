@@ -1,0 +1,145 @@
+"""What the configuration did not promise, told as narrowly as it can be justified.
+
+- The death of a process excuses nothing, whatever its moment.
+- A loss of power excuses nothing where every message is flushed. Elsewhere it may take the *tail*
+  of a log: what was written before it and not synced. A log is cut at one place, so a record is
+  excused only if nothing behind it is left that was known before the power went.
+- A failed fsync may take the same: what an fsync left unsynced is undefined from then on. A write
+  that failed was not acknowledged, so it excuses nothing.
+- Damage may take what stands at or behind the damaged place, and it does so when recovery finds
+  it: at a start of the broker. If the fault names a folder, only that partition is excused.
+- With unclean elections a new leader epoch may begin without the tail of the one before.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+
+from oncelog.core.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
+from oncelog.simulation.checkers.evidence import Evidence, Tracked
+from oncelog.simulation.checkers.topics import NEVER
+from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault
+
+__all__ = ["Excuses"]
+
+_FOLDER = re.compile(r"(?:^|[/\s])([A-Za-z0-9._-]+-\d+)/")
+
+
+class Excuses:
+    """Says why something that was known may be gone; "" when nothing excuses it."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        promise = evidence.promise
+        faults: list[Fault] = evidence.events[Fault]
+        losses: dict[float, str] = {}
+        if not promise.flush_every_message:
+            # One that waits for a file operation is planned earlier than it strikes.
+            died = [e.at_s for e in evidence.events[BrokerDied] if e.cause == "power"]
+            for at_s in (*promise.power_losses_s, *died):
+                losses[at_s] = f"power was lost at {at_s:.3f} s, and messages are not flushed"
+            for at_s in promise.storage_failures_s:
+                kinds = [fault.kind for fault in faults if fault.at_s == at_s]
+                if not kinds or any("sync" in kind for kind in kinds):
+                    losses[at_s] = f"an fsync failed at {at_s:.3f} s with messages not flushed"
+        self._loss_times = sorted(losses)
+        self._losses = losses
+        self._starts = sorted(event.at_s for event in evidence.events[BrokerStarted])
+        self._damage = [(at_s, _folders(faults, at_s)) for at_s in sorted(promise.damage_s)]
+
+    @property
+    def any_damage(self) -> bool:
+        """Whether what had been synced was damaged at all."""
+        return bool(self._damage)
+
+    def between(self, from_s: float, until_s: float, *partitions: TopicPartition | str) -> str:
+        """Why something known at `from_s` may have been gone at `until_s`.
+
+        `partitions` are those that would have to be damaged; a topic's name stands for all of its.
+        """
+        index = bisect_left(self._loss_times, from_s)
+        if index < len(self._loss_times) and self._loss_times[index] <= until_s:
+            return self._losses[self._loss_times[index]]
+        for at_s, folders in self._damage:
+            if at_s <= until_s and _meets(folders, partitions):
+                start_s = self._next_start_s(max(at_s, from_s))
+                if start_s <= until_s:
+                    return f"what was synced was damaged at {at_s:.3f} s"
+        return self._election(from_s, until_s, partitions)
+
+    def coordinator(self, from_s: float, until_s: float, *more: TopicPartition) -> str:
+        """The same for what the transaction log, or these partitions, held."""
+        return self.between(from_s, until_s, TRANSACTION_STATE_TOPIC, *more)
+
+    def offsets(self, from_s: float, until_s: float) -> str:
+        """The same for what the offsets' and the transactions' topics held."""
+        return self.between(from_s, until_s, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+
+    def tail(self, record: Tracked, offset: int) -> str:
+        """Why a record that was known to be at `offset` may be there no longer."""
+        partition = record.topic_partition
+        known_s = record.known_s(offset)
+        log = self._evidence.logs.get(partition)
+        left_s = NEVER if log is None else log.known_beyond_s(offset)
+        # The cut came after the record was known, and before all that is left behind it was.
+        return self.between(known_s, min(left_s, NEVER), partition)
+
+    def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
+        """The highest leader epoch that a broker was seen to have up to then."""
+        seen = [
+            mark.leader_epoch
+            for mark in self._evidence.watermarks.get(partition, ())
+            if mark.at_s <= at_s
+        ]
+        return max(seen, default=None)
+
+    def restarted_after(self, at_s: float) -> bool:
+        """Whether a broker started after that."""
+        return self._next_start_s(at_s) < NEVER
+
+    def _next_start_s(self, at_s: float) -> float:
+        index = bisect_right(self._starts, at_s)
+        return self._starts[index] if index < len(self._starts) else NEVER
+
+    def _election(
+        self, from_s: float, until_s: float, partitions: tuple[TopicPartition | str, ...]
+    ) -> str:
+        if not self._evidence.promise.unclean_elections:
+            return ""
+        for partition in partitions:
+            if not isinstance(partition, TopicPartition):
+                return "unclean elections are allowed"
+            before = self.epoch_before(partition, from_s)
+            for mark in self._evidence.watermarks.get(partition, ()):
+                is_between = from_s < mark.at_s <= until_s
+                if is_between and (before is None or mark.leader_epoch > before):
+                    return f"unclean elections are allowed; epoch {mark.leader_epoch} began"
+        return ""
+
+
+def _folders(faults: list[Fault], at_s: float) -> frozenset[str] | None:
+    """The partitions' folders that the faults of that moment name; None if they name none."""
+    named = frozenset(
+        folder
+        for fault in faults
+        if fault.at_s == at_s
+        for folder in _FOLDER.findall(f"{fault.target} {fault.detail}")
+    )
+    return named or None
+
+
+def _meets(folders: frozenset[str] | None, partitions: tuple[TopicPartition | str, ...]) -> bool:
+    if folders is None or not partitions:
+        return True
+    for partition in partitions:
+        if isinstance(partition, TopicPartition):
+            if str(partition) in folders:
+                return True
+        elif any(folder.rpartition("-")[0] == partition for folder in folders):
+            return True
+    return False

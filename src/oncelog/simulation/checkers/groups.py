@@ -1,0 +1,161 @@
+"""Checkers of classic consumer groups: generations, assignments and ownership (INV-8)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import Evidence
+from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.offsets import paired_commits
+from oncelog.simulation.history import (
+    Assigned,
+    AssignmentMade,
+    BrokerDied,
+    Event,
+    Joined,
+    OffsetsCommitted,
+    Revoked,
+)
+
+__all__ = ["generations", "ownership"]
+
+
+def generations(evidence: Evidence) -> Iterator[Anomaly]:
+    """INV-8: a commit of an older generation is refused, and assignments arrive as they were made.
+
+    A generation is newer for sure when a member was told of it before the commit was sent. One
+    that no member had been assigned in is known to the coordinator's memory only: a broker that
+    died since then may have forgotten it, and goes on with the one before. Otherwise excused by
+    nothing but a loss of power or damage that took the generation from `__consumer_offsets`.
+    """
+    excuses = Excuses(evidence)
+    yield from _old_commits(evidence, excuses)
+    made: dict[tuple[str, int], list[AssignmentMade]] = defaultdict(list)
+    for event in evidence.events[AssignmentMade]:
+        made[event.group_id, event.generation].append(event)
+    for assigned in evidence.events[Assigned]:
+        leaders = made.get((assigned.group_id, assigned.generation), [])
+        wanted = [set(event.assignment.get(assigned.member_id, ())) for event in leaders]
+        if leaders and set(assigned.partitions) not in wanted:
+            yield _of_member(
+                "INV-8",
+                "an assignment is not the one that the leader made",
+                f"{_names(assigned.partitions)}, made {[_names(sorted(w)) for w in wanted]}",
+                assigned,
+            )
+
+
+def _old_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
+    told: dict[str, list[Joined | Assigned]] = defaultdict(list)
+    for kind in (Joined, Assigned):
+        for event in evidence.events[kind]:
+            told[event.group_id].append(event)
+    died = [event.at_s for event in evidence.events[BrokerDied]]
+    for asked, answer in paired_commits(evidence):
+        if not isinstance(answer, OffsetsCommitted) or asked.generation < 0:
+            continue
+        for event in told.get(asked.group_id, ()):
+            if event.generation <= asked.generation or event.at_s >= asked.at_s:
+                continue
+            is_durable = isinstance(event, Assigned)
+            if not is_durable and any(event.at_s <= at_s <= answer.at_s for at_s in died):
+                continue
+            yield found(
+                "INV-8",
+                "a commit of an older generation was accepted",
+                f"group {asked.group_id}, generation {asked.generation} of {asked.member_id}, "
+                f"{event.generation} was there at {event.at_s:.3f} s",
+                at_s=answer.at_s,
+                who=asked.who,
+                allowed=excuses.between(event.at_s, answer.at_s, CONSUMER_OFFSETS_TOPIC),
+            )
+            break
+
+
+def ownership(evidence: Evidence) -> Iterator[Anomaly]:
+    """No partition has two owners in one generation of a group, nor across two.
+
+    A member owns from `Assigned` on. Under the eager protocol its next `Joined` ends that, under
+    the cooperative one only `Revoked` does: so a member that has joined a generation and not given
+    up a partition shares that generation with nobody who is assigned it. A member that is not in
+    the generation is a zombie: it may believe what it likes, and its commits are refused (INV-8).
+    Excused: power took a generation, whose number was then given again.
+    """
+    excuses = Excuses(evidence)
+    order = {Revoked: 0, Joined: 1, Assigned: 2}
+    events: list[Event] = [e for kind in order for e in evidence.events[kind]]
+    events.sort(key=lambda event: (event.at_s, order[type(event)]))
+    owners: dict[tuple[str, TopicPartition], list[Assigned]] = defaultdict(list)
+    joined: dict[tuple[str, str], Joined] = {}
+    for event in events:
+        if isinstance(event, Joined):
+            joined[event.group_id, event.member_id] = event
+            if "cooperative" not in event.protocol:
+                _give_up(owners, event.group_id, event.member_id, None)
+        elif isinstance(event, Revoked):
+            _give_up(owners, event.group_id, event.member_id, event.partitions)
+        elif isinstance(event, Assigned):
+            yield from _take(excuses, owners, joined, event)
+
+
+def _give_up(
+    owners: dict[tuple[str, TopicPartition], list[Assigned]],
+    group: str,
+    member: str,
+    partitions: tuple[TopicPartition, ...] | None,
+) -> None:
+    for (its_group, partition), those in owners.items():
+        if its_group == group and (partitions is None or partition in partitions):
+            those[:] = [owner for owner in those if owner.member_id != member]
+
+
+def _take(
+    excuses: Excuses,
+    owners: dict[tuple[str, TopicPartition], list[Assigned]],
+    joined: dict[tuple[str, str], Joined],
+    event: Assigned,
+) -> Iterator[Anomaly]:
+    for partition in event.partitions:
+        those = owners[event.group_id, partition]
+        for owner in those:
+            its_join = joined.get((event.group_id, owner.member_id))
+            is_in = its_join is not None and its_join.generation == event.generation
+            is_same = owner.generation == event.generation
+            if owner.member_id != event.member_id and (is_same or is_in):
+                what = "in one generation" if is_same else "across two generations"
+                yield _of_member(
+                    "ownership",
+                    f"a partition has two owners {what}",
+                    f"{partition}, {owner.member_id} since {owner.at_s:.3f} s",
+                    event,
+                    partition,
+                    excuses.between(owner.at_s, event.at_s, CONSUMER_OFFSETS_TOPIC),
+                )
+        those[:] = [owner for owner in those if owner.member_id != event.member_id]
+        those.append(event)
+
+
+def _of_member(
+    kind: str,
+    what: str,
+    particulars: str,
+    event: Assigned,
+    partition: TopicPartition | None = None,
+    allowed: str = "",
+) -> Anomaly:
+    return found(
+        kind,
+        what,
+        f"group {event.group_id}, generation {event.generation}, {event.member_id}: {particulars}",
+        at_s=event.at_s,
+        who=event.who,
+        topic_partition=partition,
+        allowed=allowed,
+    )
+
+
+def _names(partitions: tuple[TopicPartition, ...] | list[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions)) or "nothing"

@@ -1,0 +1,181 @@
+"""Checkers of what readers were given: skipped, repeated and unseen records."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import (
+    NEVER,
+    Evidence,
+    PartitionLog,
+    Reader,
+    Step,
+    Tracked,
+)
+from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.history import RecordsDeleted
+
+__all__ = ["nonmonotonic_poll", "skipped_poll", "unseen"]
+
+
+def nonmonotonic_poll(evidence: Evidence) -> Iterator[Anomaly]:
+    """A reader's offsets rise within a poll and from poll to poll, and so does its position.
+
+    A `Positioned` in between is a new start. Nothing else excuses it: a reader whose log was cut
+    is told so, and positions itself anew. A topic that was deleted is a new log under the same
+    name, so its readers are judged within each poll only.
+    """
+    for reader in evidence.readers.values():
+        is_one_log = not evidence.topics.was_deleted(reader.topic_partition.topic)
+        for step in reader.steps:
+            poll = step.poll
+            at = step.start if is_one_log else -1
+            what = "a poll begins before the reader's position"
+            for offset, value in poll.records:
+                if offset < at:
+                    yield found(
+                        "nonmonotonic-poll",
+                        what,
+                        f"{reader.topic_partition}@{offset} after position {at}",
+                        at_s=poll.at_s,
+                        who=reader.who,
+                        topic_partition=reader.topic_partition,
+                        offset=offset,
+                        values=(value,),
+                    )
+                at = offset + 1
+                what = "offsets go back within a poll"
+            if poll.position < at:
+                yield found(
+                    "nonmonotonic-poll",
+                    "the position goes back",
+                    f"{reader.topic_partition} from {at} to {poll.position}",
+                    at_s=poll.at_s,
+                    who=reader.who,
+                    topic_partition=reader.topic_partition,
+                    offset=poll.position,
+                )
+
+
+def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
+    """A reader that goes on from one position to another was given every record in between.
+
+    The records are those of the final log; for read_committed those of the committed view. The
+    jump is "internal" between two records of a poll and "external" before its first or behind its
+    last. Excused by nothing but DeleteRecords asked for before the poll; a record that was sent
+    after the poll took the place of another, which is for inconsistent-offsets to judge.
+    """
+    for reader in evidence.readers.values():
+        log = evidence.logs.get(reader.topic_partition)
+        if log is None:
+            continue
+        shown = [offset for offset, _ in log.shown]
+        for step in reader.steps:
+            yield from _skipped_by(evidence, log, shown, reader, step)
+
+
+def _skipped_by(
+    evidence: Evidence, log: PartitionLog, shown: list[int], reader: Reader, step: Step
+) -> Iterator[Anomaly]:
+    poll = step.poll
+    partition = reader.topic_partition
+    given = {offset for offset, _ in poll.records}
+    low = step.start
+    if evidence.topics.was_deleted(partition.topic):
+        # Only inside a poll all of whose records are of this incarnation is it the same log.
+        if not all(r is not None and evidence.is_current(r) for r in step.records):
+            return
+        low = -1
+    first = poll.records[0][0] if poll.records else poll.position
+    low = first if low < 0 else low
+    high = poll.position if low == step.start else max(given, default=low)
+    offsets = shown if poll.committed else log.offsets
+    for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
+        offset = offsets[index]
+        if offset in given:
+            continue
+        record = log.shown[index][1] if poll.committed else log.records[index]
+        if record is None or record.sent_s > poll.at_s or not evidence.is_current(record):
+            continue
+        if any(e.at_s <= poll.at_s and _covers(e.offset, offset) for e in _deleted(evidence, log)):
+            continue
+        is_internal = bool(given) and min(given) < offset < max(given)
+        yield found(
+            "skipped-poll",
+            "inside a poll" if is_internal else "between polls",
+            f"{reader.who} went from {low} to {poll.position} of {partition} without {offset}",
+            at_s=poll.at_s,
+            who=reader.who,
+            topic_partition=partition,
+            offset=offset,
+            values=(record.value,),
+        )
+
+
+def _deleted(evidence: Evidence, log: PartitionLog) -> list[RecordsDeleted]:
+    return evidence.deleted.get(log.final.topic_partition, [])
+
+
+def _covers(deleted_to: int, offset: int) -> bool:
+    return deleted_to < 0 or offset < deleted_to
+
+
+def unseen(evidence: Evidence) -> Iterator[Anomaly]:
+    """A visible record that readers went past was given to at least one of them.
+
+    It is judged where some reader began at or before it and some reader ended behind it, whichever
+    consumers of a group they were. Left out is what a reader jumped over by a seek or a reset.
+    Excused: a reader was behind that offset before the record was sent, and power was lost in
+    between, so that the offset was given again.
+    """
+    excuses = Excuses(evidence)
+    readers: dict[TopicPartition, list[Reader]] = defaultdict(list)
+    for reader in evidence.readers.values():
+        if reader.starts:
+            readers[reader.topic_partition].append(reader)
+    for partition, those in readers.items():
+        log = evidence.logs.get(partition)
+        if log is None or evidence.topics.was_deleted(partition.topic):
+            continue
+        low = min(min(reader.starts) for reader in those)
+        high = max((step.poll.position for reader in those for step in reader.steps), default=0)
+        jumps = [jump for reader in those for jump in reader.jumps]
+        for offset, record in log.shown:
+            if record is None or record.polls or not low <= offset < high:
+                continue
+            if record.acked_s == NEVER or not evidence.is_current(record):
+                continue
+            if any(start <= offset < end for start, end in jumps):
+                continue
+            if any(_covers(e.offset, offset) for e in _deleted(evidence, log)):
+                continue
+            yield _unseen(evidence, excuses, those, record, offset)
+
+
+def _unseen(
+    evidence: Evidence, excuses: Excuses, readers: list[Reader], record: Tracked, offset: int
+) -> Anomaly:
+    past_s = [
+        step.poll.at_s
+        for reader in readers
+        for step in reader.steps
+        if step.poll.position > offset and step.poll.at_s < record.sent_s
+    ]
+    allowed = ""
+    if past_s:
+        allowed = excuses.between(min(past_s), record.acked_s, record.topic_partition)
+    return found(
+        "unseen",
+        "no reader was given it",
+        f"{record.value} at {record.topic_partition}@{offset}",
+        at_s=record.acked_s,
+        who=record.value.client,
+        topic_partition=record.topic_partition,
+        offset=offset,
+        values=(record.value,),
+        allowed=allowed,
+    )

@@ -1,0 +1,74 @@
+"""Which incarnation of a topic a record belongs to, as far as clients can tell.
+
+A topic that is deleted and created again is another topic with the same name. Between the moment
+its deletion is asked for and the moment its next creation is answered nobody knows which one a
+send meets, so nothing is judged that was sent then. A topic whose deletion nobody asked for has
+one incarnation, number 0, from the beginning of the run to its end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+
+from oncelog.simulation.history import TopicChanged, TopicChanging
+
+__all__ = ["Topics"]
+
+NEVER = float("inf")
+
+
+class Topics:
+    """The incarnations of each topic: the times from and until which they were there for sure."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, list[TopicChanging | TopicChanged]] = defaultdict(list)
+        self._starts: dict[str, list[float]] = {}
+        self._ends: dict[str, list[float]] = {}
+
+    def add(self, event: TopicChanging | TopicChanged) -> None:
+        """Take note of a change. All are added before anything is asked."""
+        self._changes[event.topic].append(event)
+
+    def was_deleted(self, topic: str) -> bool:
+        """Whether anybody asked for its deletion."""
+        return any(event.change == "delete" for event in self._changes.get(topic, ()))
+
+    def incarnation(self, topic: str, from_s: float, until_s: float) -> int | None:
+        """The incarnation that was there from the one time until the other; None if not known."""
+        if topic not in self._changes:
+            return 0
+        if topic not in self._starts:
+            self._find(topic)
+        index = bisect_right(self._starts[topic], from_s) - 1
+        return index if index >= 0 and until_s <= self._ends[topic][index] else None
+
+    def last(self, topic: str) -> int | None:
+        """The incarnation that is there at the end; None if nobody knows whether there is one."""
+        if topic not in self._changes:
+            return 0
+        if topic not in self._starts:
+            self._find(topic)
+        ends = self._ends[topic]
+        return len(ends) - 1 if ends and ends[-1] == NEVER else None
+
+    def _find(self, topic: str) -> None:
+        changes = self._changes[topic]
+        starts, ends = [-NEVER], [NEVER]
+        if self.was_deleted(topic):
+            is_made_here = changes[0].change == "create"
+            starts, ends = ([], []) if is_made_here else ([-NEVER], [NEVER])
+        create_asked_s = -NEVER
+        for event in changes if self.was_deleted(topic) else ():
+            is_open = bool(ends) and ends[-1] == NEVER
+            if event.change == "delete":
+                # Asked or answered, it closes: the answer of one that was in doubt may come late.
+                create_asked_s = NEVER
+                if is_open:
+                    ends[-1] = event.at_s
+            elif event.change == "create" and isinstance(event, TopicChanging):
+                create_asked_s = event.at_s
+            elif event.change == "create" and not is_open and create_asked_s < NEVER:
+                starts.append(event.at_s)
+                ends.append(NEVER)
+        self._starts[topic], self._ends[topic] = starts, ends

@@ -1,0 +1,183 @@
+"""Checkers of transactions: what of them was seen, when, and whether all of it (INV-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Tracked, Txn
+from oncelog.simulation.checkers.excuses import Excuses
+
+__all__ = ["aborted_read", "intermediate_read", "torn_transaction"]
+
+
+def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
+    """No read_committed reader sees a record of an aborted transaction (Jepsen's G1a, INV-3).
+
+    Nor does any reader, or the log, have a record that the broker refused. Excused: power took the
+    abort marker, and the producer's next commit, which under the first protocol has the same
+    epoch, ended both; so never if the marker that stands behind the record is an abort.
+    """
+    excuses = Excuses(evidence)
+    for record in evidence.tracked.values():
+        txn = record.transaction
+        if record.refused and (record.polls or record.places):
+            yield _seen(
+                evidence, "aborted-read", "a refused record is in the log", record, NEVER, ""
+            )
+        elif txn is not None and txn.outcome == "aborted":
+            for at_s, offset, poll in record.polls:
+                if poll.committed:
+                    allowed = _unmarked(evidence, excuses, record, offset, txn.ended_s, at_s)
+                    what = "a reader was given a record of an aborted transaction"
+                    yield _seen(
+                        evidence, "aborted-read", what, record, at_s, allowed, poll.who, offset
+                    )
+            for offset in record.shown:
+                allowed = _unmarked(evidence, excuses, record, offset, txn.ended_s, NEVER)
+                what = "the log shows a record of an aborted transaction"
+                yield _seen(evidence, "aborted-read", what, record, NEVER, allowed, "", offset)
+
+
+def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
+    """No read_committed reader sees a record before the commit of its transaction was asked for.
+
+    This is Jepsen's G1b and its "precommitted read"; the final committed view counts as a reader
+    at the end. Excused: the coordinator's knowledge of the open transaction was lost with power,
+    and the producer id's next commit ended it too.
+    """
+    excuses = Excuses(evidence)
+    for record in evidence.tracked.values():
+        txn = record.transaction
+        if txn is None or txn.outcome == "aborted":
+            continue
+        for at_s, offset, poll in record.polls:
+            if poll.committed and at_s < txn.ending_s:
+                allowed = _unmarked(evidence, excuses, record, offset, record.sent_s, at_s)
+                what = "a reader was given a record of an open transaction"
+                yield _seen(
+                    evidence, "intermediate-read", what, record, at_s, allowed, poll.who, offset
+                )
+        if txn.ending_s == NEVER:
+            for offset in record.shown:
+                allowed = _unmarked(evidence, excuses, record, offset, record.sent_s, NEVER)
+                what = "the log shows a record whose commit nobody asked for"
+                yield _seen(evidence, "intermediate-read", what, record, NEVER, allowed, "", offset)
+
+
+def _unmarked(
+    evidence: Evidence,
+    excuses: Excuses,
+    record: Tracked,
+    offset: int,
+    from_s: float,
+    until_s: float,
+) -> str:
+    """Why a record may be seen although its transaction was not to be committed."""
+    log = evidence.logs.get(record.topic_partition)
+    if log is not None and offset in record.places:
+        marker = log.closing_marker(offset)
+        if marker is None or marker.marker == "abort":
+            # The mark that hides it was durable, or nothing has ended it: no reason to show it.
+            return ""
+    return excuses.coordinator(from_s, until_s, record.topic_partition)
+
+
+def _seen(
+    evidence: Evidence,
+    kind: str,
+    what: str,
+    record: Tracked,
+    at_s: float,
+    allowed: str,
+    who: str = "",
+    offset: int = -1,
+) -> Anomaly:
+    if offset < 0:
+        offset = record.places[0] if record.places else record.polls[0][1]
+    txn = record.transaction
+    return found(
+        kind,
+        what,
+        f"{record.value} at {record.topic_partition}@{offset}"
+        + (f", {txn.name}, {txn.outcome or 'open'}" if txn else f", {record.refused}"),
+        at_s=min(at_s, evidence.end_s),
+        who=who or record.value.client,
+        topic_partition=record.topic_partition,
+        offset=offset,
+        values=(record.value,),
+        allowed=allowed,
+    )
+
+
+def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
+    """A transaction is visible whole or not at all, on every partition (INV-3, INV-4).
+
+    Of one known to be committed every acknowledged record is in the committed view; of one in
+    doubt all are or none is, and the offsets of INV-6 with them. Records below a log start and
+    those in partitions that could not be read are left out, and so are those without an
+    acknowledgement: they may never have arrived. Excused: each missing record was in a tail that
+    power may take, or power was lost after the end was asked for, which took a marker or the
+    decision itself; not where a commit marker stands behind the record.
+    """
+    excuses = Excuses(evidence)
+    for txn in evidence.transactions.values():
+        if txn.outcome == "aborted" or txn.ending_s == NEVER or not txn.records:
+            continue
+        missing, visible = [], []
+        for record in txn.records:
+            log = evidence.logs.get(record.topic_partition)
+            if record.shown:
+                visible.append(record)
+            elif log is not None and _is_due(evidence, log, record):
+                missing.append(record)
+        if missing and (visible or txn.outcome == "committed"):
+            yield _torn(evidence, excuses, txn, missing, visible)
+
+
+def _is_due(evidence: Evidence, log: PartitionLog, record: Tracked) -> bool:
+    if record.acked_s == NEVER or not evidence.is_current(record):
+        return False
+    start = log.final.log_start_offset
+    if record.acked_offset < start:
+        return record.acked_offset >= 0 and not evidence.may_start_at(
+            record.topic_partition, record.acked_offset + 1
+        )
+    return log.is_whole or record.acked_offset < log.end
+
+
+def _torn(
+    evidence: Evidence,
+    excuses: Excuses,
+    txn: Txn,
+    missing: list[Tracked],
+    visible: list[Tracked],
+) -> Anomaly:
+    reasons = [_missing_excuse(evidence, excuses, txn, record) for record in missing]
+    what = "a part is missing" if visible else "nothing of a committed transaction is visible"
+    if txn.outcome != "committed":
+        what = "a part of a transaction in doubt is missing"
+    one = missing[0]
+    return found(
+        "torn-transaction",
+        what,
+        f"{txn.name}: {len(visible)} of {len(visible) + len(missing)} records are visible; "
+        f"not {one.value} at {one.topic_partition}@{one.acked_offset}",
+        at_s=min(txn.ended_s, evidence.end_s),
+        who=txn.client,
+        topic_partition=one.topic_partition,
+        offset=one.acked_offset,
+        values=tuple(record.value for record in missing[:20]),
+        allowed=reasons[0] if all(reasons) else "",
+    )
+
+
+def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Tracked) -> str:
+    partition, offset = record.topic_partition, record.acked_offset
+    if offset not in record.places:
+        return excuses.tail(record, offset)
+    marker = evidence.logs[partition].closing_marker(offset)
+    if marker is not None and marker.marker == "commit":
+        return ""
+    since_s = txn.ended_s if txn.outcome == "committed" else txn.ending_s
+    return excuses.coordinator(since_s, NEVER, partition)

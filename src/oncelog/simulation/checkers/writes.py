@@ -1,0 +1,266 @@
+"""Checkers of what producers were told: lost, misplaced, repeated and reordered records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Tracked
+from oncelog.simulation.checkers.excuses import Excuses
+
+__all__ = ["duplicate", "inconsistent_offsets", "lost_write", "never_sent", "nonmonotonic_send"]
+
+
+def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record acknowledged with acks=all is in the final log, at its offset (INV-1, INV-9).
+
+    Excused: what lies below a log start that somebody asked for or retention made; the tail that a
+    loss of power may take from messages that are not flushed; what damage took. What went to a
+    topic that was being deleted is not judged, nor what could not be read at the end.
+    """
+    excuses = Excuses(evidence)
+    for record in evidence.tracked.values():
+        if record.acked_s == NEVER or record.acks != -1 or not evidence.is_current(record):
+            continue
+        log = evidence.logs.get(record.topic_partition)
+        what = _lost(evidence, record, log)
+        if what:
+            yield found(
+                "lost-write",
+                what,
+                f"{record.value} was acknowledged at {record.topic_partition}"
+                f"@{record.acked_offset}, the log has it at {record.places or 'no offset'}",
+                at_s=record.acked_s,
+                who=record.value.client,
+                topic_partition=record.topic_partition,
+                offset=record.acked_offset,
+                values=(record.value,),
+                allowed=excuses.tail(record, record.acked_offset),
+            )
+
+
+def _lost(evidence: Evidence, record: Tracked, log: PartitionLog | None) -> str:
+    partition, offset = record.topic_partition, record.acked_offset
+    if log is None:
+        is_judged = evidence.final.partitions and partition not in evidence.final.unread
+        return "its partition is gone" if is_judged else ""
+    start = log.final.log_start_offset
+    if offset < 0:
+        # A duplicate so old that its place was forgotten: it must be somewhere.
+        is_excused = record.places or not log.is_whole or start > 0
+        return "" if is_excused else "it is nowhere in the log"
+    if offset in record.places or (offset >= log.end and not log.is_whole):
+        return ""
+    if offset < start:
+        asked = evidence.may_start_at(partition, offset + 1)
+        return "" if asked else "the log starts behind it and nobody asked for that"
+    if record.places:
+        return "it is at another offset"
+    if offset >= log.end:
+        return "the log ends before it"
+    if log.record_at(offset) is not None:
+        return "another record is at its offset"
+    return "it is missing from its offset"
+
+
+def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
+    """Every acknowledgement, poll and final log agrees on the record at an offset.
+
+    Judged within one incarnation of a topic. Excused: a tail that power took, whose offsets were
+    then given to other records, if one record was known only before and the other only after the
+    loss *and* the leader epoch moved in between. Within one leader epoch nothing excuses it: that
+    is how readers tell the two apart.
+    """
+    excuses = Excuses(evidence)
+    holders: dict[tuple[TopicPartition, int, int], Tracked] = {}
+    for record in evidence.tracked.values():
+        if record.incarnation is None:
+            continue
+        offsets = {offset for _, offset, _ in record.polls}
+        if record.acked_offset >= 0:
+            offsets.add(record.acked_offset)
+        if evidence.is_current(record):
+            offsets.update(record.places)
+        for offset in sorted(offsets):
+            key = (record.topic_partition, record.incarnation, offset)
+            other = holders.setdefault(key, record)
+            if other is not record:
+                yield _inconsistent(evidence, excuses, other, record, offset)
+    yield from _given_twice(evidence)
+
+
+def _inconsistent(
+    evidence: Evidence, excuses: Excuses, one: Tracked, other: Tracked, offset: int
+) -> Anomaly:
+    first, second = sorted((one, other), key=lambda record: record.known_s(offset))
+    partition = first.topic_partition
+    known_s, again_s = first.known_s(offset), second.known_s(offset)
+    allowed = ""
+    is_first_gone = offset not in first.places
+    if is_first_gone and all(at_s <= again_s for at_s, o, _ in first.polls if o == offset):
+        allowed = excuses.between(known_s, again_s, partition)
+    what = "two records were seen at one offset"
+    log = evidence.logs.get(partition)
+    batch = log.batch_at(offset) if log and offset in second.places else None
+    before = excuses.epoch_before(partition, known_s)
+    if batch is not None and before is not None and batch.leader_epoch <= before:
+        what, allowed = "an offset was given twice in one leader epoch", ""
+    return found(
+        "inconsistent-offsets",
+        what,
+        f"{partition}@{offset} was {first.value}, first known at {known_s:.3f} s, and "
+        f"{second.value}" + (f" of epoch {batch.leader_epoch}" if batch else ""),
+        at_s=min(again_s, evidence.end_s),
+        who=second.value.client,
+        topic_partition=partition,
+        offset=offset,
+        values=(first.value, second.value),
+        allowed=allowed,
+    )
+
+
+def _given_twice(evidence: Evidence) -> Iterator[Anomaly]:
+    """One offset twice in the final log: no crash of anything makes that a valid log."""
+    for partition, log in evidence.logs.items():
+        seen: dict[int, Tracked | None] = {}
+        for offset, record in zip(log.offsets, log.records, strict=True):
+            if offset in seen:
+                both = (seen[offset], record)
+                yield found(
+                    "inconsistent-offsets",
+                    "the log holds an offset twice",
+                    f"{partition}@{offset}",
+                    at_s=evidence.end_s,
+                    topic_partition=partition,
+                    offset=offset,
+                    values=tuple(r.value for r in both if r is not None),
+                )
+            seen[offset] = record
+
+
+def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
+    """No record is at two offsets (INV-2), in the final log or in what readers saw.
+
+    Judged for producers with a producer id; others promise nothing about their retries. Excused:
+    it was seen at the one offset, power took that, and the retry got the other. Two places in the
+    final log are never excused: the producer's state is in the same log as its records.
+    """
+    excuses = Excuses(evidence)
+    for record in evidence.tracked.values():
+        offsets = {offset for _, offset, _ in record.polls}.union(record.places)
+        if record.acked_offset >= 0:
+            offsets.add(record.acked_offset)
+        if len(offsets) < 2 or record.incarnation is None:
+            continue
+        log = evidence.logs.get(record.topic_partition)
+        batches = [log.batch_at(offset) for offset in record.places] if log else []
+        has_id = any(batch is not None and batch.producer_id >= 0 for batch in batches)
+        if not has_id and record.value.client not in evidence.idempotent_clients:
+            continue
+        if not has_id and record.places and all(batch is not None for batch in batches):
+            continue
+        ordered = sorted(offsets, key=record.known_s)
+        first, last = ordered[0], ordered[-1]
+        allowed = ""
+        if len(record.places) < 2 and first not in record.places:
+            until_s = record.known_s(last)
+            allowed = excuses.between(record.known_s(first), until_s, record.topic_partition)
+        yield found(
+            "duplicate",
+            "the log holds it twice" if len(record.places) > 1 else "it was seen at two offsets",
+            f"{record.value} at {record.topic_partition}, offsets {sorted(offsets)}",
+            at_s=min(record.known_s(last), evidence.end_s),
+            who=record.value.client,
+            topic_partition=record.topic_partition,
+            offset=last,
+            values=(record.value,),
+            allowed=allowed,
+        )
+
+
+def never_sent(evidence: Evidence) -> Iterator[Anomaly]:
+    """Every record that carries a client's value was sent, as it is and to that partition.
+
+    Nothing excuses it: no fault makes up a record with a valid checksum.
+    """
+    for stranger in evidence.strangers:
+        known = evidence.tracked.get((stranger.value.client, stranger.value.number))
+        what = "nobody sent it"
+        if known is not None:
+            is_changed = known.value != stranger.value
+            what = "it was changed" if is_changed else "it was sent elsewhere or later"
+        yield found(
+            "never-sent",
+            what,
+            f"{stranger.value} at {stranger.topic_partition}@{stranger.offset}",
+            at_s=min(stranger.at_s, evidence.end_s),
+            who=stranger.who,
+            topic_partition=stranger.topic_partition,
+            offset=stranger.offset,
+            values=(stranger.value,),
+        )
+
+
+def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
+    """Records get offsets in the order in which they were sent (INV-2).
+
+    Of one idempotent producer: of two acknowledged records the one sent first has the lower
+    offset. Of any producers: a record that was sent after another had been acknowledged does not
+    stand before it in the final log. Excused: the first of two was in a tail that power took, so
+    the second got a lower offset; two that both stand in the final log are never excused.
+    """
+    yield from _against_order_of_sending(evidence)
+    yield from _against_real_time(evidence)
+
+
+def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
+    excuses = Excuses(evidence)
+    highest: dict[tuple[str, TopicPartition, int], Tracked] = {}
+    for record in evidence.tracked.values():
+        client = record.value.client
+        if record.acked_offset < 0 or client not in evidence.idempotent_clients:
+            continue
+        if record.incarnation is None:
+            continue
+        key = (client, record.topic_partition, record.incarnation)
+        before = highest.setdefault(key, record)
+        if before is not record and record.acked_offset < before.acked_offset:
+            allowed = ""
+            if before.acked_offset not in before.places:
+                allowed = excuses.between(before.acked_s, record.acked_s, record.topic_partition)
+            yield found(
+                "nonmonotonic-send",
+                "a producer's acknowledgements go back",
+                f"{before.value} at {before.acked_offset}, then {record.value} at "
+                f"{record.acked_offset} of {record.topic_partition}",
+                at_s=record.acked_s,
+                who=client,
+                topic_partition=record.topic_partition,
+                offset=record.acked_offset,
+                values=(before.value, record.value),
+                allowed=allowed,
+            )
+        highest[key] = record
+
+
+def _against_real_time(evidence: Evidence) -> Iterator[Anomaly]:
+    for partition, log in evidence.logs.items():
+        reported: dict[str, int] = defaultdict(int)
+        for offset, record in zip(log.offsets, log.records, strict=True):
+            if record is None or log.known_beyond_s(offset) >= record.sent_s:
+                continue
+            if reported[record.value.client]:
+                continue
+            reported[record.value.client] += 1
+            yield found(
+                "nonmonotonic-send",
+                "a record stands before one that was acknowledged before it was sent",
+                f"{record.value} at {partition}@{offset}, sent at {record.sent_s:.3f} s",
+                at_s=record.sent_s,
+                who=record.value.client,
+                topic_partition=partition,
+                offset=offset,
+                values=(record.value,),
+            )

@@ -1,0 +1,433 @@
+"""Reads what is left at the end of a run, over the wire, into a `FinalState`.
+
+A reader of its own, after everything has settled: every batch of every partition with the markers
+between them (raw Fetch, read_uncommitted), what our Consumer shows under read_committed, the
+records of `__transaction_state`, and the offsets of groups. The watermarks are asked for first and
+bound everything that is read, so what is still moving does not make the picture inconsistent. What
+cannot be read is named in `FinalState.unread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from oncelog.client import Admin, ClientError, Consumer
+from oncelog.client.cluster import Cluster
+from oncelog.client.transactions import fetch_offsets
+from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+    parse_fetch_response,
+)
+from oncelog.protocol.record import Record, iter_records, read_end_marker
+from oncelog.protocol.records.transaction_log import decode_key, decode_value
+from oncelog.simulation.final import (
+    FinalPartition,
+    FinalState,
+    LoggedBatch,
+    LoggedRecord,
+    TransactionEntry,
+)
+from oncelog.simulation.history import Value
+from oncelog.simulation.context import ClientContext
+from oncelog.transaction.states import TransactionState
+
+__all__ = ["read_final_state"]
+
+BOUND_S: Final = 60.0
+"""Seconds after which nothing more is asked for; what is left is unread."""
+REQUEST_TIMEOUT_MS: Final = 5_000
+RETRY_TIMEOUT_MS: Final = 10_000
+FETCH_BYTES: Final = 16 * 1024 * 1024
+FAILURES_COUNT_MAX: Final = 5
+"""Answers for one partition that bring nothing, in a row, before it counts as unread."""
+RETRY_PAUSE_MS: Final = 200
+FETCH_BY_NAME_MAX: Final = 12
+
+T = TypeVar("T")
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+class _Marks(NamedTuple):
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+class _Chunk(NamedTuple):
+    """One batch as it was read: its bytes stay in the answer's buffer."""
+
+    buffer: memoryview
+    position: int
+    header: BatchHeader
+
+
+async def read_final_state(
+    context: ClientContext, topics: Iterable[str], groups: Iterable[str] = ()
+) -> FinalState:
+    """Read these topics and the offsets of these groups.
+
+    A topic that does not exist is unread under its partition -1, a group under the partition -1 of
+    "group <name>". Raises nothing that a broker can cause.
+    """
+    reading = _Reading(context)
+    try:
+        return await reading.state(sorted(set(topics)), sorted(set(groups)))
+    finally:
+        await reading.close()
+
+
+class _Reading:
+    def __init__(self, context: ClientContext) -> None:
+        host, port = context.bootstrap
+        options: dict[str, Any] = {
+            "client_id": context.name,
+            "network": context.network,
+            "clock": context.clock,
+            "rng": context.rng,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        }
+        bootstrap = f"{host}:{port}"
+        self._clock = context.clock
+        self._deadline_ms = context.clock.monotonic_ms() + BOUND_S * 1000
+        self._cluster = Cluster(bootstrap, **options)
+        self._admin = Admin(bootstrap, timeout_ms=RETRY_TIMEOUT_MS, **options)
+        self._consumer = Consumer(
+            bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            retry_timeout_ms=RETRY_TIMEOUT_MS,
+            **options,
+        )
+        self._unread: dict[TopicPartition, str] = {}
+        self._values: dict[bytes, Value | None] = {}
+
+    async def close(self) -> None:
+        for client in (self._consumer, self._admin, self._cluster):
+            await client.close()
+
+    async def state(self, topics: Sequence[str], groups: Sequence[str]) -> FinalState:
+        there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC})
+        # No transaction is a state too: its topic is made with the first one.
+        self._unread.pop(TopicPartition(TRANSACTION_STATE_TOPIC, -1), None)
+        marks = await self._marks(there)
+        logs = await self._logs(marks)
+        partitions: dict[TopicPartition, FinalPartition] = {}
+        for tp in marks:
+            if tp.topic in topics:
+                partitions[tp] = await self._partition(tp, marks[tp], logs.get(tp, []))
+        entries = [
+            entry
+            for tp in marks
+            if tp.topic == TRANSACTION_STATE_TOPIC
+            for entry in self._entries(tp, logs.get(tp, []))
+        ]
+        offsets = await self._offsets(groups)
+        return FinalState(partitions, tuple(entries), offsets, self._unread)
+
+    async def _try(self, where: TopicPartition, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Await `call`; None, and `where` is unread, if it fails or no time is left."""
+        if self._clock.monotonic_ms() >= self._deadline_ms:
+            self._unread.setdefault(where, f"not read within {BOUND_S:g} s")
+            return None
+        try:
+            return await call()
+        except OncelogError as error:
+            self._unread.setdefault(where, f"{type(error).__name__}: {error}")
+            return None
+
+    # --- what there is ----------------------------------------------------------------
+
+    async def _partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        names = sorted(topics)
+
+        async def refresh() -> dict[str, ClientError]:
+            return await self._cluster.refresh(names)
+
+        nowhere = TopicPartition("", -1)
+        errors = await self._try(nowhere, lambda: self._cluster.retrying(refresh, RETRY_TIMEOUT_MS))
+        found: list[TopicPartition] = []
+        for name in names:
+            topic = self._cluster.metadata.topics.get(name)
+            if topic is None:
+                error = (errors or {}).get(name)
+                unknown = ErrorCode.unknown_topic_or_partition.name.upper()
+                reason = self._unread.get(nowhere) or (str(error) if error else unknown)
+                self._unread[TopicPartition(name, -1)] = reason
+            else:
+                found += [TopicPartition(name, p.index) for p in topic.partitions]
+        self._unread.pop(nowhere, None)
+        return found
+
+    async def _marks(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, _Marks]:
+        """Start, last stable offset and high watermark, in the order in which they may grow."""
+        starts = await self._ends(partitions, "earliest", "read_uncommitted")
+        stable = await self._ends(list(starts), "latest", "read_committed")
+        high = await self._ends(list(stable), "latest", "read_uncommitted")
+        return {tp: _Marks(starts[tp], stable[tp], high[tp]) for tp in high}
+
+    async def _ends(
+        self,
+        partitions: Sequence[TopicPartition],
+        where: Literal["earliest", "latest"],
+        isolation: Isolation,
+    ) -> dict[TopicPartition, int]:
+        """Ask for all at once; if that fails, one by one, so that one does not hide the others."""
+        try:
+            return await self._admin.list_offsets(dict.fromkeys(partitions, where), isolation)
+        except OncelogError:
+            found: dict[TopicPartition, int] = {}
+        for tp in partitions:
+
+            async def ask(tp: TopicPartition = tp) -> dict[TopicPartition, int]:
+                return await self._admin.list_offsets({tp: where}, isolation)
+
+            found |= await self._try(tp, ask) or {}
+        return found
+
+    # --- whole logs -------------------------------------------------------------------
+
+    async def _logs(
+        self, marks: dict[TopicPartition, _Marks]
+    ) -> dict[TopicPartition, list[_Chunk]]:
+        """Every batch below the high watermark, control batches too."""
+        logs: dict[TopicPartition, list[_Chunk]] = {tp: [] for tp in marks}
+        positions = {tp: mark.log_start_offset for tp, mark in marks.items()}
+        failures: dict[TopicPartition, int] = {}
+        while True:
+            pending = {
+                tp: position
+                for tp, position in positions.items()
+                if position < marks[tp].high_watermark and tp not in self._unread
+            }
+            if not pending:
+                return logs
+            if self._clock.monotonic_ms() >= self._deadline_ms:
+                self._unread |= dict.fromkeys(pending, f"not read within {BOUND_S:g} s")
+                return logs
+            reasons = dict.fromkeys(pending, "no answer")
+            for tp, answer in await self._fetch(pending, reasons):
+                positions[tp] = self._accept(
+                    tp, answer, marks[tp], positions[tp], logs[tp], reasons
+                )
+            stuck = [tp for tp, position in pending.items() if positions[tp] == position]
+            for tp in stuck:
+                failures[tp] = failures.get(tp, 0) + 1
+                if failures[tp] >= FAILURES_COUNT_MAX:
+                    self._unread[tp] = f"{reasons[tp]} at offset {positions[tp]}"
+            if stuck:
+                await self._clock.sleep(RETRY_PAUSE_MS)
+
+    async def _fetch(
+        self, wanted: dict[TopicPartition, int], reasons: dict[TopicPartition, str]
+    ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+        """One fetch from each leader; what failed is told in `reasons`."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in wanted:
+            try:
+                by_node.setdefault(await self._cluster.leader(tp), []).append(tp)
+            except OncelogError as error:
+                reasons[tp] = str(error)
+        answers: list[tuple[TopicPartition, FetchPartitionResponse]] = []
+        for node_id, partitions in by_node.items():
+            try:
+                answers += await self._fetch_from(node_id, {tp: wanted[tp] for tp in partitions})
+            except OncelogError as error:
+                for tp in partitions:
+                    reasons[tp] = str(error)
+                    self._cluster.metadata.mark_stale(tp.topic)
+        return answers
+
+    async def _fetch_from(
+        self, node_id: int, wanted: dict[TopicPartition, int]
+    ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+        by_name: dict[str, list[FetchPartition]] = {}
+        for tp, offset in sorted(wanted.items()):
+            asked = FetchPartition(tp.partition, offset, FETCH_BYTES)
+            by_name.setdefault(tp.topic, []).append(asked)
+        ids = {name: self._cluster.metadata.topic_id(name) for name in by_name}
+        connection = await self._cluster.connection(node_id)
+        at_most = FETCH_BY_NAME_MAX if None in ids.values() else None
+        version = connection.version_for(ApiKey.FETCH, at_most)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=4 * FETCH_BYTES,
+            isolation_level=0,
+            topics=[FetchTopic(name, ids[name], asked) for name, asked in by_name.items()],
+        )
+        frame = encode_fetch_request(
+            version, connection.next_correlation_id(), connection.client_id, request
+        )
+        body = await connection.submit(ApiKey.FETCH, version, (frame,), REQUEST_TIMEOUT_MS)
+        response = parse_fetch_response(body, version, 0)
+        if response.error is not ErrorCode.none:
+            raise ProtocolError(response.error, "fetch")
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return [
+            (TopicPartition(topic.name or names.get(topic.topic_id, ""), p.partition), p)
+            for topic in response.topics
+            for p in topic.partitions
+        ]
+
+    def _accept(
+        self,
+        tp: TopicPartition,
+        answer: FetchPartitionResponse,
+        marks: _Marks,
+        position: int,
+        log: list[_Chunk],
+        reasons: dict[TopicPartition, str],
+    ) -> int:
+        """Keep the batches of one answer; returns where to go on."""
+        code = ErrorCode(answer.error)
+        if code is not ErrorCode.none:
+            reasons[tp] = code.name.upper()
+            self._cluster.metadata.mark_stale(tp.topic)
+            if not code.retriable:
+                self._unread[tp] = f"{reasons[tp]} at offset {position}"
+            return position
+        reasons[tp] = "no batch"
+        buffer = memoryview(
+            answer.records if isinstance(answer.records, bytes | memoryview) else b""
+        )
+        try:
+            for start, header in iter_headers(buffer, allow_partial=True):
+                if header.base_offset >= marks.high_watermark:
+                    return max(position, marks.high_watermark)
+                if not check_crc(buffer, start, header):
+                    self._unread[tp] = f"damaged batch at offset {header.base_offset}"
+                    return position
+                log.append(_Chunk(buffer, start, header))
+                position = max(position, header.next_offset)
+        except ProtocolError as error:
+            self._unread[tp] = f"{error} at offset {position}"
+        return position
+
+    # --- as values --------------------------------------------------------------------
+
+    async def _partition(
+        self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]
+    ) -> FinalPartition:
+        batches = tuple(self._batch(tp, chunk, marks.log_start_offset) for chunk in log)
+        committed: list[LoggedRecord] = []
+        await self._try(tp, lambda: self._committed(tp, marks, committed))
+        topic_id = self._cluster.metadata.topic_id(tp.topic)
+        return FinalPartition(tp, str(topic_id or ""), *marks, batches, tuple(committed))
+
+    def _batch(self, tp: TopicPartition, chunk: _Chunk, start: int) -> LoggedBatch:
+        header = chunk.header
+        marker = ""
+        records: tuple[LoggedRecord, ...] = ()
+        rows = self._rows(tp, chunk)
+        if header.is_control:
+            ends = [end for row in rows if (end := read_end_marker(row)) is not None]
+            marker = ("commit" if ends[0].commit else "abort") if ends else ""
+        else:
+            records = tuple(
+                LoggedRecord(row.offset, self._value(row.value))
+                for row in rows
+                if row.offset >= start
+            )
+        return LoggedBatch(
+            header.base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            header.is_transactional,
+            marker,
+            records,
+        )
+
+    def _rows(self, tp: TopicPartition, chunk: _Chunk) -> list[Record]:
+        try:
+            return list(iter_records(chunk.buffer, chunk.position, chunk.header))
+        except ProtocolError as error:
+            self._unread.setdefault(tp, f"{error} at offset {chunk.header.base_offset}")
+            return []
+
+    def _value(self, data: bytes | None) -> Value | None:
+        if data is None:
+            return None
+        if data not in self._values:
+            try:
+                self._values[data] = Value.decode(data)
+            except ValueError:
+                self._values[data] = None
+        return self._values[data]
+
+    async def _committed(self, tp: TopicPartition, marks: _Marks, into: list[LoggedRecord]) -> None:
+        """What our Consumer shows under read_committed, from the start to the last stable offset.
+
+        Raises `OncelogError`.
+        """
+        position = marks.log_start_offset
+        while position < marks.last_stable_offset:
+            fetched = await self._consumer.fetch_batches(tp, position, FETCH_BYTES, max_wait_ms=0)
+            for start, header in iter_headers(fetched.batches):
+                into += [
+                    LoggedRecord(row.offset, self._value(row.value))
+                    for row in iter_records(fetched.batches, start, header)
+                    if position <= row.offset < marks.last_stable_offset
+                ]
+            if fetched.next_offset == position:
+                raise ProtocolError(ErrorCode.unknown_server_error, f"no batch at {position}")
+            position = fetched.next_offset
+
+    def _entries(self, tp: TopicPartition, log: list[_Chunk]) -> list[TransactionEntry]:
+        """The records of one partition of `__transaction_state`."""
+        entries: list[TransactionEntry] = []
+        for chunk in log:
+            for row in self._rows(tp, chunk):
+                try:
+                    entry = _entry(row)
+                except (ProtocolError, ValueError) as error:
+                    self._unread.setdefault(tp, f"{error} at offset {row.offset}")
+                else:
+                    entries += [entry] if entry is not None else []
+        return entries
+
+    async def _offsets(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+        found: dict[str, dict[TopicPartition, int]] = {}
+        for group in groups:
+
+            async def ask(group: str = group) -> dict[TopicPartition, int]:
+                offsets = await fetch_offsets(self._cluster, group, None, True, RETRY_TIMEOUT_MS)
+                return {tp: at.offset for tp, at in offsets.items()}
+
+            offsets = await self._try(TopicPartition(f"group {group}", -1), ask)
+            if offsets is not None:
+                found[group] = offsets
+        return found
+
+
+def _entry(row: Record) -> TransactionEntry | None:
+    """A record of `__transaction_state`; None for a kind of key that is not known."""
+    transactional_id = decode_key(row.key or b"")
+    if transactional_id is None:
+        return None
+    if row.value is None:
+        return TransactionEntry(transactional_id, -1, -1, "", ())
+    value = decode_value(row.value)
+    return TransactionEntry(
+        transactional_id,
+        value.producer_id,
+        value.producer_epoch,
+        TransactionState(value.status).label,
+        tuple(
+            TopicPartition(topic, index)
+            for topic, indexes in value.partitions or ()
+            for index in indexes
+        ),
+    )

@@ -1,0 +1,18 @@
+"""The roles that clients of a run may have: what each does, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.simulation.client import RoleRun
+from oncelog.simulation.peers import producer
+from oncelog.simulation.workloads import WORKLOADS
+
+__all__ = ["ROLES"]
+
+ROLES: Final[Mapping[str, RoleRun]] = {
+    **WORKLOADS,
+    "peer-producer": producer.run,
+}
+"""Clients of ours, and scripted ones ("peer-...")."""

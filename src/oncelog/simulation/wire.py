@@ -1,0 +1,70 @@
+"""What the parts of simulated connections share: marks, fates, and how a pipe sees its ends."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Scheduler
+from oncelog.simulation.trace import Trace
+
+__all__ = ["End", "Fate", "Mark", "Wire"]
+
+
+class Mark(Enum):
+    """What comes through a connection besides bytes."""
+
+    ACCEPT = auto()
+    """The connection is there: first item towards its server."""
+    EOF = auto()
+    """The writer closed."""
+    RESET = auto()
+    """The connection is broken."""
+
+
+class Fate(Enum):
+    """What becomes of bytes that are sent from now on."""
+
+    ARRIVES = auto()
+    REFUSED = auto()
+    """The other machine answers with a reset: it does not know the connection any more."""
+    SILENT = auto()
+    """Nobody answers."""
+
+
+class End(Protocol):
+    """One of a connection's two ends, as its pipes see it."""
+
+    process: Process
+    gone: bool
+    """Its socket is closed; nothing is told to it any more."""
+    reading: bool
+    """Whether it takes bytes now."""
+    waiting: bool
+    """Whether it wants to know when its bytes are acknowledged."""
+
+    def receive(self, data: bytes) -> int:
+        """Take bytes; returns how many it took. Fewer only if it is not `reading` any more."""
+
+    def take_mark(self, mark: Mark) -> None:
+        """Take what is not bytes."""
+
+    def acknowledged(self) -> None:
+        """Bytes it wrote were acknowledged."""
+
+    def lost(self, error: OSError) -> None:
+        """Its connection is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What all connections of a run share."""
+
+    scheduler: Scheduler
+    rng: random.Random
+    trace: Trace
+    counts: Counter[str]

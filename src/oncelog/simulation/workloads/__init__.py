@@ -1,0 +1,36 @@
+"""Clients built on our own Producer, Consumer, Admin and TransactionDriver, run in simulation.
+
+Each workload is ``async def run(context)``: it works until `context.stopping()`, settles, and
+records what it did as events of `oncelog.simulation.history`. It survives whatever brokers and the
+network do; what the client library may not do is recorded as ``Progress("stuck: ...")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from oncelog.simulation.workloads import (
+    administering,
+    consuming,
+    copying,
+    distributed,
+    idempotent,
+    transactional,
+)
+from oncelog.simulation.context import ClientContext
+
+__all__ = ["WORKLOADS", "ClientContext", "Workload"]
+
+Workload = Callable[[ClientContext], Awaitable[None]]
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "idempotent": idempotent.run,
+    "transactional": transactional.run,
+    "copy": copying.run,
+    "consume": consuming.run,
+    "admin": administering.run,
+    "attached": distributed.run,
+    "driver": distributed.run_alone,
+}
+"""Every workload by its name. Its module's docstring names its parameters."""

@@ -1,0 +1,192 @@
+"""What one client does, written down: events, the step it is at, and how it ended.
+
+`supervise` runs a client's work. It knows none of it, but it notices when a step never ends, and
+when an exception comes out that the client library does not document. Both are defects, and both
+are recorded as ``Progress("stuck: ...")``; a client that ends well records ``Progress("settled")``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from oncelog.simulation.history import Event, Progress
+from oncelog.simulation.context import ClientContext
+
+__all__ = ["Journal", "StuckError", "supervise"]
+
+WATCH_S: Final = 5.0
+STUCK_AFTER_LOOKS: Final = 24
+"""Looks at a client that goes on with one and the same step before it counts as stuck.
+
+Two minutes: no step of a client may take longer by its own timeouts. A look that took longer than
+it should does not count: the process was frozen.
+"""
+FROZEN_FACTOR: Final = 1.5
+CLOSE_S: Final = 10.0
+
+
+class StuckError(Exception):
+    """A workload saw what may not be; the text says what."""
+
+
+class Closable(Protocol):
+    """Any of our clients."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Journal:
+    """Records one client's events and draws its choices.
+
+    `step` counts the calls that the client has begun, `doing` names the present one.
+    """
+
+    __slots__ = ("_open", "context", "doing", "rng", "step", "transaction_version", "who")
+
+    def __init__(self, context: ClientContext) -> None:
+        self.context = context
+        self.who = context.name
+        self.rng = context.rng
+        self.step = 0
+        self.doing = "nothing"
+        version = context.parameters.get("transaction_version_max")
+        self.transaction_version = version if isinstance(version, int) else 2
+        self._open: list[Closable] = []
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the client shall settle."""
+        return self.context.stopping()
+
+    def record(self, kind: Callable[..., Event], *values: object) -> None:
+        """Add an event of this client, now."""
+        self.context.history.record(kind(self.context.now_s(), self.who, *values))
+
+    def begin(self, doing: str) -> None:
+        """The client begins its next step."""
+        self.step += 1
+        self.doing = doing
+
+    def now_s(self) -> float:
+        """Virtual time, as events carry it."""
+        return self.context.now_s()
+
+    def number(self, name: str, default: float) -> float:
+        """A parameter that is a number."""
+        value = self.context.parameters.get(name, default)
+        if not isinstance(value, int | float):
+            raise StuckError(f"parameter {name} is no number: {value!r}")
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """A parameter that is a text."""
+        return str(self.context.parameters.get(name, default))
+
+    def chance(self, probability: float) -> bool:
+        """Whether something of that probability happens."""
+        return self.rng.random() < probability
+
+    async def think(self, mean_s: float | None = None) -> None:
+        """Wait as long as the client's user would; `think_s` is the parameter of its mean."""
+        self.begin("thinking")
+        mean_s = self.number("think_s", 0.3) if mean_s is None else mean_s
+        await self.context.clock.sleep(min(self.rng.expovariate(1 / mean_s), 5 * mean_s) * 1000)
+
+    # --- clients ----------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """The options that all our clients take."""
+        context = self.context
+        return {
+            "client_id": self.who,
+            "network": context.network,
+            "clock": context.clock,
+            "rng": context.rng,
+            "request_timeout_ms": self.rng.choice((2_000, 3_000, 5_000)),
+            "retry_backoff_ms": 50,
+            "retry_backoff_max_ms": 1_000,
+            "transaction_version_max": self.transaction_version,
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients start."""
+        host, port = self.context.bootstrap
+        return f"{host}:{port}"
+
+    def opened(self, client: Closable) -> None:
+        """Have `client` closed at the end of the run, unless `close` comes first."""
+        self._open.append(client)
+
+    async def close(self, client: Closable) -> None:
+        """Close a client now."""
+        self.begin(f"closing a {type(client).__name__}")
+        if client in self._open:
+            self._open.remove(client)
+        await client.close()
+
+    async def close_all(self) -> None:
+        """Close what is open."""
+        for client in list(self._open):
+            await self.close(client)
+
+
+async def supervise(context: ClientContext, work: Callable[[Journal], Awaitable[None]]) -> None:
+    """Run a client's work to its end, and record how it ended."""
+    journal = Journal(context)
+
+    async def run() -> None:
+        await work(journal)
+        await journal.close_all()
+
+    task = asyncio.get_running_loop().create_task(run(), name=context.name)
+    try:
+        state = await _watch(journal, task)
+    finally:
+        task.cancel()
+    if state != "settled":
+        # Its senders would go on for ever.
+        closing = asyncio.get_running_loop().create_task(journal.close_all())
+        await asyncio.wait([closing], timeout=CLOSE_S)
+        closing.cancel()
+    journal.record(Progress, state)
+
+
+async def _watch(journal: Journal, task: asyncio.Task[None]) -> str:
+    """Wait for the end of `task`; returns the state that the client ends in."""
+    clock = journal.context.clock
+    seen, looks = -1, 0
+    while True:
+        begun_ms = clock.monotonic_ms()
+        await asyncio.wait([task], timeout=WATCH_S)
+        if task.done():
+            return _ended(task)
+        if journal.step != seen:
+            seen, looks = journal.step, 0
+        elif clock.monotonic_ms() - begun_ms < FROZEN_FACTOR * WATCH_S * 1000:
+            looks += 1
+        if looks >= STUCK_AFTER_LOOKS:
+            return f"stuck: {journal.doing} does not end"
+
+
+def _ended(task: asyncio.Task[None]) -> str:
+    if task.cancelled():
+        return "stuck: CancelledError: out of nowhere"
+    error = task.exception()
+    if error is None:
+        return "settled"
+    return f"stuck: {type(error).__name__}: {error}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Where the exception was raised, as " (file.py:function)"; no lines, which change often."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f" ({last.filename.rpartition('/')[2]}:{last.name})"

@@ -1,0 +1,141 @@
+"""Sends numbered records and writes down what became of each.
+
+A record's `Sent` stands before the call of `send`, its `Acked` or `SendFailed` when its future is
+done. A record without a partition of its own is `Sent` to partition -1: the producer chooses one,
+which `Acked` tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from oncelog.client import (
+    AbortableError,
+    ClientError,
+    IllegalStateError,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.simulation.history import Acked, SendFailed, Sent, Value
+from oncelog.simulation.workloads.journal import Journal, StuckError
+
+__all__ = ["Outbox", "describe"]
+
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.invalid_record,
+        ErrorCode.invalid_timestamp,
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.unsupported_compression_type,
+        ErrorCode.unsupported_for_message_format,
+    }
+)
+"""Answers that a broker gives to each attempt at the batch, or to none.
+
+After any other the batch may be in the log: an earlier attempt, whose answer was lost, may have
+been appended.
+"""
+
+
+def describe(error: BaseException) -> str:
+    """An error as the history shows it."""
+    return f"{type(error).__name__}: {error}"
+
+
+class Outbox:
+    """All records of one client: their numbers go on from producer to producer."""
+
+    __slots__ = ("_journal", "_latest", "_number", "defect", "failed", "waiting")
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._number = 0
+        self._latest = -1
+        self.waiting = 0
+        """Records whose fate is not known yet."""
+        self.failed: ClientError | None = None
+        """The last failure in the latest transaction since `reset`."""
+        self.defect: BaseException | None = None
+        """What a future raised that none may raise."""
+
+    def reset(self) -> None:
+        """Forget the last failure."""
+        self.failed = None
+
+    def send(
+        self,
+        producer: Producer,
+        to: TopicPartition,
+        *,
+        key: bytes | None = None,
+        transaction: int = -1,
+        source: str = "",
+        padding: int = 0,
+        acks: int = -1,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send one record; partition -1 leaves the choice to the producer.
+
+        `padding` is the size of a header that only fills batches. Raises what `Producer.send`
+        raises.
+        """
+        if self.defect is not None:
+            raise StuckError(f"a delivery raised {describe(self.defect)}")
+        value = Value(self._journal.who, self._number, transaction, source)
+        self._number += 1
+        self._latest = max(self._latest, transaction)
+        self._journal.record(Sent, value, to)
+        try:
+            delivery = producer.send(
+                to.topic,
+                value.encode(),
+                key=key,
+                partition=None if to.partition < 0 else to.partition,
+                headers=(("padding", bytes(padding)),) if padding else (),
+            )
+        except IllegalStateError:
+            raise
+        except ClientError as error:
+            self._journal.record(SendFailed, value, describe(error), True)
+            raise
+        self.waiting += 1
+        delivery.add_done_callback(partial(self._ended, value, to, acks))
+        return delivery
+
+    def _ended(
+        self,
+        value: Value,
+        to: TopicPartition,
+        acks: int,
+        delivery: asyncio.Future[RecordMetadata],
+    ) -> None:
+        self.waiting -= 1
+        error = asyncio.CancelledError() if delivery.cancelled() else delivery.exception()
+        if error is None:
+            told = delivery.result()
+            where = TopicPartition(told.topic, told.partition)
+            if to.partition >= 0 and where != to:
+                self.defect = StuckError(f"{value} was sent to {to} and acknowledged in {where}")
+            self._journal.record(Acked, value, where, told.offset, acks)
+            return
+        if isinstance(error, ClientError) and not isinstance(error, IllegalStateError):
+            if value.transaction == self._latest:
+                self.failed = error
+        else:
+            self.defect = error
+        self._journal.record(SendFailed, value, describe(error), _is_certain(error, to))
+
+
+def _is_certain(error: BaseException, to: TopicPartition) -> bool:
+    if not isinstance(error, ClientError):
+        return False
+    if to.partition < 0 and isinstance(error, AbortableError):
+        # The producer never had a partition to send it to.
+        return error.code is ErrorCode.unknown_topic_or_partition
+    return error.code in _REFUSED

@@ -1,0 +1,49 @@
+"""Where a client's records go: partitions, keys and sizes, drawn from its randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.client import TopicPartition
+from oncelog.simulation.workloads.journal import Journal, StuckError
+
+__all__ = ["Places", "topics_of"]
+
+DEFAULT_TOPICS: Mapping[str, int] = {"t": 2}
+SIZES = (0, 0, 0, 20, 200, 2_000)
+
+
+def topics_of(journal: Journal, name: str = "topics") -> dict[str, int]:
+    """A parameter that tells topics and their partition counts."""
+    given = journal.context.parameters.get(name, DEFAULT_TOPICS)
+    if not isinstance(given, Mapping):
+        raise StuckError(f"parameter {name} is no mapping: {given!r}")
+    return {str(topic): int(count) for topic, count in given.items()}
+
+
+class Places:
+    """Draws from the partitions of the parameter `topics`."""
+
+    def __init__(self, journal: Journal, name: str = "topics") -> None:
+        self._rng = journal.rng
+        self.partitions = [
+            TopicPartition(topic, index)
+            for topic, count in topics_of(journal, name).items()
+            for index in range(count)
+        ]
+
+    def any(self) -> TopicPartition:
+        """One partition."""
+        return self._rng.choice(self.partitions)
+
+    def some(self, count: int) -> list[TopicPartition]:
+        """That many different partitions, or all."""
+        return self._rng.sample(self.partitions, min(count, len(self.partitions)))
+
+    def key(self) -> bytes:
+        """One of a few keys."""
+        return b"key-%d" % self._rng.randrange(8)
+
+    def size(self) -> int:
+        """Bytes of padding for one record; mostly none."""
+        return self._rng.choice(SIZES)

@@ -1,0 +1,324 @@
+"""A consumer whose every position, poll and commit is written down.
+
+It reads with ``auto_offset_reset="none"`` and makes each jump itself, so that none is missing from
+the history: a start, a seek, a reset, a return to committed offsets. Whatever comes between two
+`Positioned` events of a partition must connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from oncelog.client import (
+    Admin,
+    ClientError,
+    Consumer,
+    ConsumerRecord,
+    IllegalStateError,
+    OffsetAndMetadata,
+    OffsetOutOfRangeError,
+    RetriableError,
+    TopicPartition,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.record import iter_records
+from oncelog.simulation.history import (
+    OffsetsCommitRefused,
+    OffsetsCommitted,
+    OffsetsCommitting,
+    OffsetsFetched,
+    Polled,
+    Positioned,
+    Value,
+)
+from oncelog.simulation.workloads.journal import Journal, StuckError
+from oncelog.simulation.workloads.outbox import describe
+
+__all__ = ["Reader", "Row"]
+
+POLL_MS: Final = 500
+NO_GENERATION: Final = -1
+"""What a consumer outside any group commits with."""
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+Row = tuple[TopicPartition, int, Value]
+"""One record as read: where, and what."""
+
+
+class Reader:
+    """Reads `isolation` from partitions that it is given; `group_id` "" for no group."""
+
+    def __init__(self, journal: Journal, isolation: Isolation, group_id: str = "") -> None:
+        self.positions: dict[TopicPartition, int] = {}
+        """Where each partition stands by the history."""
+        self._journal = journal
+        self._isolation: Isolation = isolation
+        self._group_id = group_id
+        self._damaged: dict[TopicPartition, int] = {}
+        options = journal.options()
+        options["request_timeout_ms"] = 3_000
+        self._admin = Admin(journal.bootstrap, timeout_ms=10_000, **options)
+        journal.opened(self._admin)
+        self._consumer = self._new_consumer()
+
+    def _new_consumer(self) -> Consumer:
+        journal = self._journal
+        made = Consumer(
+            journal.bootstrap,
+            group_id=self._group_id or None,
+            isolation_level=self._isolation,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=500,
+            max_partition_fetch_bytes=journal.rng.choice((500, 8_000, 1_000_000)),
+            retry_timeout_ms=journal.rng.choice((10_000, 20_000)),
+            **journal.options(),
+        )
+        journal.opened(made)
+        return made
+
+    async def reopen(self) -> None:
+        """Close the consumer and go on with a new one where it stood."""
+        await self._journal.close(self._consumer)
+        self._consumer = self._new_consumer()
+        self._assign()
+
+    def _assign(self) -> None:
+        self._consumer.assign(self.positions)
+        for topic_partition, position in self.positions.items():
+            self._consumer.seek(topic_partition, position)
+
+    # --- what is read -----------------------------------------------------------------
+
+    async def discover(self, topics: Iterable[str]) -> bool:
+        """Take up new partitions of the topics at their start, and drop those of deleted ones.
+
+        False when it was not told of all of them.
+        """
+        complete = True
+        there: list[TopicPartition] = []
+        for topic in topics:
+            self._journal.begin("describe_topic")
+            try:
+                described = await self._admin.describe_topic(topic)
+            except IllegalStateError:
+                raise
+            except ClientError as error:
+                if error.code is not ErrorCode.unknown_topic_or_partition:
+                    there += [tp for tp in self.positions if tp.topic == topic]
+                    complete = False
+                continue
+            there += [TopicPartition(topic, p.index) for p in described.partitions]
+        gone = self.positions.keys() - set(there)
+        if gone:
+            self.positions = {tp: p for tp, p in self.positions.items() if tp not in gone}
+        fresh = [tp for tp in there if tp not in self.positions]
+        starts = await self._ask_offsets(fresh, "earliest") if fresh else {}
+        for topic_partition, offset in (starts or {}).items():
+            self._position(topic_partition, offset, "start")
+        self._assign()
+        return complete and starts is not None
+
+    async def _ask_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        where: Literal["earliest", "latest"],
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartition, int] | None:
+        """Start or end of each partition; None when nobody tells."""
+        self._journal.begin("list_offsets")
+        try:
+            return await self._admin.list_offsets(dict.fromkeys(partitions, where), isolation)
+        except IllegalStateError:
+            raise
+        except ClientError:
+            return None
+
+    def _position(self, topic_partition: TopicPartition, offset: int, reason: str) -> None:
+        self.positions[topic_partition] = offset
+        self._journal.record(Positioned, topic_partition, offset, reason)
+
+    def seek(self, topic_partition: TopicPartition, offset: int, reason: str) -> None:
+        """Go on at `offset`, a jump."""
+        self._position(topic_partition, offset, reason)
+        self._consumer.seek(topic_partition, offset)
+
+    async def seek_somewhere(self, topic_partition: TopicPartition) -> None:
+        """Jump to an offset between the log's start and its end."""
+        starts = await self._ask_offsets([topic_partition], "earliest")
+        ends = await self._ask_offsets([topic_partition], "latest")
+        if starts is not None and ends is not None:
+            low, high = starts[topic_partition], ends[topic_partition]
+            self.seek(topic_partition, self._journal.rng.randint(low, max(low, high)), "seek")
+
+    # --- reading ----------------------------------------------------------------------
+
+    async def poll(self, max_records: int = 500) -> list[Row]:
+        """One poll, written down. Nothing is read after an error that a reader survives."""
+        self._journal.begin("poll")
+        try:
+            records = await self._consumer.poll(POLL_MS, max_records=max_records)
+        except IllegalStateError:
+            raise
+        except ClientError as error:
+            await self._survive(error)
+            return []
+        return await self._polled(records)
+
+    async def _polled(self, records: list[ConsumerRecord]) -> list[Row]:
+        by_partition: dict[TopicPartition, list[tuple[int, Value]]] = {}
+        for record in records:
+            topic_partition = TopicPartition(record.topic, record.partition)
+            value = _decode(topic_partition, record.offset, record.value)
+            by_partition.setdefault(topic_partition, []).append((record.offset, value))
+        for topic_partition in list(self.positions):
+            position = await self._consumer.position(topic_partition)
+            self._note(topic_partition, by_partition.get(topic_partition, []), position)
+        return [(tp, *row) for tp, rows in by_partition.items() for row in rows]
+
+    def _note(
+        self, topic_partition: TopicPartition, rows: list[tuple[int, Value]], position: int
+    ) -> None:
+        if rows or position != self.positions[topic_partition]:
+            self.positions[topic_partition] = position
+            committed = self._isolation == "read_committed"
+            self._journal.record(Polled, topic_partition, committed, tuple(rows), position)
+            self._damaged.pop(topic_partition, None)
+
+    async def fetch_batches(self, topic_partition: TopicPartition) -> None:
+        """One fetch of whole batches at the present position, written down as a poll."""
+        self._journal.begin("fetch_batches")
+        position = self.positions[topic_partition]
+        try:
+            fetched = await self._consumer.fetch_batches(
+                topic_partition, position, self._journal.rng.choice((1, 500, 100_000))
+            )
+        except IllegalStateError:
+            raise
+        except ClientError as error:
+            await self._survive(error)
+            return
+        rows = [
+            (record.offset, _decode(topic_partition, record.offset, record.value))
+            for start, header in iter_headers(fetched.batches)
+            for record in iter_records(fetched.batches, start, header)
+            if record.offset >= position
+        ]
+        self._note(topic_partition, rows, fetched.next_offset)
+        self._consumer.seek(topic_partition, fetched.next_offset)
+
+    async def lag(self) -> str:
+        """Which partition is not read to its end, in words; "" when all are."""
+        ends = await self._ask_offsets(self.positions, "latest", self._isolation)
+        if ends is None:
+            return "the ends of the partitions are not told"
+        behind = [
+            f"{tp} stands at {position} of {ends[tp]}"
+            for tp, position in self.positions.items()
+            if position < ends[tp]
+        ]
+        return ", ".join(behind)
+
+    # --- after errors -----------------------------------------------------------------
+
+    async def _survive(self, error: ClientError) -> None:
+        """Do what the documentation says: wait, jump to where records are, or start anew."""
+        if isinstance(error, OffsetOutOfRangeError):
+            await self._return_into_range()
+        elif error.code is ErrorCode.corrupt_message:
+            await self._skip_damage()
+        elif not isinstance(error, RetriableError):
+            await self.reopen()
+        await self._journal.think(0.1)
+
+    async def _return_into_range(self) -> None:
+        starts = await self._ask_offsets(self.positions, "earliest")
+        ends = await self._ask_offsets(self.positions, "latest")
+        if starts is None or ends is None:
+            return
+        for topic_partition, position in list(self.positions.items()):
+            allowed = max(starts[topic_partition], min(position, ends[topic_partition]))
+            if allowed != position:
+                self.seek(topic_partition, allowed, "reset")
+
+    async def _skip_damage(self) -> None:
+        """Jump over the batch whose bytes are damaged, in growing steps: its end is not known."""
+        for topic_partition, position in list(self.positions.items()):
+            try:
+                await self._consumer.fetch_batches(topic_partition, position, 1, max_wait_ms=0)
+            except IllegalStateError:
+                raise
+            except ClientError as error:
+                if error.code is ErrorCode.corrupt_message:
+                    step = self._damaged.get(topic_partition, 1)
+                    self._damaged[topic_partition] = 2 * step
+                    self.seek(topic_partition, position + step, "damaged")
+
+    # --- offsets ----------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Commit the present positions outside any transaction."""
+        offsets = dict(self.positions)
+        if not offsets:
+            return
+        who = (self._group_id, "", NO_GENERATION)
+        self._journal.begin("commit")
+        self._journal.record(OffsetsCommitting, *who, offsets)
+        try:
+            if self._journal.chance(0.5):
+                await self._consumer.commit()
+            else:
+                await self._consumer.commit(
+                    {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+                )
+        except IllegalStateError:
+            raise
+        except RetriableError:
+            # Whether they were committed is unknown.
+            return
+        except ClientError as error:
+            self._journal.record(OffsetsCommitRefused, *who, describe(error))
+        else:
+            self._journal.record(OffsetsCommitted, *who, offsets)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The group's stable offsets of the partitions. Raises `ClientError`."""
+        asked_s = self._journal.now_s()
+        self._journal.begin("committed")
+        found = await self._consumer.committed(partitions, require_stable=True)
+        offsets = {tp: at.offset for tp, at in found.items()}
+        self._journal.record(OffsetsFetched, self._group_id, offsets, asked_s, True)
+        return offsets
+
+    async def restart(self, partitions: list[TopicPartition]) -> bool:
+        """Read these partitions from their committed offsets, or their start; False to ask again.
+
+        A new consumer does it, as a client that was started again.
+        """
+        self.positions = {}
+        await self.reopen()
+        try:
+            offsets = await self.committed(partitions)
+        except IllegalStateError:
+            raise
+        except ClientError:
+            return False
+        fresh = [tp for tp in partitions if tp not in offsets]
+        starts = await self._ask_offsets(fresh, "earliest") if fresh else {}
+        if starts is None:
+            return False
+        for topic_partition in partitions:
+            if topic_partition in offsets:
+                self._position(topic_partition, offsets[topic_partition], "committed")
+            else:
+                self._position(topic_partition, starts[topic_partition], "start")
+        self._assign()
+        return True
+
+
+def _decode(topic_partition: TopicPartition, offset: int, data: bytes | None) -> Value:
+    try:
+        return Value.decode(data or b"")
+    except ValueError as error:
+        raise StuckError(f"{topic_partition}@{offset} is a record that nobody sent") from error
