@@ -3,7 +3,7 @@
 Spark calls our code on threads, and our code blocks there until a coroutine has run on a loop
 (`oncelog.spark.background`). Here such a thread is a real one, so that it may block at any depth,
 but it runs in lockstep with the simulation: one baton goes to and fro, and whoever does not hold it
-waits on a semaphore. Exactly one of all threads ever runs, and where the baton changes hands is
+waits at a lock. Exactly one of all threads ever runs, and where the baton changes hands is
 decided by the code alone, never by the system's scheduler. So a run is as deterministic as without
 threads.
 
@@ -47,8 +47,10 @@ class Lockstep:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self._go = threading.Semaphore(0)
-        self._back = threading.Semaphore(0)
+        self.about: object = None
+        """Whatever the code on the thread has to find."""
+        self._go = _closed_gate()
+        self._back = _closed_gate()
         self._wish: _Wish | None = None
         self._answer: Any = None
         self._error: BaseException | None = None
@@ -70,6 +72,9 @@ class Lockstep:
                 answer, error = await wish, None
             except Exception as raised:  # noqa: BLE001 - a task boundary: it is raised in the thread
                 answer, error = None, raised
+            if not self.process.alive:
+                # This coroutine is being thrown away, and the thread has ended.
+                raise ProcessDied
             wish = self._step(answer, error)
         self.process.on_death.remove(self._abandon)
         thread.join()
@@ -136,6 +141,13 @@ class Lockstep:
         if self._error is not None:
             raise self._error
         return work()
+
+
+def _closed_gate() -> threading.Lock:
+    """A lock that lets one `acquire` through for each `release` by the other side."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 _here = threading.local()
