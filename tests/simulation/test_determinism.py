@@ -10,8 +10,10 @@ import pytest
 def digest(seed: int, profile: str, hash_seed: str) -> str:
     """The hash over all events of a run in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "oncelog", "simulate", "--seed", str(seed), "--profile", profile]
-        + ["--duration", "4"],
+        [
+            *(sys.executable, "-m", "oncelog", "simulate", "--seed", str(seed)),
+            *("--profile", profile, "--duration", "4"),
+        ],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -45,7 +45,7 @@ __all__ = ["command"]
 @click.option("--trace", metavar="FILE", help="Write every event that goes into the hash.")
 @click.option("--minimise/--no-minimise", default=True, help="Make findings smaller.")
 @click.option("--evidence", metavar="FILE", help="Write what --runs add up to, as JSON.")
-def command(  # noqa: PLR0913 - one parameter for each option
+def command(
     seed: int | None,
     plan_file: str | None,
     runs: int | None,
@@ -110,7 +110,7 @@ def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) 
     with Display(len(seeds)) as display:
         for summary in run_seeds(seeds, profile, duration, jobs):
             campaign.add(summary)
-            display.update(summary, campaign)
+            display.update(summary)
     return campaign
 
 

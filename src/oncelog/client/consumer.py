@@ -62,8 +62,10 @@ class Consumer:
     goes on when its offset is gone: "earliest", "latest", or "none" to raise
     `OffsetOutOfRangeError`.
     fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one
-    partition per fetch; a larger batch comes whole. Further options go to the connection layer:
-    client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+    partition per fetch; a larger batch comes whole. check_crcs: whether batches that were damaged
+    on their way or on the broker's disk are refused: reading raises `FatalError` (corrupt_message)
+    until a `seek` goes past them. Further options go to the connection layer: client_id,
+    request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Consumer:
         max_partition_fetch_bytes: int = 1024 * 1024,
         fetch_max_bytes: int = 50 * 1024 * 1024,
         retry_timeout_ms: float = 60_000,
+        check_crcs: bool = True,
         **cluster_options: Any,
     ) -> None:
         if isolation_level not in ("read_committed", "read_uncommitted"):
@@ -90,6 +93,7 @@ class Consumer:
         self._partition_bytes = max_partition_fetch_bytes
         self._fetch_bytes = fetch_max_bytes
         self._retry_timeout_ms = retry_timeout_ms
+        self._check_crcs = check_crcs
         self._positions: dict[TopicPartition, int | None] = {}
         # Records that were fetched and not handed out yet; a partition is fetched again only when
         # its own are gone.
@@ -378,7 +382,7 @@ class Consumer:
             aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
         records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
         try:
-            visible = visible_batches(records, position, aborted)
+            visible = visible_batches(records, position, aborted, check_crcs=self._check_crcs)
         except ProtocolError as error:
             raise FatalError(error.code, f"{topic_partition}: {error.message}") from error
         return FetchedPartition(

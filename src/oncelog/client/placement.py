@@ -1,11 +1,12 @@
 """Which partition a record goes to, and the records that wait to know it.
 
-A record without a partition, of a topic that metadata does not know yet, is held here in the order
-of `send` until the sender's task has the metadata. It must not know transactions: the producer
-says why waiting records fail.
+A record without a partition, of a topic that metadata does not know yet, is held here until the
+sender's task has the metadata, and all later ones of that topic behind it, in the order of `send`.
+It must not know transactions: the producer says why waiting records fail.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from oncelog.client.errors import AbortableError, ClientError
 from oncelog.client.machines.producer import ProducerMachine, record_size
@@ -16,6 +17,15 @@ from oncelog.protocol.hashing import partition_for_key
 from oncelog.protocol.record import Record
 
 __all__ = ["Placement"]
+
+
+class _Held(NamedTuple):
+    """A record that waits. `partition` is the one that its sender chose, if it did."""
+
+    created_ms: float
+    record: Record
+    token: Token
+    partition: int | None
 
 
 class Placement:
@@ -34,7 +44,7 @@ class Placement:
         self._machine = machine
         self._partition_count = partition_count
         self._fail = fail
-        self._held: dict[str, list[tuple[float, Record, Token]]] = {}
+        self._held: dict[str, list[_Held]] = {}
         self._sticky: dict[str, int] = {}
         self.held_size = 0
         """Bytes of the records that wait here."""
@@ -46,11 +56,16 @@ class Placement:
     def put(
         self, topic: str, partition: int | None, record: Record, token: Token, created_ms: float
     ) -> None:
-        """Queue a record for `partition`, or for one that its key or the rotation chooses."""
-        if partition is None and topic not in self._held:
+        """Queue a record for `partition`, or for one that its key or the rotation chooses.
+
+        One whose partition is given waits as well behind others that wait for its topic: they may
+        belong to the same partition, and came first.
+        """
+        waits = topic in self._held
+        if not waits and partition is None:
             partition = self._choose(topic, record.key)
-        if partition is None:
-            self._held.setdefault(topic, []).append((created_ms, record, token))
+        if waits or partition is None:
+            self._held.setdefault(topic, []).append(_Held(created_ms, record, token, partition))
             self.held_size += record_size(record)
         else:
             self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
@@ -58,17 +73,18 @@ class Placement:
     def place(self) -> None:
         """Give the held records of topics that are known by now their partitions."""
         for topic in [t for t in self._held if self._partition_count(t)]:
-            for created_ms, record, token in self._held.pop(topic):
+            for created_ms, record, token, partition in self._held.pop(topic):
                 self.held_size -= record_size(record)
-                partition = self._choose(topic, record.key)
-                tp = TopicPartition(topic, partition or 0)
+                if partition is None:
+                    partition = self._choose(topic, record.key) or 0
+                tp = TopicPartition(topic, partition)
                 self._machine.append(tp, record, token, created_ms)
 
     def reject_topic(self, topic: str, error: ClientError) -> None:
         """Fail what waits for `topic`: it cannot be produced to."""
-        for _created_ms, record, token in self._held.pop(topic, ()):
-            self.held_size -= record_size(record)
-            self._fail(token, error)
+        for held in self._held.pop(topic, ()):
+            self.held_size -= record_size(held.record)
+            self._fail(held.token, error)
 
     def fail_all(self, reason: str) -> None:
         """Fail everything that waits."""
@@ -81,14 +97,14 @@ class Placement:
     def _fail_where(self, expired: Callable[[float], bool], reason: str) -> None:
         for topic, waiting in list(self._held.items()):
             kept = []
-            for item in waiting:
-                if not expired(item[0]):
-                    kept.append(item)
+            for held in waiting:
+                if not expired(held.created_ms):
+                    kept.append(held)
                     continue
-                self.held_size -= record_size(item[1])
+                self.held_size -= record_size(held.record)
                 text = f"{topic}: {reason}"
                 code = ErrorCode.unknown_topic_or_partition
-                self._fail(item[2], AbortableError(code, text))
+                self._fail(held.token, AbortableError(code, text))
             if kept:
                 self._held[topic] = kept
             else:

@@ -270,7 +270,7 @@ SIMULATED_CHUNK_BYTES_MAX = 64 * 1024
 """Bytes that a simulated connection delivers at once."""
 
 SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
-"""Bytes that a simulated machine takes in for a process that does not read, give or take a chunk."""
+"""Bytes that a simulated machine takes in for a process that does not read, within a chunk."""
 
 SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that a simulated machine still sends for a process that has closed the connection."""

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,6 +148,10 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make the names in this folder survive a loss of power."""
+        ...
+
+    def usage(self, path: str) -> tuple[int, int] | None:
+        """Total and usable bytes of the file system that holds `path`; None if it cannot tell."""
         ...
 
     def lock(self, path: str) -> DiskLock:
@@ -327,6 +332,14 @@ class SystemDisk:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def usage(self, path: str) -> tuple[int, int] | None:
+        """As `df` tells it."""
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            return None
+        return usage.total, usage.free
 
     def lock(self, path: str) -> DiskLock:
         """An advisory lock that the kernel drops when the process ends, however it ends."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from oncelog.simulation.checkers import Anomaly
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.history import Fault
@@ -60,21 +59,16 @@ class Request:
     duration_s: float | None
 
 
-def signature(anomaly: Anomaly) -> str:
-    """What kind of finding it is: two runs with one signature found the same thing."""
-    return anomaly.kind
-
-
 def judge_run(result: RunResult) -> tuple[Finding, ...]:
     """The findings of a run, told apart from what is known; one for each signature."""
     struck = [(fault.at_s, fault.kind) for fault in result.history.of(Fault)]
     found = sort_findings(result.anomalies, struck, known_defects())
     findings: dict[tuple[str, str], Finding] = {}
     for anomaly in found.unknown:
-        name = signature(anomaly)
+        name = anomaly.signature
         findings.setdefault((name, ""), Finding(name, anomaly.detail))
     for defect, anomaly in found.known:
-        name = signature(anomaly)
+        name = anomaly.signature
         findings.setdefault(
             (name, defect.name), Finding(name, anomaly.detail, defect.name, defect.issue)
         )

@@ -27,7 +27,12 @@ class ClientNode:
     """One client of a run."""
 
     def __init__(
-        self, world: World, planned: PlannedClient, run: RoleRun, stopping: Callable[[], bool]
+        self,
+        world: World,
+        planned: PlannedClient,
+        run: RoleRun,
+        phase: int,
+        phase_now: Callable[[], int],
     ) -> None:
         self.id = planned.id
         self.host = f"10.0.1.{int(planned.id[1:]) + 1}"
@@ -36,7 +41,8 @@ class ClientNode:
         self._world = world
         self._planned = planned
         self._run = run
-        self._stopping = stopping
+        self.phase = phase
+        self._stopping = lambda: phase_now() >= phase
         self._incarnation = -1
         rng = world.plan.rng(f"machine of {planned.id}")
         self._clock_rate = 1.0 + rng.uniform(-2e-4, 2e-4)

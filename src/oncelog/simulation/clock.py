@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Owner
 
 __all__ = ["WALL_START_MS", "SimulatedClock"]
 
@@ -19,7 +18,7 @@ class SimulatedClock:
 
     __slots__ = ("_process",)
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Owner) -> None:
         self._process = process
 
     def now_ms(self) -> int:

@@ -54,7 +54,7 @@ class ClientContext:
         return self.parameters.get(key, default)
 
     def named(self, name: str) -> ClientContext:
-        """The same surroundings for another instance, which is a client of its own in the history."""
+        """The same surroundings for another instance, a client of its own in the history."""
         return replace(self, name=name)
 
     def chance(self, probability: float) -> bool:

@@ -9,6 +9,7 @@ several processes, are added up with `merge`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ __all__ = [
     "Coverage",
 ]
 
+_LOST_BYTES = re.compile(r"(\d+) of (\d+) unsynced bytes lost")
+
 REACHED_COUNT_MIN = 20
 """How often each name has to be reached in the evidence run."""
 
@@ -46,6 +49,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
     ),
     "disk": (
         "power-loss",
+        "power-loss-at-operation",
         "torn-write",
         "lost-name",
         "flip-bit",
@@ -60,12 +64,18 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "kill-at-await",
         "kill-at-operation",
         "kill-while-starting",
+        "kill-client",
+        "stop",
         "freeze",
         "zombie-client",
     ),
-    "clock": ("wall-jump-forward", "wall-jump-back", "drift"),
+    "clock": ("wall-jump-forward", "wall-jump-back", "client-wall-jump", "drift"),
 }
-"""By what they strike. `Fault.kind` in a history is one of these names."""
+"""By what they strike. `Fault.kind` in a history is one of these names.
+
+Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss of power
+(`Coverage.add_losses`), and whoever gives a process a clock that drifts counts "drift".
+"""
 
 ROOMS = ("fault", "transaction", "group", "crash")
 
@@ -134,6 +144,15 @@ class Coverage:
             self.count(f"fault/{fault.kind}")
         for row in crash_rows(history, contexts):
             self.count(f"crash/{row.name}")
+
+    def add_losses(self, lines: Iterable[str]) -> None:
+        """Count what a loss of power did, from the lines in which the simulated disk says it."""
+        for line in lines:
+            lost = _LOST_BYTES.search(line)
+            if lost is not None and int(lost[1]) < int(lost[2]):
+                self.count("fault/torn-write")
+            if " undone" in line:
+                self.count("fault/lost-name")
 
     def merge(self, other: Coverage) -> None:
         """Add the counts of `other`."""

@@ -107,6 +107,12 @@ class ProcessDisk(Gate):
         except NotADirectoryError:
             return False
 
+    def usage(self, path: str) -> tuple[int, int] | None:
+        """All paths are on one file system."""
+        self.enter()
+        device = self.device
+        return device.capacity_bytes, max(0, device.capacity_bytes - device.used_bytes())
+
     def is_dir(self, path: str) -> bool:
         """Whether it is a folder."""
         self.enter()

@@ -18,10 +18,20 @@ __all__ = ["DURATION_S", "draw_plan"]
 DURATION_S: Final = 10.0
 """Virtual time with faults of a run whose length is not asked for."""
 
-WRITERS: Final = ("idempotent", "transactional", "transactional", "copy", "attached", "peer-producer")
-READERS: Final = ("consume", "consume")
+WRITERS: Final = (
+    "idempotent",
+    "transactional",
+    "transactional",
+    "copy",
+    "attached",
+    "peer-producer",
+    "peer-transactional",
+    "peer-transactional",
+)
+READERS: Final = ("consume", "peer-consumer")
 OTHERS: Final = ("admin", "driver")
 """Roles, as often as they are drawn."""
+PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
 
 
 def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
@@ -63,6 +73,8 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
         "auto.create.topics.enable": "false",
+        # A clock that jumps would be enough to delete everything.
+        "log.retention.ms": "-1",
     }
     if rng.random() < 0.7:
         settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
@@ -117,34 +129,62 @@ def _parameters(
     shared_ids: Sequence[str],
     name: str,
 ) -> dict[str, Any]:
-    """What a client of that role is told. Peers and workloads read what they know of."""
-    written = {name: n for name, n in counts.items() if name != "target" or rng.random() < 0.5}
-    own_id = f"id-{name}"
+    """What a client of that role is told."""
+    written = {topic: n for topic, n in counts.items() if topic != "target" or rng.random() < 0.5}
     parameters: dict[str, Any] = {
         "topics": written,
-        "think_s": rng.choice([0.02, 0.08, 0.3]),
-        "think_ms": rng.choice([20, 80, 300]),
+        "transactional_id": rng.choice([f"id-{name}", f"id-{name}", *shared_ids]),
         "burst_max": rng.choice([1, 3, 8]),
-        "transactional_id": rng.choice([own_id, own_id, *shared_ids]),
-        "flavor": rng.choice(["java", "librdkafka", "old"]),
     }
+    pace = rng.choice([0.1, 0.2, 0.5])
+    if role in PEERS:
+        parameters |= _of_a_peer(rng, role, counts, written, pace)
+    else:
+        parameters |= _of_ours(rng, role, counts, name, pace)
+    return parameters
+
+
+def _of_ours(
+    rng: random.Random, role: str, counts: dict[str, int], name: str, pace: float
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"think_s": pace}
     if rng.random() < 0.4:
         parameters["transaction_version_max"] = 1
-    if role in ("copy", "peer-copier"):
+    if role == "copy":
         parameters["sources"] = {"source": counts["source"]}
         parameters["topics"] = {"target": counts["target"]}
         parameters["group_id"] = "copies"
-        parameters["transactional_id"] = rng.choice(["copier", own_id])
-        parameters["share"] = (0, 1)
-    if role == "consume":
+        parameters["transactional_id"] = "copier"
+    elif role == "consume":
         parameters["topics"] = counts
         parameters["isolation"] = rng.choice(["read_committed", "read_uncommitted"])
         parameters["group_id"] = rng.choice(["", f"alone-{name}"])
-    if role in ("attached", "driver"):
-        parameters["transactional_id"] = own_id
+    elif role in ("attached", "driver"):
+        parameters["transactional_id"] = f"id-{name}"
         parameters["group_id"] = f"job-{name}"
-    if role == "admin":
+    elif role == "admin":
         parameters["owned"] = rng.choice([1, 2])
         parameters["partitions_max"] = 3
         parameters["grown"] = rng.choice([[], [], ["source"]])
+    return parameters
+
+
+def _of_a_peer(
+    rng: random.Random, role: str, counts: dict[str, int], written: dict[str, int], pace: float
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "topics": list(written),
+        "think_ms": pace * 1000,
+        "flavor": rng.choice(["java", "librdkafka", "old"]),
+    }
+    if role == "peer-producer":
+        parameters["acks"] = rng.choice([-1, -1, -1, 1, 0])
+        parameters["codecs"] = rng.choice([["none"], ["none", "gzip", "lz4", "snappy"]])
+        parameters["timestamps"] = rng.choice([["now"], ["now", "random", "none"]])
+    elif role == "peer-consumer":
+        parameters["topics"] = list(counts)
+        parameters["isolation"] = rng.choice(["committed", "uncommitted"])
+    elif role == "peer-transactional":
+        parameters["flavor"] = rng.choice(["java", "librdkafka"])
+        parameters["transaction_timeout_ms"] = rng.choice([1_000, 3_000, 8_000])
     return parameters

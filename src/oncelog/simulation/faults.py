@@ -93,7 +93,7 @@ def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[s
             "to_broker": rng.random() < 0.5,
         }
     if kind in ("wall-jump-forward", "wall-jump-back", "client-wall-jump"):
-        parameters["ms"] = rng.choice([50, 2_000, 30_000, 3_600_000, 8 * 86_400_000])
+        parameters["ms"] = rng.choice([50, 2_000, 30_000, 3_600_000])
     if kind == "delay":
         parameters |= {"extra_s": rng.choice([0.01, 0.1, 0.5, 2.0]), "jitter_s": rng.random()}
     if kind == "throttle":

@@ -10,24 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from oncelog.simulation.scheduler import Handle
-
-if TYPE_CHECKING:
-    from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Handle, Owner
 
 __all__ = ["ProcessLoop"]
 
 T = TypeVar("T")
 
-OnError = Callable[["Process", str, BaseException | None], None]
+OnError = Callable[[str, BaseException | None], None]
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
     """One per process. `on_error` hears of what asyncio would log: failed callbacks and tasks."""
 
-    def __init__(self, process: Process, on_error: OnError | None = None) -> None:
+    def __init__(self, process: Owner, on_error: OnError | None = None) -> None:
         self._process = process
         self._scheduler = process.scheduler
         self._on_error = on_error
@@ -109,4 +106,4 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tell `on_error`; a dead process tells nobody."""
         if self._process.alive and self._on_error is not None:
-            self._on_error(self._process, str(context.get("message")), context.get("exception"))
+            self._on_error(str(context.get("message")), context.get("exception"))

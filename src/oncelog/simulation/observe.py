@@ -9,7 +9,6 @@ call per event. Replay is not counted: it repeats what was counted when it happe
 from __future__ import annotations
 
 import random
-
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 

@@ -10,10 +10,9 @@ import json
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 __all__ = [
-    "SETTLE_S",
     "Plan",
     "PlannedClient",
     "PlannedFault",
@@ -101,10 +100,6 @@ class Plan:
     def rng(self, part: str) -> random.Random:
         """The randomness of one part."""
         return part_rng(self.seed, part)
-
-
-SETTLE_S: Final = 60.0
-"""Within this time after the last fault every client has settled."""
 
 
 def to_json(plan: Plan) -> str:

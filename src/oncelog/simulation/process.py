@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk
+from oncelog.runtime.network import Network
 from oncelog.simulation.clock import SimulatedClock
 from oncelog.simulation.loop import ProcessLoop
 from oncelog.simulation.scheduler import Handle, ProcessDied, Scheduler
@@ -22,6 +25,9 @@ __all__ = ["Process", "ProcessDied"]
 
 class Process:
     """One process. `clock_rate` is how fast its clocks run beside the world's (1.0: exactly)."""
+
+    network: Network
+    """Given by who starts it."""
 
     def __init__(
         self,
@@ -43,9 +49,11 @@ class Process:
         """Whether the scheduler must ask `may_step`."""
         self.on_death: list[Callable[[], None]] = []
         self.clock_rate = clock_rate
-        self.loop = ProcessLoop(self, on_error)  # type: ignore[abstract]
+        self.loop = ProcessLoop(self, None if on_error is None else partial(on_error, self))  # type: ignore[abstract]
         self.clock: Clock = SimulatedClock(self)
         self.wall_offset_ms = 0.0
+        self.disk: Disk | None = None
+        """Its machine's, for a process that has one; given by who starts it."""
         self.died_because = ""
         self._kept: list[Handle] = []
         self._steps_left = -1

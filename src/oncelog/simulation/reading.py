@@ -9,7 +9,7 @@ cannot be read is named in `FinalState.unread`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from oncelog.client import Admin, ClientError, Consumer
@@ -29,6 +29,7 @@ from oncelog.protocol.fetch import (
 )
 from oncelog.protocol.record import Record, iter_records, read_end_marker
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.final import (
     FinalPartition,
     FinalState,
@@ -37,7 +38,6 @@ from oncelog.simulation.final import (
     TransactionEntry,
 )
 from oncelog.simulation.history import Value
-from oncelog.simulation.context import ClientContext
 from oncelog.transaction.states import TransactionState
 
 __all__ = ["read_final_state"]
@@ -318,8 +318,9 @@ class _Reading:
         self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]
     ) -> FinalPartition:
         batches = tuple(self._batch(tp, chunk, marks.log_start_offset) for chunk in log)
+        known = {chunk.header: batch.records for chunk, batch in zip(log, batches, strict=True)}
         committed: list[LoggedRecord] = []
-        await self._try(tp, lambda: self._committed(tp, marks, committed))
+        await self._try(tp, lambda: self._committed(tp, marks, known, committed))
         topic_id = self._cluster.metadata.topic_id(tp.topic)
         return FinalPartition(tp, str(topic_id or ""), *marks, batches, tuple(committed))
 
@@ -367,20 +368,33 @@ class _Reading:
                 self._values[data] = None
         return self._values[data]
 
-    async def _committed(self, tp: TopicPartition, marks: _Marks, into: list[LoggedRecord]) -> None:
+    async def _committed(
+        self,
+        tp: TopicPartition,
+        marks: _Marks,
+        known: Mapping[BatchHeader, tuple[LoggedRecord, ...]],
+        into: list[LoggedRecord],
+    ) -> None:
         """What our Consumer shows under read_committed, from the start to the last stable offset.
 
+        A batch of the same header, CRC included, as one that was read before is not read again.
         Raises `OncelogError`.
         """
         position = marks.log_start_offset
         while position < marks.last_stable_offset:
             fetched = await self._consumer.fetch_batches(tp, position, FETCH_BYTES, max_wait_ms=0)
             for start, header in iter_headers(fetched.batches):
-                into += [
-                    LoggedRecord(row.offset, self._value(row.value))
-                    for row in iter_records(fetched.batches, start, header)
-                    if position <= row.offset < marks.last_stable_offset
-                ]
+                records = known.get(header)
+                if records is None:
+                    records = tuple(
+                        LoggedRecord(row.offset, self._value(row.value))
+                        for row in iter_records(fetched.batches, start, header)
+                    )
+                if header.base_offset >= position and header.last_offset < marks.last_stable_offset:
+                    into += records
+                else:
+                    end = marks.last_stable_offset
+                    into += [record for record in records if position <= record.offset < end]
             if fetched.next_offset == position:
                 raise ProtocolError(ErrorCode.unknown_server_error, f"no batch at {position}")
             position = fetched.next_offset

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.simulation.client import RoleRun
-from oncelog.simulation.peers import producer
+from oncelog.simulation.peers import consumer, producer, transactions
 from oncelog.simulation.workloads import WORKLOADS
 
 __all__ = ["ROLES"]
@@ -14,5 +14,7 @@ __all__ = ["ROLES"]
 ROLES: Final[Mapping[str, RoleRun]] = {
     **WORKLOADS,
     "peer-producer": producer.run,
+    "peer-transactional": transactions.run,
+    "peer-consumer": consumer.run,
 }
 """Clients of ours, and scripted ones ("peer-...")."""

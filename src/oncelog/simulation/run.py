@@ -10,9 +10,10 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from oncelog.client import Admin, NewTopic
@@ -23,8 +24,7 @@ from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Fault, History, TopicChanging
 from oncelog.simulation.injector import Injector
-from oncelog.simulation.plan import SETTLE_S, Plan
-from oncelog.simulation.process import Process
+from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.world import HistoryLog, World
 
@@ -32,6 +32,23 @@ __all__ = ["Run", "RunResult", "execute"]
 
 START_BOUND_S: Final = 60.0
 """Within this time a broker serves, and a final look has been taken."""
+QUIET_S: Final = 12.0
+"""Longer than the longest transaction timeout of any client."""
+PHASE_S: Final = 60.0
+"""Within this time all clients of one phase settle."""
+PHASES: Final = (
+    frozenset[str](),
+    frozenset({"copy", "peer-copier"}),
+    frozenset({"consume", "peer-consumer", "peer-member"}),
+)
+"""Roles that settle later, because they read what others write. The rest comes first."""
+SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)
+"""Within this time after the last fault everybody has settled."""
+
+
+def phase_of(role: str) -> int:
+    """When a client of that role settles: 0 is the first."""
+    return next((index for index, roles in enumerate(PHASES) if role in roles), 0)
 
 
 @dataclass
@@ -82,9 +99,15 @@ class Run:
     ) -> None:
         self.plan = plan
         self.world = World(plan, keep_trace=keep_trace)
-        self._stopping = False
+        self._phase = -1
         self.clients = [
-            ClientNode(self.world, planned, roles[planned.role], lambda: self._stopping)
+            ClientNode(
+                self.world,
+                planned,
+                roles[planned.role],
+                phase_of(planned.role),
+                lambda: self._phase,
+            )
             for planned in plan.clients
         ]
         self.injector = Injector(self.world, self.clients)
@@ -121,16 +144,21 @@ class Run:
             damage_s=tuple(at["damage"]),
             storage_failures_s=tuple(at["storage"]),
             last_fault_s=self.healed_s,
-            settle_bound_s=SETTLE_S,
+            settle_bound_s=SETTLE_BOUND_S,
+            retention=self._retained(),
         )
 
     def _settle(self) -> None:
+        """Heal everything; then writers settle, then those who copy, then those who only read."""
         world = self.world
         self.injector.heal()
         self.healed_s = world.now_s
-        self._stopping = True
-        started = [c for c in self.clients if c.process is not None]
-        world.run_until(lambda: all(c.is_settled for c in started), SETTLE_S + 1.0)
+        for phase in range(len(PHASES)):
+            self._phase = phase
+            group = [c for c in self.clients if c.process is not None and c.phase <= phase]
+            world.run_until(partial(_all_settled, group), PHASE_S)
+            # What clients left open is ended by its timeout; it may not hold readers up for ever.
+            world.scheduler.run_until(world.now_s + QUIET_S)
 
     def _restart(self, kind: str) -> None:
         world, node = self.world, self.world.broker
@@ -140,9 +168,7 @@ class Run:
 
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
-        groups = sorted(
-            {str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""}
-        )
+        groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
         found = self._ask(read_final_state(context, topics, groups), "stock")
         return found if isinstance(found, FinalState) else None
@@ -151,6 +177,12 @@ class Run:
         """Topics of administrators that are there in the end, as far as they know."""
         last = {change.topic: change.change for change in self.world.history.of(TopicChanging)}
         return {topic for topic, change in last.items() if change != "delete"}
+
+    def _retained(self) -> frozenset[str]:
+        """Topics that lose their oldest segments by their settings, or by an administrator's."""
+        planned = {t.name for t in self.plan.topics if any("retention" in key for key in t.configs)}
+        made = {change.topic for change in self.world.history.of(TopicChanging)}
+        return frozenset(planned | (made - {t.name for t in self.plan.topics}))
 
     def _context(self, name: str) -> ClientContext:
         world = self.world
@@ -181,6 +213,10 @@ _KINDS: Final = {
     "damage": frozenset({"flip-bit"}),
     "storage": frozenset({"failed-read", "failed-write", "failed-fsync", "disk-full"}),
 }
+
+
+def _all_settled(clients: Sequence[ClientNode]) -> bool:
+    return all(client.is_settled for client in clients)
 
 
 async def _make_topics(context: ClientContext, plan: Plan) -> None:

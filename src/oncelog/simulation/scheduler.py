@@ -12,15 +12,12 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Protocol
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import SIMULATION_STEPS_PER_MOMENT_COUNT_MAX
 
-if TYPE_CHECKING:
-    from oncelog.simulation.process import Process
-
-__all__ = ["Handle", "LiveLockError", "ProcessDied", "Scheduler"]
+__all__ = ["Handle", "LiveLockError", "Owner", "ProcessDied", "Scheduler"]
 
 
 class ProcessDied(BaseException):
@@ -31,6 +28,35 @@ class LiveLockError(OncelogError):
     """A process goes on without end while its time stands still."""
 
 
+class Owner(Protocol):
+    """Whose callbacks the scheduler runs: a simulated process."""
+
+    name: str
+    alive: bool
+    scheduler: Scheduler
+    clock_rate: float
+    wall_offset_ms: float
+    needs_attention: bool
+    """Whether `may_step` has to be asked."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its event loop."""
+        ...
+
+    def may_step(self, handle: Handle) -> bool:
+        """Whether the callback may run now."""
+        ...
+
+    def local_time(self, world_s: float) -> float:
+        """The reading of its monotonic clock at that moment of the world."""
+        ...
+
+    def world_time(self, local_s: float) -> float:
+        """The moment at which its monotonic clock reads that."""
+        ...
+
+
 class Handle:
     """One callback to come. It serves as asyncio's `Handle` and `TimerHandle`."""
 
@@ -39,7 +65,7 @@ class Handle:
     def __init__(
         self,
         when_s: float,
-        process: Process | None,
+        process: Owner | None,
         callback: Callable[..., object],
         args: tuple[Any, ...],
     ) -> None:
@@ -71,12 +97,12 @@ _Entry = tuple[float, int, Handle]
 class Scheduler:
     """The queue and the time. `run_until` does the work; one per run."""
 
-    __slots__ = ("_heap", "_ready", "_serial", "_end_s", "current", "now_s", "step_count")
+    __slots__ = ("_end_s", "_heap", "_ready", "_serial", "current", "now_s", "step_count")
 
     def __init__(self) -> None:
         self.now_s: float = 0.0
         """Seconds of virtual time since the run began."""
-        self.current: Process | None = None
+        self.current: Owner | None = None
         """Whose callback runs now; None for the world's own."""
         self.step_count = 0
         """Callbacks that have run."""
@@ -88,7 +114,7 @@ class Scheduler:
     def call_at(
         self,
         when_s: float,
-        process: Process | None,
+        process: Owner | None,
         callback: Callable[..., object],
         *args: Any,
     ) -> Handle:
@@ -107,7 +133,7 @@ class Scheduler:
     def call_after(
         self,
         delay_s: float,
-        process: Process | None,
+        process: Owner | None,
         callback: Callable[..., object],
         *args: Any,
     ) -> Handle:
@@ -115,7 +141,7 @@ class Scheduler:
         return self.call_at(self.now_s + delay_s, process, callback, *args)
 
     def call_soon(
-        self, process: Process | None, callback: Callable[..., object], args: tuple[Any, ...]
+        self, process: Owner | None, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> Handle:
         """Run the callback in this moment, after those that are due already."""
         handle = Handle(self.now_s, process, callback, args)
@@ -185,7 +211,3 @@ class Scheduler:
             process.loop.call_exception_handler(
                 {"message": "a callback failed", "exception": error, "handle": None}
             )
-
-
-NEVER_S: Final = float("inf")
-"""A time that does not come."""

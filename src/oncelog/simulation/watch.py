@@ -344,6 +344,10 @@ class WatchedDisk:
             raise
         self._watch.done()
 
+    def usage(self, path: str) -> tuple[int, int] | None:
+        """See `Disk.usage`."""
+        return self._disk.usage(path)
+
     def lock(self, path: str) -> DiskLock:
         """Lock the folder."""
         return self._disk.lock(path)

@@ -59,10 +59,10 @@ class World:
         self.history = History(self.trace.event)
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.store = SimulatedStore(plan.rng("store"), self.trace)
-        self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
         self._processes: list[Process] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
         """What asyncio would log: callbacks and tasks of living processes that failed."""
+        self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
 
     @property
     def now_s(self) -> float:
@@ -149,6 +149,7 @@ class BrokerNode:
         self.name = name
         self.host = host
         self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
+        self._install()
         self.incarnation = -1
         self.process: Process | None = None
         self.broker: Broker | None = None
@@ -172,6 +173,14 @@ class BrokerNode:
     def is_serving(self) -> bool:
         """Whether its present process has finished its start and lives."""
         return self.broker is not None and self.process is not None and self.process.alive
+
+    def _install(self) -> None:
+        """The data folder is there from the installation, and its name is safe."""
+        installer = self.world.new_process("installer", self.host)
+        disk = self.disk.of(installer)
+        disk.mkdir(DATA_DIR)
+        disk.sync_dir("/")
+        installer.kill("done")
 
     # --- life
 

@@ -141,3 +141,30 @@ async def test_what_was_not_assigned_or_named_is_refused() -> None:
             reading.seek(TP, 1)
         with pytest.raises(IllegalStateError):
             await reading.commit()
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+
+
+async def test_damaged_records_are_not_handed_out_and_a_seek_goes_past_them() -> None:
+    broken = damaged(batch(1, b"b"))
+    broker = broker_with(_0=batch(0, b"a") + broken + batch(2, b"c"), _1=broken, _2=batch(2, b"c"))
+    async with consumer(broker) as reading:
+        reading.assign([TP])
+        assert [record.value for record in await reading.poll()] == [b"a"]
+        for _ in range(2):
+            with pytest.raises(FatalError) as raised:
+                await reading.poll()
+            assert raised.value.code is ErrorCode.corrupt_message
+        with pytest.raises(FatalError):
+            await reading.fetch_batches(TP, 1)
+        reading.seek(TP, 2)
+        assert [record.value for record in await reading.poll()] == [b"c"]
+
+
+async def test_a_reader_may_take_damaged_records_as_they_are() -> None:
+    broker = broker_with(_0=damaged(batch(0, b"a")))
+    async with consumer(broker, check_crcs=False) as reading:
+        fetched = await reading.fetch_batches(TP, 0)
+    assert fetched.next_offset == 1

@@ -79,6 +79,18 @@ async def test_a_record_does_not_overtake_those_that_wait() -> None:
     assert context.sent() == {0: [b"first", b"second"]}
 
 
+async def test_a_given_partition_does_not_overtake_what_may_belong_to_it() -> None:
+    """Found by simulation: records of one producer stood in the log in another order."""
+    context = Context()
+    context.put(b"first")
+    context.put(b"second", partition=0)
+    assert context.sent() == {}
+    context.put(b"third", partition=1)
+    context.counts["t"] = 1
+    context.placement.place()
+    assert context.sent() == {0: [b"first", b"second"], 1: [b"third"]}
+
+
 async def test_a_given_partition_needs_no_metadata() -> None:
     context = Context()
     context.put(b"v", partition=4)

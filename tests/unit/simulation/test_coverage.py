@@ -118,12 +118,24 @@ def test_faults_and_crash_rows_of_a_run_are_counted() -> None:
     }
 
 
+def test_a_loss_of_power_is_told_by_what_the_disk_lost() -> None:
+    coverage = Coverage()
+    coverage.add_losses(
+        [
+            "/data/t-0/0.log: 61 of 183 unsynced bytes lost",
+            "/data/t-1/0.log: 61 of 61 unsynced bytes lost",
+            "/data/t-0: 0.log: create undone, 61 bytes",
+        ]
+    )
+    assert coverage.counts == {"fault/torn-write": 1, "fault/lost-name": 1}
+
+
 def test_the_death_of_a_client_falls_into_the_row_of_its_last_step() -> None:
     began = TransactionBegan(1.0, "c1", 0, "id")
     offsets = TransactionOffsets(2.0, "c1", 0, "g", {TopicPartition("t", 0): 1})
     ending = TransactionEnding(3.0, "c1", 0, True)
     ended = TransactionEnded(4.0, "c1", 0, True)
-    death = Fault(5.0, "", "kill", "c1")
+    death = Fault(5.0, "", "kill-client", "c1")
 
     def rows(*events: Event) -> list[str]:
         coverage = Coverage()

@@ -9,7 +9,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import BatchHeader, iter_headers
 from oncelog.protocol.record import Record, build_batch, iter_records
-from oncelog.runtime import SystemDisk
+from oncelog.runtime import Disk, SystemDisk
 from oncelog.storage import AppendResult, LogConfig, Origin, PartitionLog
 
 PARTITION = TopicPartition("flights", 0)
@@ -42,9 +42,9 @@ def batch(
 class LogContext:
     """One log that can be appended to, killed, closed and opened again."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, disk: Disk | None = None, **settings: Any) -> None:
         self.folder = folder
-        self.disk = SystemDisk()
+        self.disk: Disk = SystemDisk() if disk is None else disk
         self.config = replace(LogConfig(), **settings)
         self.now_ms = NOW_MS
         self.leader_epoch = 0

@@ -8,7 +8,6 @@ when it does not say. Gap: none known.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.describe_log_dirs.v5.response import (
@@ -33,26 +32,18 @@ _UNKNOWN_BYTES = -1
 
 async def handle(context: Context, request: Request) -> Any:
     """Describe the one folder."""
-    path, total_bytes, usable_bytes = await context.disk.run(lambda: _room(context.log_dir))
+    path = await context.disk.run(lambda: os.path.abspath(context.log_dir))
+    usage = await context.disk.run(lambda: context.disk.usage(path))
+    total_bytes, usable_bytes = usage or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
     result = message(
         DescribeLogDirsResult,
         error_code=ErrorCode.none,
         log_dir=path,
         topics=_topics(context, request),
-        total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
+        total_bytes=min(total_bytes, INT64_MAX),
+        usable_bytes=min(usable_bytes, INT64_MAX),
     )
     return message(DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
-
-
-def _room(folder: str) -> tuple[str, int, int]:
-    """The folder's absolute path, total and usable bytes of its file system. Blocking."""
-    path = os.path.abspath(folder)
-    try:
-        usage = shutil.disk_usage(path)
-    except OSError:
-        return path, _UNKNOWN_BYTES, _UNKNOWN_BYTES
-    return path, min(usage.total, INT64_MAX), min(usage.free, INT64_MAX)
 
 
 def _topics(context: Context, request: Request) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from oncelog.protocol.batch import BatchHeader, iter_headers
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
 from oncelog.protocol.record import iter_records, read_end_marker
 
 __all__ = ["Aborted", "Visible", "visible_batches"]
@@ -32,11 +33,19 @@ class Visible(NamedTuple):
     next_offset: int
 
 
-def visible_batches(buffer: Buffer, position: int, aborted: Iterable[Aborted] | None) -> Visible:
+def visible_batches(
+    buffer: Buffer,
+    position: int,
+    aborted: Iterable[Aborted] | None,
+    *,
+    check_crcs: bool = True,
+) -> Visible:
     """Filter the records of one fetch answer for one partition, asked for at offset `position`.
 
     `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is
-    copied unless something is left out. Raises `ProtocolError` when the bytes are no batches.
+    copied unless something is left out. With `check_crcs` the records end before the first batch,
+    marker or not, that is not as it was written. Raises `ProtocolError` when the bytes are no
+    batches, or begin with a damaged one.
     """
     pending = list(aborted or ())
     heapify(pending)
@@ -44,6 +53,11 @@ def visible_batches(buffer: Buffer, position: int, aborted: Iterable[Aborted] | 
     slices: list[tuple[int, int]] = []
     next_offset = position
     for start, header in iter_headers(buffer, allow_partial=True):
+        if check_crcs and not check_crc(buffer, start, header):
+            if next_offset > position:
+                break
+            text = f"the batch at offset {header.base_offset} has another CRC than it says"
+            raise ProtocolError(ErrorCode.corrupt_message, text)
         while pending and pending[0].first_offset <= header.last_offset:
             open_aborts.add(heappop(pending).producer_id)
         next_offset = max(next_offset, header.next_offset)

@@ -18,7 +18,8 @@ class Promise:
     flipped or files cut in what had been synced. `storage_failures_s`: a write or an fsync failed,
     or the disk was full, and the folder is off line until the broker restarts.
     `last_fault_s` is when the last fault was healed; all clients settle within `settle_bound_s`
-    after it. `retention` says that segments are deleted by age or size without anybody asking.
+    after it. `retention` holds the topics whose segments go by age or size without
+    anybody asking.
     """
 
     flush_every_message: bool
@@ -28,7 +29,7 @@ class Promise:
     unclean_elections: bool = False
     last_fault_s: float = 0.0
     settle_bound_s: float
-    retention: bool = False
+    retention: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Reader
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.final import LoggedBatch
 from oncelog.simulation.history import BrokerDied, Progress
 
 __all__ = ["broker_stopped", "lag_ends", "progress"]
@@ -18,11 +20,13 @@ _STORAGE_WORDS = ("storage", "oserror", "ioerror", "errno", "disk", "fsync", "en
 def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
     """At the end everything can be read and has been.
 
-    Each partition is read to its end; its last stable offset is its high watermark, unless a
-    transaction is open that is younger than the time in which everything settles; and a reader
-    that says it is settled, and still has the partition, was given every record that was
-    acknowledged before it said so. Excused: a folder that is off line since a storage failure,
-    damage, and a transaction whose coordinator lost it with power.
+    Each partition is read to its end. Its last stable offset is its high watermark, unless the
+    coordinator knows of the open transaction (its last word is Ongoing, with this partition) and
+    it is younger than the time in which everything settles. A reader that says it is settled, and
+    still has the partition, was given every record that was acknowledged before.
+
+    Excused: a folder that is off line since a storage failure, damage, and a transaction that its
+    coordinator lost with power.
     """
     excuses = Excuses(evidence)
     if not evidence.final.partitions and not evidence.final.unread and evidence.tracked:
@@ -52,7 +56,9 @@ def _stuck(evidence: Evidence, excuses: Excuses, log: PartitionLog) -> Iterator[
         return
     record = log.record_at(final.last_stable_offset)
     since_s = record.sent_s if record is not None else 0.0
-    if since_s > evidence.end_s - evidence.promise.settle_bound_s:
+    batch = log.batch_at(final.last_stable_offset)
+    is_young = since_s > evidence.end_s - evidence.promise.settle_bound_s
+    if is_young and batch is not None and _is_ongoing(evidence, batch, final.topic_partition):
         return
     yield found(
         "lag-ends",
@@ -64,6 +70,16 @@ def _stuck(evidence: Evidence, excuses: Excuses, log: PartitionLog) -> Iterator[
         offset=final.last_stable_offset,
         values=(record.value,) if record is not None else (),
         allowed=excuses.coordinator(since_s, NEVER, final.topic_partition),
+    )
+
+
+def _is_ongoing(evidence: Evidence, batch: LoggedBatch, partition: TopicPartition) -> bool:
+    last = {entry.transactional_id: entry for entry in evidence.final.transactions}
+    return not last or any(
+        entry.producer_id == batch.producer_id
+        and entry.state.lower() == "ongoing"
+        and partition in entry.partitions
+        for entry in last.values()
     )
 
 

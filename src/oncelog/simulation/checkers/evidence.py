@@ -222,7 +222,7 @@ class Evidence:
 
     def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Whether somebody asked, or the configuration lets, the log start as late as this."""
-        if offset <= 0 or self.promise.retention:
+        if offset <= 0 or topic_partition.topic in self.promise.retention:
             return True
         # -1 asks for everything up to the high watermark of that moment.
         return any(
@@ -297,6 +297,9 @@ class Evidence:
         if record is not None and record.acked_s == NEVER and event.acks != 0:
             record.acked_s, record.acked_offset = event.at_s, event.offset
             record.acks = event.acks
+            if record.topic_partition.partition < 0:
+                # The producer chose it.
+                record.topic_partition = event.topic_partition
 
     def _failed(self, event: SendFailed) -> None:
         record = self.tracked.get((event.value.client, event.value.number))
@@ -362,7 +365,7 @@ class Evidence:
         if (
             record is not None
             and record.value == value
-            and record.topic_partition == topic_partition
+            and _is_place_of(record, topic_partition)
             and record.sent_s <= at_s
         ):
             return record
@@ -393,3 +396,11 @@ class Evidence:
                 if record is not None:
                     record.shown.append(entry.offset)
             log.shown.append((entry.offset, record))
+
+
+def _is_place_of(record: Tracked, topic_partition: TopicPartition) -> bool:
+    """Whether the record was sent there; a partition that is not known yet may be any."""
+    sent_to = record.topic_partition
+    return sent_to == topic_partition or (
+        sent_to.partition < 0 and sent_to.topic == topic_partition.topic
+    )

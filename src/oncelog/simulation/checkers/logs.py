@@ -29,7 +29,8 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
             if batch.marker or batch.producer_id < 0 or batch.first_sequence < 0:
                 continue
             key = (batch.producer_id, batch.producer_epoch)
-            is_head = log.final.log_start_offset > 0
+            # A topic that was made anew knows nothing of producers that had written to the old one.
+            is_head = log.final.log_start_offset > 0 or evidence.topics.was_deleted(partition.topic)
             expected = following.get(key, batch.first_sequence if is_head else 0)
             span = batch.last_offset - batch.first_offset
             last = (batch.first_sequence + span) % SEQUENCE_MODULUS

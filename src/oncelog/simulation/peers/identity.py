@@ -14,8 +14,8 @@ from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.protocol.api import ApiKey
-from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.peers.sending import Sender
 from oncelog.simulation.peers.wire import LostError, Wire
 
@@ -47,8 +47,11 @@ async def call_coordinator(
     *,
     time_s: float,
     at_most: int | None = None,
+    lane: str | None = None,
 ) -> Outcome:
     """Ask a coordinator until there is a final answer, for at most `time_s`."""
+    if lane is None:
+        lane = wire.lane(kind)
     deadline_s = context.elapsed_s() + time_s
     perhaps = False
     attempt = 0
@@ -59,7 +62,7 @@ async def call_coordinator(
             attempt += 1
             continue
         try:
-            answer = await wire.ask(api, request, to=address, lane=wire.lane(kind), at_most=at_most)
+            answer = await wire.ask(api, request, to=address, lane=lane, at_most=at_most)
         except LostError:
             perhaps = True
             wire.forget_coordinator(kind, key)

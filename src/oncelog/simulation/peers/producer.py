@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import ProducerFenced, Value
 from oncelog.simulation.peers.batches import Batch, Corners
-from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.identity import IdempotentIdentity
 from oncelog.simulation.peers.sending import Sender

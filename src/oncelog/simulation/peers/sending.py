@@ -32,9 +32,9 @@ from oncelog.protocol.produce import (
     parse_produce_response,
 )
 from oncelog.runtime.framed import DisconnectedError
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, SendFailed, Sent
 from oncelog.simulation.peers.batches import Batch
-from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.wire import Address, LostError, Wire
 
 __all__ = ["IN_FLIGHT_COUNT_MAX", "Sender"]

@@ -7,9 +7,10 @@ network do; what the client library may not do is recorded as ``Progress("stuck:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads import (
     administering,
     consuming,
@@ -18,11 +19,10 @@ from oncelog.simulation.workloads import (
     idempotent,
     transactional,
 )
-from oncelog.simulation.context import ClientContext
 
 __all__ = ["WORKLOADS", "ClientContext", "Workload"]
 
-Workload = Callable[[ClientContext], Awaitable[None]]
+Workload = Callable[[ClientContext], Coroutine[Any, Any, None]]
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
     "idempotent": idempotent.run,

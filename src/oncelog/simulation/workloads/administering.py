@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from oncelog.client import Admin, ClientError, IllegalStateError, NewTopic, Producer, TopicPartition
-from oncelog.simulation.history import TopicChanged, TopicChanging
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import TopicChanged, TopicChanging
 from oncelog.simulation.workloads.idempotent import new_producer, start
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.client import ClientError, IllegalStateError, Producer, TopicPartition
-from oncelog.simulation.workloads.consuming import DRAIN_ROUNDS_COUNT, IDLE_ROUNDS_COUNT
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.workloads.consuming import DRAIN_ROUNDS_COUNT, IDLE_ROUNDS_COUNT
 from oncelog.simulation.workloads.journal import Journal, StuckError, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places

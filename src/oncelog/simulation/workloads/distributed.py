@@ -27,6 +27,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionDriver,
 )
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     OffsetsFetched,
     ProducerFenced,
@@ -37,7 +38,6 @@ from oncelog.simulation.history import (
     TransactionOffsets,
     TransactionUnknown,
 )
-from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox, describe
 from oncelog.simulation.workloads.places import Places

@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from oncelog.simulation.history import Event, Progress
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import Event, Progress
 
 __all__ = ["Journal", "StuckError", "supervise"]
 

@@ -94,3 +94,29 @@ def test_nothing_is_copied_when_everything_is_seen() -> None:
 def test_bytes_that_are_no_batches_are_refused() -> None:
     with pytest.raises(ProtocolError):
         visible_batches(b"\0" * 80, 0, None)
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+
+
+def test_a_damaged_batch_ends_what_may_be_seen() -> None:
+    log = batch(0) + batch(1) + damaged(batch(2)) + batch(3)
+    seen = visible_batches(log, 0, None)
+    assert offsets(seen.batches) == [0, 1]
+    assert seen.next_offset == 2
+    with pytest.raises(ProtocolError, match="offset 2"):
+        visible_batches(damaged(batch(2)) + batch(3), 2, None)
+    with pytest.raises(ProtocolError, match="offset 2"):
+        visible_batches(damaged(batch(2, count=3)), 3, None)
+
+
+def test_a_damaged_marker_is_not_believed() -> None:
+    log = batch(0, 5) + damaged(marker(1, 5, False)) + batch(2, 5)
+    seen = visible_batches(log, 0, [Aborted(0, 5)])
+    assert seen == (b"", 1)
+
+
+def test_checks_can_be_left_out() -> None:
+    seen = visible_batches(damaged(batch(0)) + batch(1), 0, None, check_crcs=False)
+    assert offsets(seen.batches) == [0, 1]

@@ -17,8 +17,8 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore
 from oncelog.runtime.network import Listener, ProtocolFactory
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, Event, History, Polled, Progress, Value
-from oncelog.simulation.peers.context import PeerContext
 from tests.fuzz.virtual import InlineDisk, VirtualClock, VirtualLoop
 
 ADDRESS = ("10.0.0.1", 9092)
@@ -173,8 +173,13 @@ class World:
         topic = NewTopic(name, partitions, 1, {}, dict(config or {}))
         await self.broker.controller.create_topics([topic], validate_only=False)
 
-    def context(self, name: str, **parameters: Any) -> PeerContext:
-        return PeerContext(
+    async def delete(self, name: str) -> None:
+        topic = self.broker.image.topic(name)
+        assert topic is not None
+        await self.broker.controller.delete_topic(topic.topic_id)
+
+    def context(self, name: str, **parameters: Any) -> ClientContext:
+        return ClientContext(
             name=name,
             bootstrap=ADDRESS,
             network=self.network,

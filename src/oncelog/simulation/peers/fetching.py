@@ -1,0 +1,396 @@
+"""Fetch as stock consumers do it, with sessions or without, and what a reader may see of it.
+
+The filter of read_committed is this module's own (INV-3): the batches of a producer are left out
+from the first offset of its aborted transaction on, up to its abort marker. Answers are looked
+through as well: nothing may come from at or above the high watermark, for read_committed the last
+stable offset (INV-7), and offsets ascend.
+
+Sources: `CompletedFetch`, `FetchSessionHandler`, `OffsetFetcher` (Java).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from oncelog.client import requests
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    encode_fetch_request,
+    parse_fetch_response,
+)
+from oncelog.protocol.record import iter_records, read_end_marker
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import Polled, Positioned, Value
+from oncelog.simulation.peers.wire import Address, LostError, Wire
+
+__all__ = ["Fetcher", "Read", "read_batches"]
+
+BY_NAME_MAX: Final = 12
+_CORRUPT_COUNT_MAX: Final = 20
+
+_RETRY: Final = frozenset(
+    {
+        ErrorCode.kafka_storage_error,
+        ErrorCode.offset_not_available,
+        ErrorCode.unknown_server_error,
+        ErrorCode.corrupt_message,
+    }
+)
+_MOVED: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.leader_not_available,
+    }
+)
+_SESSION_LOST: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.unknown_topic_id,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a reader may see of one partition's answer, and where it goes on."""
+
+    records: tuple[tuple[int, Value], ...]
+    position: int
+
+
+def read_batches(
+    buffer: bytes | memoryview, position: int, aborted: Iterable[tuple[int, int]] | None
+) -> Read:
+    """The visible records from `position` on; `aborted` holds (producer id, first offset) pairs.
+
+    Raises `ProtocolError` for batches that are none, are damaged or do not ascend, `ValueError` for
+    a record that no client of the run wrote.
+    """
+    pending = sorted((first, producer_id) for producer_id, first in aborted or ())
+    hidden: set[int] = set()
+    found: list[tuple[int, Value]] = []
+    reached = -1
+    for start, header in iter_headers(buffer, allow_partial=True):
+        if header.base_offset < reached:
+            text = f"offset {header.base_offset} after {reached - 1}"
+            raise ProtocolError(ErrorCode.invalid_request, text)
+        reached = header.next_offset
+        if not check_crc(buffer, start, header):
+            raise ProtocolError(ErrorCode.corrupt_message, f"offset {header.base_offset}: CRC")
+        while pending and pending[0][0] <= header.last_offset:
+            hidden.add(pending.pop(0)[1])
+        if header.is_control:
+            if _ends_an_abort(buffer, start, header):
+                hidden.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in hidden):
+            found += [
+                (record.offset, Value.decode(record.value or b""))
+                for record in iter_records(buffer, start, header)
+                if record.offset >= position
+            ]
+    return Read(tuple(found), max(position, reached))
+
+
+def _ends_an_abort(buffer: bytes | memoryview, start: int, header: BatchHeader) -> bool:
+    for record in iter_records(buffer, start, header):
+        marker = read_end_marker(record)
+        return marker is not None and not marker.commit
+    return False
+
+
+@dataclass(slots=True)
+class _Session:
+    """A fetch session with one broker (KIP-227): what it remembers on our behalf."""
+
+    session_id: int = 0
+    epoch: int = 0
+    known: dict[TopicPartition, tuple[int, UUID | None]] = field(default_factory=dict)
+
+
+class Fetcher:
+    """Reads partitions from positions of its own.
+
+    `high_watermarks` holds the last one heard of each partition.
+    """
+
+    def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
+        self.context = context
+        self.wire = wire
+        self.committed = committed
+        self.positions: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.has_sessions = bool(context.get("sessions", wire.flavor.fetch_sessions))
+        self._ids: dict[TopicPartition, UUID | None] = {}
+        self._sessions: dict[Address, _Session] = {}
+        self._to_reset: set[TopicPartition] = set()
+        self._corrupt: dict[TopicPartition, int] = {}
+        self._attempt = 0
+
+    # --- positions --------------------------------------------------------------------
+
+    def seek(self, at: TopicPartition, offset: int, reason: str) -> None:
+        """Go on there."""
+        self.positions[at] = offset
+        self._ids[at] = self.wire.topic_id(at.topic)
+        self.high_watermarks.pop(at, None)
+        self._to_reset.discard(at)
+        self.context.record(Positioned, at, offset, reason)
+
+    def reset(self, at: TopicPartition) -> None:
+        """Go on at the beginning of the log, wherever that is by now."""
+        self._to_reset.add(at)
+
+    def drop(self, at: TopicPartition) -> None:
+        """Read this partition no more."""
+        self.positions.pop(at, None)
+        self.high_watermarks.pop(at, None)
+        self._to_reset.discard(at)
+        self._corrupt.pop(at, None)
+
+    def is_caught_up(self) -> bool:
+        """Whether everything was read that there was when each partition was last answered."""
+        return not self._to_reset and all(
+            self.high_watermarks.get(at, position + 1) <= position
+            or self._corrupt.get(at, 0) >= _CORRUPT_COUNT_MAX
+            for at, position in self.positions.items()
+        )
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation_level: int = 0
+    ) -> dict[TopicPartition, int]:
+        """Offsets by timestamp (or earliest, latest), of those partitions that answered well."""
+        found: dict[TopicPartition, int] = {}
+        leaders: dict[Address, dict[TopicPartition, int]] = {}
+        for at in sorted(wanted):
+            leader = self.wire.leader(at)
+            if leader is not None:
+                leaders.setdefault(leader, {})[at] = wanted[at]
+        for leader, timestamps in leaders.items():
+            request = requests.list_offsets_request(timestamps, isolation_level, 5_000)
+            try:
+                answer = await self.wire.ask(ApiKey.LIST_OFFSETS, request, to=leader)
+            except LostError:
+                continue
+            for topic in answer.topics:
+                for p in topic.partitions:
+                    at = TopicPartition(str(topic.name), int(p.partition_index))
+                    if p.error_code is ErrorCode.none:
+                        found[at] = int(p.offset)
+                    elif p.error_code in _MOVED:
+                        self.wire.topics.pop(at.topic, None)
+        return found
+
+    async def _carry_out_resets(self) -> None:
+        wanted = dict.fromkeys(sorted(self._to_reset), requests.EARLIEST)
+        found = await self.list_offsets(wanted)
+        for at, offset in found.items():
+            if at in self._to_reset:
+                self.seek(at, offset, "reset to earliest")
+
+    # --- reading ----------------------------------------------------------------------
+
+    async def poll(self, max_wait_ms: int = 200) -> dict[TopicPartition, Read]:
+        """What one round of fetches gives; it is written down, and the positions move on."""
+        await self._learn()
+        if self._to_reset:
+            await self._carry_out_resets()
+        leaders: dict[Address, list[TopicPartition]] = {}
+        for at in sorted(self.positions):
+            leader = self.wire.leader(at)
+            if leader is not None and at not in self._to_reset:
+                leaders.setdefault(leader, []).append(at)
+        if not leaders:
+            await self.context.back_off(self._attempt)
+            self._attempt += 1
+            return {}
+        given: dict[TopicPartition, Read] = {}
+        for leader, partitions in leaders.items():
+            answer = await self._fetch(leader, partitions, max_wait_ms)
+            if answer is None:
+                await self.context.back_off(self._attempt)
+                self._attempt += 1
+                continue
+            self._attempt = 0
+            await self._take(answer, given)
+        return given
+
+    async def _learn(self) -> None:
+        """Metadata of topics that have none; a topic made again is read from its beginning."""
+        topics = sorted({at.topic for at in self.positions})
+        if any(topic not in self.wire.topics for topic in topics):
+            await self.wire.refresh(topics)
+        for at in self.positions:
+            topic_id, known = self.wire.topic_id(at.topic), self._ids.get(at)
+            if topic_id is not None and known is not None and topic_id != known:
+                self.reset(at)
+            if topic_id is not None:
+                self._ids[at] = topic_id
+
+    async def _fetch(
+        self, leader: Address, partitions: Sequence[TopicPartition], max_wait_ms: int
+    ) -> FetchResponse | None:
+        """One request and its answer; None if there was none that can be used."""
+        try:
+            connection = await self.wire.open(leader)
+            by_id = all(self.wire.topic_id(at.topic) is not None for at in partitions)
+            at_most = None if by_id else BY_NAME_MAX
+            version = self.wire.version(connection, ApiKey.FETCH, at_most)
+            request, session = self._request(leader, partitions, version, max_wait_ms)
+            frame = encode_fetch_request(
+                version, connection.next_correlation_id(), self.context.name, request
+            )
+            future = connection.submit(ApiKey.FETCH, version, (frame,))
+            body = await self.wire.wait(connection, future, max_wait_ms + self.wire.timeout_ms)
+        except LostError:
+            # The session may be there, and may have moved on: begin a new one in its place.
+            if leader in self._sessions:
+                self._sessions[leader].epoch = 0
+            return None
+        try:
+            answer = parse_fetch_response(body, version, 0)
+        except ProtocolError as error:
+            self.wire.broken(f"Fetch v{version}: {error}")
+            return None
+        if answer.error is not ErrorCode.none:
+            if answer.error not in _SESSION_LOST | _RETRY:
+                self.context.stuck(f"Fetch answered {answer.error.name}")
+            if answer.error in _MOVED:
+                self.wire.topics.clear()
+            self._sessions.pop(leader, None)
+            return None
+        if session is not None:
+            session.session_id = answer.session_id
+            session.epoch = session.epoch % (2**31 - 1) + 1 if answer.session_id else 0
+        return answer
+
+    def _request(
+        self,
+        leader: Address,
+        partitions: Sequence[TopicPartition],
+        version: int,
+        max_wait_ms: int,
+    ) -> tuple[FetchRequest, _Session | None]:
+        rng = self.context.rng
+        session = None
+        asked = list(partitions)
+        forgotten: list[TopicPartition] = []
+        if self.has_sessions and version >= 7:
+            session = self._sessions.setdefault(leader, _Session())
+            now = {at: (self.positions[at], self._ids.get(at)) for at in partitions}
+            if session.epoch > 0:
+                asked = [at for at in partitions if session.known.get(at) != now[at]]
+                forgotten = [
+                    at
+                    for at, (_offset, topic_id) in session.known.items()
+                    if at not in now or now[at][1] != topic_id
+                ]
+            session.known, known = now, session.known
+        sizes = {at: rng.choice((300, 2_000, 100_000, 1_000_000)) for at in asked}
+        request = FetchRequest(
+            max_wait_ms,
+            rng.choice((0, 1, 1, 200)),
+            rng.choice((500, 1_000_000, 50_000_000)),
+            isolation_level=1 if self.committed else 0,
+            session_id=session.session_id if session else 0,
+            session_epoch=session.epoch if session else -1,
+            topics=[
+                FetchTopic(
+                    name,
+                    self.wire.topic_id(name),
+                    [
+                        FetchPartition(index, self.positions[at], sizes[at])
+                        for index in indexes
+                        for at in [TopicPartition(name, index)]
+                    ],
+                )
+                for name, indexes in requests.by_topic(asked).items()
+            ],
+            forgotten_topics=[
+                ForgottenTopic(at.topic, known[at][1], [at.partition]) for at in forgotten
+            ],
+        )
+        return request, session
+
+    # --- answers ----------------------------------------------------------------------
+
+    async def _take(self, answer: FetchResponse, given: dict[TopicPartition, Read]) -> None:
+        names = {self.wire.topic_id(at.topic): at.topic for at in self.positions}
+        has_moved = False
+        for topic in answer.topics:
+            name = names.get(topic.topic_id, "") if topic.name is None else topic.name
+            for partition in topic.partitions:
+                at = TopicPartition(name, partition.partition)
+                if at not in self.positions:
+                    continue
+                code = ErrorCode(partition.error)
+                if code is ErrorCode.none:
+                    self._give(at, partition, given)
+                elif code is ErrorCode.offset_out_of_range:
+                    self.reset(at)
+                elif code in _MOVED:
+                    has_moved = True
+                    self.wire.topics.pop(name, None)
+                elif code not in _RETRY:
+                    self.context.stuck(f"Fetch of {at} answered {code.name}")
+        if has_moved:
+            await self.context.back_off()
+
+    def _give(
+        self, at: TopicPartition, answer: FetchPartitionResponse, given: dict[TopicPartition, Read]
+    ) -> None:
+        """Hand out what one partition's answer holds."""
+        position = self.positions[at]
+        if answer.high_watermark >= 0:
+            self.high_watermarks[at] = answer.high_watermark
+        records: Any = answer.records or b""
+        aborted = answer.aborted_transactions if self.committed else None
+        try:
+            read = read_batches(records, position, aborted)
+        except ProtocolError as error:
+            self._cannot_read(at, error)
+            return
+        except ValueError as error:
+            self.context.stuck(f"{at}@{position}: a record that nobody wrote ({error})")
+            return
+        self._corrupt.pop(at, None)
+        end = answer.last_stable_offset if self.committed else answer.high_watermark
+        if read.position > max(end, position):
+            self.context.stuck(f"{at}: read up to {read.position}, beyond {end} (INV-7)")
+        if answer.last_stable_offset > answer.high_watermark:
+            self.context.stuck(
+                f"{at}: LSO {answer.last_stable_offset} > HW {answer.high_watermark} (INV-7)"
+            )
+        if read.position > position:
+            self.positions[at] = read.position
+            self.context.record(Polled, at, self.committed, read.records, read.position)
+            given[at] = read
+
+    def _cannot_read(self, at: TopicPartition, error: ProtocolError) -> None:
+        """What cannot be read is asked for again; Kafka's consumers never skip it."""
+        count = self._corrupt.get(at, 0) + 1
+        self._corrupt[at] = count
+        if error.code is not ErrorCode.corrupt_message:
+            self.context.stuck(f"{at}: {error}")
+        elif count == _CORRUPT_COUNT_MAX:
+            self.context.progress(f"corrupt: {at}@{self.positions[at]}")

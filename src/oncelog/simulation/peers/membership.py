@@ -1,0 +1,455 @@
+"""One member of a group of the classic protocol: joining, syncing, heartbeats, commits, leaving.
+
+Eager members give up all partitions before they join again; cooperative ones keep theirs, learn by
+SyncGroup which to let go of, and join once more to have them moved (KIP-429). A static member is
+known by its instance id and never says good-bye (KIP-345). Whoever is told that the group does not
+know it any more has lost its partitions at that moment.
+
+Sources: `AbstractCoordinator`, `ConsumerCoordinator` (Java).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.heartbeat.v4 import request as heartbeat
+from kio.schema.join_group.v9 import request as join_group
+from kio.schema.leave_group.v5 import request as leave_group
+from kio.schema.sync_group.v5 import request as sync_group
+
+from oncelog.client import requests
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol import canonical
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, milliseconds
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import (
+    Assigned,
+    AssignmentMade,
+    Joined,
+    OffsetsCommitRefused,
+    OffsetsCommitted,
+    OffsetsCommitting,
+    OffsetsFetched,
+    Revoked,
+)
+from oncelog.simulation.peers.assignors import (
+    Subscription,
+    assign,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from oncelog.simulation.peers.wire import GROUP, LostError, Wire
+
+__all__ = ["Member"]
+
+_MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+_JOIN_GRACE_MS: Final = 5_000
+_SUBSCRIPTION_VERSION: Final = 2
+_OLD_JOIN_MAX: Final = 2
+
+
+class Member:
+    """See the module's docstring. `generation` -1: it is in none and has to join.
+
+    `is_fenced`: another member has taken its instance id.
+    """
+
+    def __init__(
+        self,
+        context: ClientContext,
+        wire: Wire,
+        group_id: str,
+        topics: Sequence[str],
+        *,
+        assignor: str = "range",
+        instance_id: str | None = None,
+    ) -> None:
+        self.context = context
+        self.wire = wire
+        self.group_id = group_id
+        self.topics = tuple(topics)
+        self.assignor = assignor
+        self.instance_id = instance_id if wire.flavor.static_membership else None
+        self.member_id = ""
+        self.generation = -1
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.is_fenced = False
+        self.session_ms = int(context.get("session_timeout_ms", 6_000))
+        self.rebalance_ms = int(context.get("rebalance_timeout_ms", 10_000))
+        self._interval_s = float(context.get("heartbeat_interval_ms", self.session_ms / 4)) / 1000
+        self._beat_s = 0.0
+        self._must_join = True
+        self._attempt = 0
+        self._counts: dict[str, int] | None = None
+        """What a leader's assignment was made for."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions stay with their owners through a rebalance."""
+        return self.assignor == "cooperative-sticky"
+
+    @property
+    def must_join(self) -> bool:
+        """Whether the member has to join (again) before it goes on reading."""
+        return self._must_join
+
+    @property
+    def membership(self) -> tuple[int, str, str | None]:
+        """Generation, member id and instance id, as TxnOffsetCommit carries them."""
+        return self.generation, self.member_id, self.instance_id
+
+    # --- joining ----------------------------------------------------------------------
+
+    async def join(self) -> bool:
+        """One attempt at the next generation: True once the member knows its partitions.
+
+        After False `must_join` still holds, and a while has passed.
+        """
+        if not self.is_cooperative:
+            self._revoke(self.assigned)
+        answer = await self._ask(ApiKey.JOIN_GROUP, self._join_request(), self._join_wait_ms())
+        if answer is None:
+            return await self._failed()
+        code = answer.error_code
+        if code is ErrorCode.member_id_required:
+            self.member_id = str(answer.member_id)
+            return False
+        if code is not ErrorCode.none:
+            self._refused(ApiKey.JOIN_GROUP, code)
+            return await self._failed()
+        self.member_id = str(answer.member_id)
+        self.generation = int(answer.generation_id)
+        is_leader = str(answer.leader) == self.member_id
+        self._counts = None
+        self.context.record(
+            Joined,
+            self.group_id,
+            self.member_id,
+            self.generation,
+            answer.protocol_name or "",
+            is_leader,
+        )
+        assignment: dict[str, tuple[TopicPartition, ...]] = {}
+        if is_leader and not answer.skip_assignment:
+            found = await self._lead(answer)
+            if found is None:
+                return await self._failed()
+            assignment = found
+        return await self._sync(answer.protocol_name or self.assignor, assignment)
+
+    def _join_wait_ms(self) -> float:
+        return float(self.rebalance_ms + _JOIN_GRACE_MS)
+
+    def _join_request(self) -> object:
+        subscription = Subscription(
+            self.topics, self.assigned if self.is_cooperative else (), self.generation
+        )
+        join_max = self.wire.flavor.at_most.get(ApiKey.JOIN_GROUP)
+        is_old = join_max is not None and join_max <= _OLD_JOIN_MAX
+        version = 0 if is_old else _SUBSCRIPTION_VERSION
+        return message(
+            join_group.JoinGroupRequest,
+            group_id=self.group_id,
+            session_timeout=milliseconds(self.session_ms),
+            rebalance_timeout=milliseconds(self.rebalance_ms),
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocols=(
+                message(
+                    join_group.JoinGroupRequestProtocol,
+                    name=self.assignor,
+                    metadata=encode_subscription(subscription, version),
+                ),
+            ),
+            reason=None,
+        )
+
+    async def _lead(self, answer: Any) -> dict[str, tuple[TopicPartition, ...]] | None:
+        """The generation's assignment, which its leader makes; None without metadata."""
+        try:
+            members = {
+                str(member.member_id): decode_subscription(bytes(member.metadata))
+                for member in answer.members
+            }
+        except ProtocolError as error:
+            self.wire.broken(f"JoinGroup gave members that nobody sent: {error}")
+            return None
+        if self.member_id not in members:
+            self.context.stuck(f"JoinGroup of {self.group_id} left its own leader out")
+            return None
+        topics = sorted({topic for member in members.values() for topic in member.topics})
+        counts = await self._count(topics)
+        if counts is None:
+            return None
+        self._counts = counts
+        assignment = assign(str(answer.protocol_name), members, counts)
+        self.context.record(AssignmentMade, self.group_id, self.generation, assignment)
+        return assignment
+
+    async def _count(self, topics: Sequence[str]) -> dict[str, int] | None:
+        """How many partitions each topic has; None if that is not known for sure."""
+        if not await self.wire.refresh(topics):
+            return None
+        views = self.wire.topics
+        return {topic: len(views[topic].leaders) for topic in topics if topic in views}
+
+    async def watch(self) -> bool:
+        """A leader joins again when topics came, went or grew. False if that is not known."""
+        if self._counts is None:
+            return await self.wire.refresh(self.topics)
+        counts = await self._count(sorted({*self._counts, *self.topics}))
+        if counts is not None and counts != self._counts:
+            self._must_join = True
+        return counts is not None
+
+    async def _sync(
+        self, protocol: str, assignment: Mapping[str, tuple[TopicPartition, ...]]
+    ) -> bool:
+        request = message(
+            sync_group.SyncGroupRequest,
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocol_name=protocol,
+            assignments=tuple(
+                message(
+                    sync_group.SyncGroupRequestAssignment,
+                    member_id=member,
+                    assignment=encode_assignment(partitions),
+                )
+                for member, partitions in assignment.items()
+            ),
+        )
+        answer = await self._ask(ApiKey.SYNC_GROUP, request, self._join_wait_ms())
+        if answer is None:
+            return await self._failed()
+        if answer.error_code is not ErrorCode.none:
+            self._refused(ApiKey.SYNC_GROUP, answer.error_code)
+            return await self._failed()
+        try:
+            assigned = decode_assignment(bytes(answer.assignment))
+        except ProtocolError as error:
+            self.wire.broken(f"SyncGroup: {error}")
+            return await self._failed()
+        self._take(assigned)
+        self._attempt = 0
+        self._beat_s = self.context.elapsed_s()
+        return True
+
+    def _take(self, assigned: tuple[TopicPartition, ...]) -> None:
+        self._must_join = False
+        lost = tuple(at for at in self.assigned if at not in assigned)
+        if lost:
+            self._revoke(lost)
+            # Whoever is to have them gets them in the next generation.
+            self._must_join = True
+        self.assigned = assigned
+        self.context.record(Assigned, self.group_id, self.member_id, self.generation, self.assigned)
+
+    # --- staying ----------------------------------------------------------------------
+
+    async def beat(self, *, now: bool = False) -> None:
+        """A heartbeat if one is due: it may tell that the member has to join again."""
+        if self.generation < 0:
+            return
+        if not now and self.context.elapsed_s() - self._beat_s < self._interval_s:
+            return
+        self._beat_s = self.context.elapsed_s()
+        request = message(
+            heartbeat.HeartbeatRequest,
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        answer = await self._ask(ApiKey.HEARTBEAT, request, self.session_ms)
+        if answer is not None and answer.error_code is not ErrorCode.none:
+            self._refused(ApiKey.HEARTBEAT, answer.error_code)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """One attempt to commit positions as this member of this generation (INV-8)."""
+        who = self.group_id, self.member_id, self.generation
+        self.context.record(OffsetsCommitting, *who, dict(offsets))
+        request = self._commit_request(offsets)
+        at_most = self._by_name(offsets)
+        answer = await self._ask(ApiKey.OFFSET_COMMIT, request, None, at_most)
+        if answer is None:
+            return False
+        codes = [p.error_code for topic in answer.topics for p in topic.partitions]
+        failed = [code for code in codes if code is not ErrorCode.none]
+        if not failed:
+            self.context.record(OffsetsCommitted, *who, dict(offsets))
+            return True
+        self.context.record(OffsetsCommitRefused, *who, failed[0].name)
+        self._refused(ApiKey.OFFSET_COMMIT, failed[0])
+        return False
+
+    def _by_name(self, partitions: Iterable[TopicPartition]) -> int | None:
+        """Versions that name topics by their id are for topics whose id is known."""
+        is_known = all(self.wire.topic_id(at.topic) is not None for at in partitions)
+        return None if is_known else requests.OFFSETS_BY_NAME_MAX
+
+    def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> object:
+        return message(
+            canonical.OffsetCommitRequest,
+            group_id=self.group_id,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            topics=tuple(
+                message(
+                    canonical.OffsetCommitRequestTopic,
+                    name=name,
+                    topic_id=self.wire.topic_id(name),
+                    partitions=tuple(
+                        message(
+                            canonical.OffsetCommitRequestPartition,
+                            partition_index=index,
+                            committed_offset=offsets[TopicPartition(name, index)],
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        )
+                        for index in indexes
+                    ),
+                )
+                for name, indexes in requests.by_topic(offsets).items()
+            ),
+        )
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, int] | None:
+        """The group's offsets of these partitions; None if they are not to be had now."""
+        asked_s = self.context.now_s()
+        wanted = sorted(set(partitions))
+        request = self._offsets_request(wanted, stable)
+        answer = await self._ask(ApiKey.OFFSET_FETCH, request, None, self._by_name(wanted))
+        if answer is None:
+            return None
+        code, offsets = self._offsets_of(answer)
+        if code is not ErrorCode.none:
+            if code is not ErrorCode.unstable_offset_commit:
+                self._refused(ApiKey.OFFSET_FETCH, code)
+            return None
+        self.context.record(OffsetsFetched, self.group_id, offsets, asked_s, stable)
+        return offsets
+
+    def _offsets_request(self, wanted: Sequence[TopicPartition], stable: bool) -> object:
+        group = message(
+            canonical.OffsetFetchRequestGroup,
+            group_id=self.group_id,
+            topics=tuple(
+                message(
+                    canonical.OffsetFetchRequestTopics,
+                    name=name,
+                    topic_id=self.wire.topic_id(name),
+                    partition_indexes=tuple(indexes),
+                )
+                for name, indexes in requests.by_topic(wanted).items()
+            ),
+        )
+        return message(canonical.OffsetFetchRequest, groups=(group,), require_stable=stable)
+
+    def _offsets_of(self, answer: Any) -> tuple[ErrorCode, dict[TopicPartition, int]]:
+        """The first error of an OffsetFetch answer, and the offsets in it."""
+        names = {view.topic_id: name for name, view in self.wire.topics.items() if view.topic_id}
+        group = answer.groups[0]
+        offsets: dict[TopicPartition, int] = {}
+        code = group.error_code
+        for topic in group.topics:
+            name = names.get(topic.topic_id, "") if topic.name is None else str(topic.name)
+            for p in topic.partitions:
+                if p.error_code is not ErrorCode.none:
+                    code = p.error_code if code is ErrorCode.none else code
+                elif p.committed_offset >= 0:
+                    offsets[TopicPartition(name, int(p.partition_index))] = int(p.committed_offset)
+        return code, offsets
+
+    # --- going ------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Say good-bye, as dynamic members do, and own nothing any more."""
+        self._revoke(self.assigned)
+        if self.generation < 0 or self.instance_id is not None:
+            return
+        request = message(
+            leave_group.LeaveGroupRequest,
+            group_id=self.group_id,
+            members=(
+                message(
+                    leave_group.MemberIdentity,
+                    member_id=self.member_id,
+                    group_instance_id=None,
+                    reason="done",
+                ),
+            ),
+        )
+        await self._ask(ApiKey.LEAVE_GROUP, request, 2_000)
+        self.generation = -1
+
+    def die(self) -> None:
+        """Own nothing any more, without telling anybody."""
+        self._revoke(self.assigned)
+
+    def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            self.context.record(Revoked, self.group_id, self.member_id, tuple(partitions))
+        self.assigned = tuple(at for at in self.assigned if at not in partitions)
+
+    # --- asking -----------------------------------------------------------------------
+
+    async def _ask(
+        self, api: ApiKey, request: object, timeout_ms: float | None, at_most: int | None = None
+    ) -> Any:
+        """One request to the group's coordinator; None without an answer."""
+        address = await self.wire.coordinator(GROUP, self.group_id)
+        if address is None:
+            await self.context.back_off(self._attempt)
+            return None
+        try:
+            return await self.wire.ask(
+                api,
+                request,
+                to=address,
+                lane=self.wire.lane(GROUP),
+                timeout_ms=timeout_ms,
+                at_most=at_most,
+            )
+        except LostError:
+            self.wire.forget_coordinator(GROUP, self.group_id)
+            return None
+
+    async def _failed(self) -> bool:
+        self._must_join = True
+        await self.context.back_off(self._attempt)
+        self._attempt += 1
+        return False
+
+    def _refused(self, api: ApiKey, code: ErrorCode) -> None:
+        """What an error means for the membership."""
+        if code in _MOVED:
+            self.wire.forget_coordinator(GROUP, self.group_id)
+        elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
+            self.wire.topics.clear()
+        elif code is ErrorCode.rebalance_in_progress:
+            self._must_join = True
+        elif code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
+            self._revoke(self.assigned)
+            self._must_join = True
+            self.generation = -1
+            if code is ErrorCode.unknown_member_id:
+                self.member_id = ""
+        elif code is ErrorCode.fenced_instance_id:
+            self._revoke(self.assigned)
+            self.generation = -1
+            self.is_fenced = True
+        elif not (code.retriable or code is ErrorCode.unknown_server_error):
+            self.context.stuck(f"{api.name} of {self.group_id} answered {code.name}")

@@ -1,0 +1,175 @@
+"""How each event of a history is drawn: its shape, its colour, its label, the lanes it marks.
+
+The page knows no class of `oncelog.simulation.history`; it draws what this table says. A new class
+of event needs a row in `KINDS`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation import history as h
+from oncelog.simulation.history import Event, Value
+
+__all__ = ["KINDS", "Kind", "details", "kind_of", "places_of", "transaction_of", "values_of"]
+
+_SHOWN_COUNT_MAX = 12
+"""Of a longer list the details show the beginning and the count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one class of event looks. `tone` and `shape` are names of the page."""
+
+    shape: str
+    tone: str
+    label: Callable[[Any], str]
+    at_partition: Callable[[Any], str] | None = None
+    """The label in the partition's lane; None: it does not mark one."""
+
+
+def _offsets(event: Any) -> str:
+    return f"{event.group_id} {_text(event.offsets)}"
+
+
+def _topic(event: Any) -> str:
+    return f"{event.change} {event.topic}"
+
+
+def _polled(event: Any) -> str:
+    if not event.records:
+        return f"→{event.position}"
+    first, last = event.records[0][0], event.records[-1][0]
+    return f"@{first}" if first == last else f"@{first}…{last}"
+
+
+def _outcome(event: Any) -> str:
+    return f"T{event.transaction} {'committed' if event.commit else 'aborted'}"
+
+
+KINDS: dict[type[Event], Kind] = {
+    h.Sent: Kind("ring", "sent", lambda e: f"#{e.value.number} to {e.topic_partition}"),
+    h.Acked: Kind(
+        "dot",
+        "ack",
+        lambda e: f"#{e.value.number} at {e.topic_partition}@{e.offset}",
+        lambda e: f"@{e.offset} {e.value.client}#{e.value.number}",
+    ),
+    h.SendFailed: Kind("cross", "bad", lambda e: f"#{e.value.number} {e.error}"),
+    h.ProducerInitialized: Kind(
+        "plus", "quiet", lambda e: f"producer {e.producer_id} epoch {e.producer_epoch}"
+    ),
+    h.ProducerFenced: Kind("cross", "bad", lambda e: f"fenced: {e.error}"),
+    h.TransactionBegan: Kind("diamond", "open", lambda e: f"T{e.transaction} begins"),
+    h.TransactionOffsets: Kind("diamond", "open", lambda e: f"T{e.transaction} {_offsets(e)}"),
+    h.TransactionEnding: Kind(
+        "diamond", "open", lambda e: f"T{e.transaction} {'commit' if e.commit else 'abort'}?"
+    ),
+    h.TransactionEnded: Kind("diamond", "ended", _outcome),
+    h.TransactionUnknown: Kind("diamond", "unknown", lambda e: f"T{e.transaction} unknown"),
+    h.Positioned: Kind("caret", "quiet", lambda e: f"{e.topic_partition} at {e.offset}"),
+    h.Polled: Kind(
+        "triangle",
+        "poll",
+        lambda e: f"{e.topic_partition} {_polled(e)}",
+        lambda e: f"{_polled(e)} {e.who}",
+    ),
+    h.OffsetsCommitting: Kind("caret", "quiet", lambda e: f"commit? {_offsets(e)}"),
+    h.OffsetsCommitted: Kind("caret", "group", lambda e: f"commit {_offsets(e)}"),
+    h.OffsetsCommitRefused: Kind("cross", "bad", lambda e: f"commit refused: {e.error}"),
+    h.OffsetsFetched: Kind("caret", "quiet", lambda e: f"fetch {_offsets(e)}"),
+    h.Joined: Kind(
+        "square",
+        "group",
+        lambda e: f"{e.group_id} gen {e.generation}{' leader' if e.is_leader else ''}",
+    ),
+    h.AssignmentMade: Kind("square", "quiet", lambda e: f"assigns gen {e.generation}"),
+    h.Assigned: Kind("square", "group", lambda e: f"owns {_text(e.partitions) or 'nothing'}"),
+    h.Revoked: Kind("square", "quiet", lambda e: f"gives up {_text(e.partitions) or 'nothing'}"),
+    h.TopicChanging: Kind("plus", "quiet", lambda e: f"{_topic(e)}?"),
+    h.TopicChanged: Kind("plus", "ack", _topic),
+    h.RecordsDeleted: Kind(
+        "plus",
+        "bad",
+        lambda e: f"delete {e.topic_partition} below {e.offset}",
+        lambda e: f"deleted below {e.offset}",
+    ),
+    h.Fault: Kind("bolt", "fault", lambda e: f"{e.kind} {e.target}".strip()),
+    h.BrokerStarted: Kind("triangle", "life", lambda e: f"start {e.incarnation}"),
+    h.BrokerDied: Kind("cross", "bad", lambda e: f"dies: {e.cause}"),
+    h.Logged: Kind("bang", "fault", lambda e: f"{e.level.lower()}: {e.message}"),
+    h.Progress: Kind("flag", "quiet", lambda e: e.state),
+}
+"""By class. `Watermarks` is not here: it is a look, not an event of the system."""
+
+_OTHER = Kind("dot", "quiet", lambda e: type(e).__name__)
+
+
+def kind_of(event: Event) -> Kind:
+    """How it is drawn."""
+    return KINDS.get(type(event), _OTHER)
+
+
+def values_of(event: Event) -> Iterator[Value]:
+    """The records that an event is about."""
+    match event:
+        case h.Sent() | h.Acked() | h.SendFailed():
+            yield event.value
+        case h.Polled():
+            for _, value in event.records:
+                yield value
+
+
+def places_of(event: Event) -> Iterator[tuple[TopicPartition, int]]:
+    """The places in logs that an event names."""
+    match event:
+        case h.Acked() if event.offset >= 0:
+            yield event.topic_partition, event.offset
+        case h.Polled():
+            for offset, _ in event.records:
+                yield event.topic_partition, offset
+
+
+def transaction_of(event: Event) -> int:
+    """The transaction of its client that an event is a step of, -1 for none."""
+    transaction = getattr(event, "transaction", -1)
+    return transaction if isinstance(transaction, int) else -1
+
+
+def details(event: Event) -> list[str]:
+    """The text of each field but time and place, in the order of the class."""
+    return [
+        _text(getattr(event, field.name))
+        for field in fields(event)
+        if field.name not in ("at_s", "who")
+    ]
+
+
+def _text(value: object) -> str:
+    match value:
+        case Value():
+            source = f" of {value.source}" if value.source else ""
+            inside = f" in T{value.transaction}" if value.transaction >= 0 else ""
+            return f"{value.client}#{value.number}{inside}{source}"
+        case TopicPartition():
+            return str(value)
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6f}"
+        case Mapping():
+            return _list([f"{_text(key)}: {_text(item)}" for key, item in value.items()])
+        case (int() as offset, Value() as record):
+            return f"@{offset} {_text(record)}"
+        case tuple():
+            return _list([_text(item) for item in value])
+    return str(value)
+
+
+def _list(parts: list[str]) -> str:
+    if len(parts) > _SHOWN_COUNT_MAX:
+        parts = [*parts[:_SHOWN_COUNT_MAX], f"… {len(parts)} in all"]
+    return ", ".join(parts)
