@@ -59,7 +59,6 @@ class _Judge:
             tp: [record.offset for record in final.partitions[tp].committed]
             for tp in app.partitions
         }
-        self._ends = {tp: final.partitions[tp].last_stable_offset for tp in app.partitions}
         self._copies: dict[Row, list[Place]] = defaultdict(list)
         self._in_order: dict[TopicPartition, list[tuple[Row, Value]]] = {}
         for tp, partition in sorted(final.partitions.items()):
@@ -112,8 +111,8 @@ class _Judge:
             strangers = {row for row in self._copies if row[0] == tp} - {(tp, o) for o in offsets}
             for row in sorted(strangers):
                 yield "output of a record that is not committed", f"{row}"
-            if end < self._ends[tp]:
-                yield "the query stopped before the end", f"{tp}: {end} of {self._ends[tp]}"
+            if offsets and end <= offsets[-1]:
+                yield "the query stopped before the end", f"{tp}: {end}, there is {offsets[-1]}"
 
     def _marker(self, marker: Marker, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
         last = marker.batch.batch_id

@@ -96,9 +96,9 @@ class Application:
         """Something was reached."""
         self.reached[name] += 1
 
-    def choose_checkpoint(self, rng: random.Random, is_stopping: bool) -> Checkpoint:
+    def choose_checkpoint(self, rng: random.Random) -> Checkpoint:
         """The one in use, unless it is lost now."""
-        if not is_stopping and rng.random() < self.lose_checkpoint:
+        if not self.stage.is_healed() and rng.random() < self.lose_checkpoint:
             self.count("checkpoint lost")
             return self.new_checkpoint()
         return self.checkpoint
@@ -317,7 +317,7 @@ class _Life:
 
     def may_crash(self) -> bool:
         """Whether the process dies at the place where this is asked."""
-        return not self.context.stopping() and self.rng.random() < self.app.crash / 2
+        return not self.app.stage.is_healed() and self.rng.random() < self.app.crash / 2
 
     def number(self) -> int:
         self.numbers += 1
@@ -342,7 +342,7 @@ class _Life:
         until_s = self.context.get("lives_s", 1e9) * self.rng.random()
         until_s += app.stage.world.now_s
         while app.stage.world.now_s < until_s:
-            checkpoint = self.checkpoint = app.choose_checkpoint(self.rng, self.context.stopping())
+            checkpoint = self.checkpoint = app.choose_checkpoint(self.rng)
             try:
                 if self._query(checkpoint, until_s):
                     return
@@ -382,7 +382,7 @@ class _Life:
         inner = TransactionDriver(
             app.stage.bootstrap,
             app.application_id,
-            transaction_timeout_ms=self.rng.choice((2_000, 10_000, 30_000)),
+            transaction_timeout_ms=self.rng.choice((2_000, 5_000, 10_000)),
             timeout_ms=self.rng.choice((2_000, 10_000)),
             **options,
         )

@@ -134,6 +134,7 @@ class Stage:
                 self.options.count("stage run twice")
                 self.stage_attempt = 1
                 await self._attempt_half()
+                self._shuffle(rows)
             return await self._write()
         finally:
             self.leave_behind()
@@ -152,7 +153,8 @@ class Stage:
         return outcome.rows
 
     def _shuffle(self, rows: list[Row]) -> None:
-        """Give each row its target and its task; the values are those of all attempts."""
+        """Give each row its target and its task. Each attempt of the stage has its own values."""
+        self._copies.clear()
         keys = [f"{tp}@{offset}".encode() for tp, offset in rows]
         targets = self.options.targets
         spread = pa.array([0] * len(rows), pa.int64())
