@@ -57,6 +57,10 @@ class ClientContext:
         """The same surroundings for another instance, a client of its own in the history."""
         return replace(self, name=name)
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> ClientContext:
+        """The same with values for the parameters that are not given."""
+        return replace(self, parameters={**defaults, **self.parameters})
+
     def chance(self, probability: float) -> bool:
         """True with that probability."""
         return self.rng.random() < probability

@@ -14,6 +14,7 @@ from enum import Enum
 
 from oncelog.simulation.history import (
     BrokerDied,
+    BrokerStarted,
     Event,
     Fault,
     History,
@@ -25,10 +26,12 @@ from oncelog.simulation.history import (
 )
 
 __all__ = [
+    "CLEAN_ENDS",
     "CLIENT_DEATHS",
     "SPARK_STEPS",
     "CrashContext",
     "CrashRow",
+    "belongs_to",
     "crash_rows",
     "spark_crash",
 ]
@@ -100,6 +103,10 @@ CLIENT_DEATHS = frozenset({"kill", "kill-client", "kill-at-await", "kill-at-oper
 """Faults that end the process they name."""
 
 
+CLEAN_ENDS = frozenset({"stop", "the end"})
+"""Causes of an end that is no death: asked for, or that of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class CrashContext:
     """A death as seen from inside: `rows` are all those that it fell into."""
@@ -116,18 +123,30 @@ def spark_crash(at_s: float, who: str, last_step: str, cause: str = "kill") -> C
     return CrashContext(at_s, who, cause, () if row is None else (row,))
 
 
+def belongs_to(who: str, target: str) -> bool:
+    """Whether a client is the target of a fault, a life of it ("c1.0") or a part ("c1.0.2")."""
+    return who == target or who.startswith(f"{target}.")
+
+
 def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashRow]:
     """Every row that a death of the run fell into, once per death."""
     for context in contexts:
-        yield from context.rows
+        if context.cause not in CLEAN_ENDS:
+            yield from context.rows
     open_: dict[str, CrashRow] = {}
+    down: set[str] = set()
     for event in history.events:
         if isinstance(event, BrokerDied):
-            if event.cause != "stop":
+            # One that dies again before it serves meets no request.
+            if event.cause not in CLEAN_ENDS and event.who not in down:
                 yield from _met_by_a_broker(open_)
+            down.add(event.who)
+        elif isinstance(event, BrokerStarted):
+            down.discard(event.who)
         elif isinstance(event, Fault):
-            if event.kind in CLIENT_DEATHS and event.target in open_:
-                yield open_.pop(event.target)
+            if event.kind in CLIENT_DEATHS:
+                died = [who for who in open_ if belongs_to(who, event.target)]
+                yield from {open_.pop(who): None for who in died}
         else:
             _follow(event, open_)
 

@@ -105,11 +105,13 @@ class Links:
         self._faults: list[LinkFault] = []
         self._host_of: dict[str, str] = {}
 
-    def name(self, process: str, host: str) -> None:
-        """Say where a process runs, so that faults can name it."""
-        if self._host_of.get(process) != host:
-            self._host_of[process] = host
-            self.compute()
+    def name(self, process: str, host: str) -> bool:
+        """Say where a process runs, so that faults can name it; whether that is news."""
+        if self._host_of.get(process) == host:
+            return False
+        self._host_of[process] = host
+        self.compute()
+        return True
 
     def host_of(self, name: str) -> str:
         """The address that a process name stands for; any other text stands for itself."""

@@ -53,7 +53,8 @@ class SimulatedNetwork(NetworkFaults):
 
     def of(self, process: Process) -> Network:
         """What the process uses as its `Network`; once per process. Its machine is up."""
-        self._links.name(process.name, process.host)
+        if self._links.name(process.name, process.host):
+            self._links_changed()
         process.on_death.append(partial(self.process_died, process))
         if process.host in self._dark_hosts:
             del self._dark_hosts[process.host]

@@ -75,8 +75,9 @@ async def read_final_state(
 ) -> FinalState:
     """Read these topics and the offsets of these groups.
 
-    A topic that does not exist is unread under its partition -1, a group under the partition -1 of
-    "group <name>". Raises nothing that a broker can cause.
+    A topic that does not exist is in neither `partitions` nor `unread`. One of which nothing could
+    be learnt is unread under its partition -1, a group under the partition -1 of "group <name>".
+    Raises nothing that a broker can cause.
     """
     reading = _Reading(context)
     try:
@@ -116,8 +117,6 @@ class _Reading:
 
     async def state(self, topics: Sequence[str], groups: Sequence[str]) -> FinalState:
         there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC})
-        # No transaction is a state too: its topic is made with the first one.
-        self._unread.pop(TopicPartition(TRANSACTION_STATE_TOPIC, -1), None)
         marks = await self._marks(there)
         logs = await self._logs(marks)
         partitions: dict[TopicPartition, FinalPartition] = {}
@@ -157,13 +156,12 @@ class _Reading:
         found: list[TopicPartition] = []
         for name in names:
             topic = self._cluster.metadata.topics.get(name)
-            if topic is None:
-                error = (errors or {}).get(name)
-                unknown = ErrorCode.unknown_topic_or_partition.name.upper()
-                reason = self._unread.get(nowhere) or (str(error) if error else unknown)
-                self._unread[TopicPartition(name, -1)] = reason
-            else:
+            if topic is not None:
                 found += [TopicPartition(name, p.index) for p in topic.partitions]
+            elif errors is None:
+                self._unread[TopicPartition(name, -1)] = self._unread[nowhere]
+            elif name in errors:
+                self._unread[TopicPartition(name, -1)] = str(errors[name])
         self._unread.pop(nowhere, None)
         return found
 

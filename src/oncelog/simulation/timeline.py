@@ -114,7 +114,13 @@ class _Page:
         }
 
     def _find_partitions(self) -> list[TopicPartition]:
-        found = {e.topic_partition for e in self.events if hasattr(e, "topic_partition")}
+        found = {
+            partition
+            for event in self.events
+            if (partition := getattr(event, "topic_partition", None)) is not None
+            # A record goes without one until the producer has chosen it.
+            and partition.partition >= 0
+        }
         if self.final is not None:
             found |= self.final.partitions.keys()
         return sorted(found, key=lambda p: (p.topic in INTERNAL_TOPICS, p))
@@ -219,13 +225,13 @@ class _Page:
             [
                 self.lanes[span.who],
                 span.slot,
-                round(self.scale.top(span.start_s), 1),
-                round(self.scale.y(span.end_s), 1),
+                round(self.scale.ys[span.first], 1),
+                round(self.scale.ys[span.last], 1),
                 span.tone,
                 span.label,
                 keys.get(_transaction_key(span.who, span.transaction), -1),
             ]
-            for span in spans(self.events, self.end_s)
+            for span in spans(self.events)
             if span.who in self.lanes
         ]
 
@@ -240,13 +246,15 @@ class _Page:
                 f"{band.start_s:.3f} s"
                 + (f" to {band.end_s:.3f} s" if band.end_s > band.start_s else ""),
             ]
-            for band in bands(faults, self.lanes)
+            for band in bands(faults, [*self.brokers, *self.clients], map(str, self.partitions))
         ]
 
     def _finding(self, finding: Finding, index: _Index) -> dict[str, Any]:
         matters = index.matters(finding)
         near = index.nearest(finding)
-        y = self.scale.y(finding.at_s) if near is None else self.scale.ys[near]
+        y = self.scale.y(finding.at_s)
+        if near is not None and self.events[near].at_s == finding.at_s:
+            y = self.scale.ys[near]
         return {"y": round(y, 1), "at": near, "events": sorted(matters)}
 
 
@@ -272,28 +280,35 @@ class _Index:
 
     def matters(self, finding: Finding) -> set[int]:
         """The events of the offending records and of their transactions."""
-        found: set[int] = set()
+        found = set(self._records(finding))
         for value in finding.values:
-            found.update(self._by_value.get(_value_key(value), ()))
             found.update(self._by_place.get(value.source, ()))
             if value.transaction >= 0:
                 key = _transaction_key(value.client, value.transaction)
                 found.update(self._by_transaction.get(key, ()))
-        if finding.topic_partition is not None and finding.offset >= 0:
-            place = f"{finding.topic_partition}@{finding.offset}"
-            found.update(self._by_place.get(place, ()))
         near = self.nearest(finding)
         if near is not None:
             found.add(near)
         return found
 
     def nearest(self, finding: Finding) -> int | None:
-        """The event at which it was found: of whom it names, or else any, nearest in time."""
-        own = [p for p, event in enumerate(self._events) if event.who == finding.who]
-        candidates = own or range(len(self._events))
+        """The event at which it was found, nearest in time.
+
+        Of whom the finding names; or about its records, or its place; or of anybody.
+        """
+        own = [p for p, event in enumerate(self._events) if event.who == finding.who != ""]
+        candidates = own or self._records(finding) or range(len(self._events))
         return min(
             candidates, key=lambda p: (abs(self._events[p].at_s - finding.at_s), -p), default=None
         )
+
+    def _records(self, finding: Finding) -> list[int]:
+        """The events of its records and of its place."""
+        found = [p for value in finding.values for p in self._by_value.get(_value_key(value), ())]
+        if finding.topic_partition is not None and finding.offset >= 0:
+            place = f"{finding.topic_partition}@{finding.offset}"
+            found += self._by_place.get(place, ())
+        return found
 
 
 def _value_key(value: Value) -> str:

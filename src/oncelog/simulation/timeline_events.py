@@ -35,6 +35,10 @@ def _offsets(event: Any) -> str:
     return f"{event.group_id} {_text(event.offsets)}"
 
 
+def _target(partition: TopicPartition) -> str:
+    return str(partition) if partition.partition >= 0 else partition.topic
+
+
 def _topic(event: Any) -> str:
     return f"{event.change} {event.topic}"
 
@@ -51,11 +55,11 @@ def _outcome(event: Any) -> str:
 
 
 KINDS: dict[type[Event], Kind] = {
-    h.Sent: Kind("ring", "sent", lambda e: f"#{e.value.number} to {e.topic_partition}"),
+    h.Sent: Kind("ring", "sent", lambda e: f"#{e.value.number} {_target(e.topic_partition)}"),
     h.Acked: Kind(
         "dot",
         "ack",
-        lambda e: f"#{e.value.number} at {e.topic_partition}@{e.offset}",
+        lambda e: f"#{e.value.number} {e.topic_partition}@{e.offset}",
         lambda e: f"@{e.offset} {e.value.client}#{e.value.number}",
     ),
     h.SendFailed: Kind("cross", "bad", lambda e: f"#{e.value.number} {e.error}"),

@@ -88,9 +88,16 @@ class TimeScale:
         return self.y(at_s)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """(height, label) of the times at the side, never too close."""
+        """(height, label) of the times at the side, never too close, each time once.
+
+        Microseconds are told where milliseconds do not tell two of them apart.
+        """
         found: list[tuple[float, str]] = [(TOP_PX, "0 s")]
+        before_s = 0.0
         for at_s, y in zip(self._times, self.ys, strict=True):
-            if y - found[-1][0] >= TICK_GAP_PX:
-                found.append((y, f"{at_s:.3f} s"))
+            if y - found[-1][0] < TICK_GAP_PX or at_s == before_s:
+                continue
+            label = f"{at_s:.3f} s" if at_s - before_s >= 0.001 else f"{at_s:.6f}"
+            found.append((y, label))
+            before_s = at_s
         return found

@@ -75,6 +75,7 @@ class BrokerWatch:
         "_by_producer",
         "_dirty",
         "_doomed",
+        "_finish",
         "_new_folders",
         "_sealed",
         "_transactions",
@@ -96,6 +97,8 @@ class BrokerWatch:
         """Topics are gone from the metadata, and the partitions are about to follow."""
         self.sealing = False
         """The index of a segment was written, and the next segment is not there yet."""
+        self._finish: Callable[[], None] | None = None
+        """What to note when that operation is done; None if it is done in several steps."""
         self._transactions: dict[str, _Transaction] = {}
         self._by_producer: dict[int, _Transaction] = {}
         self._written: dict[str, None] = {}
@@ -125,23 +128,24 @@ class BrokerWatch:
             transaction = self._transactions[transactional_id] = _Transaction()
         return transaction
 
-    # What the disk is asked for. Each returns the row of a death inside the operation.
+    # What the disk is asked for.
 
-    def appending(self, path: str, data: Buffer) -> Callable[[], None] | None:
-        """A write to a `.log` begins. Returns what to call when it is done."""
+    def appending(self, path: str, data: Buffer) -> bool:
+        """A write to a `.log` begins. Returns whether its end is to be told."""
         self._dirty[path] = self._written[path] = None
         if f"/{TRANSACTION_STATE_TOPIC}-" in path:
-            return self._appending_states(data)
-        if data[_CONTROL_BYTE] & _CONTROL_BIT:
+            self._appending_states(data)
+        elif data[_CONTROL_BYTE] & _CONTROL_BIT:
             self.doing = CrashRow.MARKER_WRITE
             transaction = self._by_producer.get(_PRODUCER_ID.unpack_from(data, _PRODUCER_ID_AT)[0])
-            return self.done if transaction is None else partial(self._marked, transaction)
-        if f"/{CONSUMER_OFFSETS_TOPIC}-" in path:
-            self.doing = CrashRow.OFFSETS_WRITE
-            return self.done
-        return None
+            self._finish = partial(_marked, transaction)
+        elif f"/{CONSUMER_OFFSETS_TOPIC}-" in path:
+            self.doing, self._finish = CrashRow.OFFSETS_WRITE, _nothing
+        else:
+            return False
+        return True
 
-    def _appending_states(self, data: Buffer) -> Callable[[], None]:
+    def _appending_states(self, data: Buffer) -> None:
         moves: list[tuple[_Transaction, TransactionState]] = []
         for position, header in iter_headers(data):
             for record in iter_records(data, position, header):
@@ -155,27 +159,25 @@ class BrokerWatch:
             self.doing = CrashRow.PREPARE_WRITE
         elif any(state.is_complete for state in states):
             self.doing = CrashRow.COMPLETE_WRITE
+        self._finish = partial(_appended, moves)
 
-        def appended() -> None:
-            self.doing = None
-            for transaction, state in moves:
-                transaction.pending = state
+    def syncing(self, path: str) -> None:
+        """An fsync of a file, or of a folder's names, begins."""
+        self.doing, self._finish = CrashRow.IN_FSYNC, partial(self._synced, path)
 
-        return appended
-
-    def _marked(self, transaction: _Transaction) -> None:
-        self.doing = None
-        transaction.marker_count += 1
-
-    def done(self) -> None:
-        """An operation is over."""
-        self.doing = None
-
-    def synced(self, path: str) -> None:
-        """An fsync of a file is over."""
-        self.doing = None
+    def _synced(self, path: str) -> None:
         self._dirty.pop(path, None)
         self._sealed.pop(path, None)
+
+    def finished(self) -> None:
+        """The operation is done."""
+        finish, self.doing, self._finish = self._finish, None, None
+        if finish is not None:
+            finish()
+
+    def failed(self) -> None:
+        """The operation failed, and the process lives on."""
+        self.doing = self._finish = None
 
     def created(self, path: str) -> None:
         """A `.log` was made: what was the active segment of its folder is sealed."""
@@ -186,8 +188,8 @@ class BrokerWatch:
                 self._sealed[other] = path
 
     def writing_atomically(self, path: str) -> None:
-        """A small file is about to be replaced."""
-        self.doing = CrashRow.WRITE_ATOMIC
+        """A small file is about to be replaced, in several steps."""
+        self.doing, self._finish = CrashRow.WRITE_ATOMIC, None
         if path.endswith(INDEX_SUFFIX) and path[: -len(INDEX_SUFFIX)] + LOG_SUFFIX in self._written:
             # The first file of a roll; a new or an opened log writes its own as well.
             self.sealing = True
@@ -218,8 +220,17 @@ class BrokerWatch:
 
     # The death.
 
-    def at_death(self, at_s: float, who: str, cause: str) -> CrashContext:
-        """The rows that a death at this moment falls into, each once."""
+    def at_death(self, at_s: float, who: str, cause: str, moment: str = "") -> CrashContext:
+        """The rows that a death at this moment falls into, each once.
+
+        `moment`: of one that came with a file operation, whether that was "before" it, "after" it,
+        or inside ("torn", or "" if it is not known).
+        """
+        if self._finish is not None:
+            if moment == "before":
+                self.failed()
+            elif moment == "after":
+                self.finished()
         rows = dict.fromkeys(self._rows(cause))
         return CrashContext(at_s, who, cause, tuple(rows))
 
@@ -250,6 +261,20 @@ class BrokerWatch:
             yield CrashRow.LOADING
 
 
+def _nothing() -> None:
+    """An operation of which nothing is kept."""
+
+
+def _marked(transaction: _Transaction | None) -> None:
+    if transaction is not None:
+        transaction.marker_count += 1
+
+
+def _appended(moves: list[tuple[_Transaction, TransactionState]]) -> None:
+    for transaction, state in moves:
+        transaction.pending = state
+
+
 class WatchedFile:
     """A file of a `WatchedDisk`."""
 
@@ -268,24 +293,24 @@ class WatchedFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write, with what is written noted."""
-        done = self._watch.appending(self.path, data) if self._is_log and len(data) else None
+        is_told = self._is_log and len(data) > 0 and self._watch.appending(self.path, data)
         try:
             self._file.pwrite(data, position)
         except StorageFailure:
-            self._watch.doing = None
+            self._watch.failed()
             raise
-        if done is not None:
-            done()
+        if is_told:
+            self._watch.finished()
 
     def fsync(self) -> None:
         """Make durable."""
-        self._watch.doing = CrashRow.IN_FSYNC
+        self._watch.syncing(self.path)
         try:
             self._file.fsync()
         except StorageFailure:
-            self._watch.doing = None
+            self._watch.failed()
             raise
-        self._watch.synced(self.path)
+        self._watch.finished()
 
 
 class WatchedDisk:
@@ -330,19 +355,19 @@ class WatchedDisk:
         try:
             self._disk.write_atomic(path, data, sync=sync)
         except StorageFailure:
-            self._watch.doing = None
+            self._watch.failed()
             raise
         self._watch.written_atomically(path)
 
     def sync_dir(self, path: str) -> None:
         """Make names durable."""
-        self._watch.doing = CrashRow.IN_FSYNC
+        self._watch.syncing(path)
         try:
             self._disk.sync_dir(path)
         except StorageFailure:
-            self._watch.doing = None
+            self._watch.failed()
             raise
-        self._watch.done()
+        self._watch.finished()
 
     def usage(self, path: str) -> tuple[int, int] | None:
         """See `Disk.usage`."""

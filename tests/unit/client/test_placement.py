@@ -131,3 +131,17 @@ async def test_a_rejected_topic_fails_its_own_records_alone() -> None:
     assert context.failed == [(here, error)]
     assert context.placement.topics() == {"other"}
     assert not there.future.done()
+
+
+async def test_records_of_one_partition_keep_their_order_whoever_chose_it() -> None:
+    context = Context()
+    where = partition_for_key(b"k", 3)
+    context.put(b"1", key=b"k")
+    context.put(b"2", partition=where)
+    context.put(b"3", key=b"k")
+    assert context.sent() == {}
+    context.counts["t"] = 3
+    context.placement.place()
+    assert context.sent() == {where: [b"1", b"2", b"3"]}
+    assert context.placement.held_size == 0
+    assert context.placement.topics() == set()

@@ -19,6 +19,22 @@ T = TypeVar("T")
 PORT = 9092
 
 
+def for_each_seed(test: Callable[[int], None]) -> Callable[[], None]:
+    """Run a test with 20 seeds, as one test; a failure names its seed."""
+
+    def run_all() -> None:
+        for seed in range(20):
+            try:
+                test(seed)
+            except BaseException as error:
+                error.add_note(f"seed {seed}")
+                raise
+
+    run_all.__name__ = test.__name__
+    run_all.__doc__ = test.__doc__
+    return run_all
+
+
 class Recorder(asyncio.Protocol):
     """Keeps every call of the transport. `on_data` may act inside one."""
 

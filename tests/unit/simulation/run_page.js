@@ -64,5 +64,4 @@ told.without = [...elements.get("heads").html.matchAll(/data-lane/g)].length;
 elements.get("search").value = "recovered";
 elements.get("search").heard.keydown({ key: "Enter" });
 told.found = elements.get("hits").textContent;
-if (process.argv[3]) fs.writeFileSync(process.argv[3], JSON.stringify({ lines: lines.html, attributes: lines.attributes, axis: elements.get("axis").html, heads: elements.get("heads").html }));
 console.log(JSON.stringify(told));

@@ -146,7 +146,9 @@ def test_the_death_of_a_client_falls_into_the_row_of_its_last_step() -> None:
     assert rows(began, offsets, death) == ["crash/CLIENT_AFTER_OFFSETS"]
     assert rows(began, offsets, ending, death) == ["crash/CLIENT_ENDING"]
     assert rows(began, offsets, ending, ended, death) == []
-    assert rows(began, Fault(5.0, "", "kill", "c2")) == []
+    assert rows(began, Fault(5.0, "", "kill-client", "c")) == []
+    life = TransactionBegan(1.0, "c1.0.2", 0, "id")
+    assert rows(life, death) == ["crash/CLIENT_IN_TRANSACTION"]
     assert rows(began, Fault(5.0, "", "delay", "c1")) == []
 
 
@@ -155,8 +157,11 @@ def test_the_death_of_a_broker_counts_what_clients_waited_for_and_a_stop_does_no
     offsets = TransactionOffsets(2.0, "a", 0, "g", {})
     ending = [TransactionEnding(3.0, who, 0, True) for who in ("b", "c")]
     coverage = Coverage()
-    coverage.add_run(history(*began, offsets, *ending, BrokerDied(4.0, "broker-0", 0, "power")))
+    death, again = BrokerDied(4.0, "broker-0", 0, "power"), BrokerDied(4.1, "broker-0", 1, "kill")
+    coverage.add_run(history(*began, offsets, *ending, death, again))
     assert coverage.counts == {"crash/END_TXN_IN_FLIGHT": 1, "crash/OFFSETS_IN_TRANSACTION": 1}
     stopped = Coverage()
-    stopped.add_run(history(*began, offsets, *ending, BrokerDied(4.0, "broker-0", 0, "stop")))
+    inside = CrashContext(4.0, "broker-0", "stop", (CrashRow.STOPPING,))
+    end = BrokerDied(4.0, "broker-0", 0, "stop")
+    stopped.add_run(history(*began, offsets, *ending, end), [inside])
     assert stopped.counts == {}

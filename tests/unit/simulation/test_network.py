@@ -7,9 +7,8 @@ import errno
 
 import pytest
 
-from tests.unit.simulation.network_context import PORT, Pair, Recorder, World
-
-SEEDS = range(20)
+from oncelog.core.limits import SIMULATED_SOCKET_BUFFER_BYTES
+from tests.unit.simulation.network_context import PORT, Pair, Recorder, World, for_each_seed
 
 
 def test_connection_made_runs_in_both_processes_before_connect_returns() -> None:
@@ -107,7 +106,7 @@ def test_connecting_can_be_cancelled() -> None:
     assert not world.network.connections
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_peers_of_a_killed_process_see_the_beginning_of_what_it_wrote_then_a_reset(
     seed: int,
 ) -> None:
@@ -208,7 +207,7 @@ def test_a_death_that_is_told_twice_counts_once() -> None:
     assert pair.network.counts["death"] == 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_a_paused_reader_with_unsent_bytes_hears_of_the_death_of_its_peer(seed: int) -> None:
     pair = Pair(seed)
     pair.do(pair.client, "pause_reading")
@@ -220,6 +219,24 @@ def test_a_paused_reader_with_unsent_bytes_hears_of_the_death_of_its_peer(seed: 
     pair.run(1)
     (error,) = pair.client.errors
     assert isinstance(error, ConnectionResetError)
+
+
+@for_each_seed
+def test_a_reader_resumes_after_the_death_of_a_machine_that_had_filled_its_socket(
+    seed: int,
+) -> None:
+    pair = Pair(seed)
+    pair.do(pair.client, "pause_reading")
+    data = bytes(range(256)) * 4000
+    pair.write(pair.server, data)
+    pair.run(1)
+    die_with_machine(pair)
+    pair.do(pair.client, "resume_reading")
+    pair.run(1)
+    assert SIMULATED_SOCKET_BUFFER_BYTES <= len(pair.client.data) <= len(data)
+    assert data.startswith(pair.client.data)
+    assert not pair.client.is_lost
+    assert pair.world.failures == []
 
 
 def test_a_dead_process_can_do_no_more_harm() -> None:

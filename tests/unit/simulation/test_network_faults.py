@@ -8,9 +8,7 @@ import pytest
 
 from oncelog.simulation.links import ANYWHERE
 from oncelog.simulation.network_faults import Direction
-from tests.unit.simulation.network_context import Pair, Recorder
-
-SEEDS = range(20)
+from tests.unit.simulation.network_context import Pair, Recorder, for_each_seed
 
 
 def now_s(pair: Pair) -> float:
@@ -46,7 +44,7 @@ def test_a_throttle_delivers_bit_by_bit_and_what_is_left_at_once_when_it_is_lift
     assert pair.server.data == data
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_bytes_written_in_a_partition_arrive_after_it(seed: int) -> None:
     pair = Pair(seed)
     handle = pair.network.partition("client", "server")
@@ -146,7 +144,7 @@ def test_what_was_closed_in_a_partition_arrives_after_it() -> None:
     assert pair.server.errors == [None]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_a_dropped_connection_resets_both_ends(seed: int) -> None:
     pair = Pair(seed)
     data = bytes(range(256)) * 500
@@ -170,7 +168,7 @@ def test_only_connections_that_fit_are_dropped() -> None:
     assert not pair.client.is_lost
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("direction", ["to server", "to client"])
 def test_an_armed_drop_lets_exactly_so_many_bytes_arrive(seed: int, direction: Direction) -> None:
     pair = Pair(seed)
@@ -239,7 +237,7 @@ def half_open(seed: int) -> tuple[Pair, Recorder, Recorder]:
     return pair, aware, unaware
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_a_half_open_connection_is_lost_at_the_other_end_when_that_sends(seed: int) -> None:
     pair, aware, unaware = half_open(seed)
     assert pair.server.data == b"request"
@@ -289,3 +287,16 @@ def test_a_fault_that_was_lifted_is_not_lifted_again_by_its_end() -> None:
     pair.write(pair.client, b"kept")
     pair.run(1)
     assert pair.server.data == b""
+
+
+def test_a_fault_that_names_a_process_strikes_its_machine_once_the_process_is_there() -> None:
+    pair = Pair()
+    pair.network.partition("client", "server.1")
+    pair.write(pair.client, b"before")
+    pair.run(1)
+    pair.world.process("server.1", pair.server_process.host)
+    pair.write(pair.client, b", behind")
+    pair.run(1)
+    assert pair.server.data == b"before"
+    pair.run(20)
+    assert isinstance(pair.client.errors[0], TimeoutError)

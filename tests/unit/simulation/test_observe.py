@@ -13,17 +13,20 @@ from oncelog.client import Admin, Producer
 from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.config import GroupConfig
 from oncelog.group.machine import GroupMachine
 from oncelog.metadata.memory import MemoryStore
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
+from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Disk, DiskFile, SystemDisk
 from oncelog.simulation.coverage import CATALOGUE, Coverage
 from oncelog.simulation.crashes import CrashRow
 from oncelog.simulation.observe import ObservedBroker, ObservedGroups
 from oncelog.simulation.watch import BrokerWatch
+from oncelog.transaction import TransactionMetadata, TransactionState, records
+from oncelog.transaction.states import moved
 from tests.unit.broker.apis.test_group_admin import deleted, join
 from tests.unit.broker.context import Client
 
@@ -228,6 +231,23 @@ async def test_each_step_of_an_ending_is_the_row_of_a_death_there(tmp_path: Path
             (CrashRow.MARKER_WRITE, CrashRow.PREPARED),
             (CrashRow.MARKER_WRITE, CrashRow.SOME_MARKERS),
         ]
+
+
+def test_a_death_before_or_after_an_operation_is_not_inside_it() -> None:
+    state = TransactionMetadata("id", ProducerId(1), ProducerEpoch(0), 1, TransactionState.ONGOING)
+    prepared = records.encode(moved(state, TransactionState.PREPARE_COMMIT, 2))
+    batch = build_batch([Record(0, 1, prepared.key, prepared.value, ())])
+
+    def rows(moment: str) -> tuple[CrashRow, ...]:
+        watch = BrokerWatch()
+        watch.phase = "serving"
+        watch.applied(state)
+        assert watch.appending("/data/__transaction_state-0/0.log", batch)
+        return watch.at_death(0.0, "", "kill", moment).rows
+
+    assert rows("before") == (CrashRow.ONGOING,)
+    assert rows("torn") == rows("") == (CrashRow.PREPARE_WRITE, CrashRow.ONGOING)
+    assert rows("after") == (CrashRow.PREPARE_UNANSWERED,)
 
 
 async def test_the_deletion_of_a_topic_has_two_rows(tmp_path: Path) -> None:

@@ -155,13 +155,14 @@ def test_a_record_that_no_client_encoded_has_no_value(tmp_path: Path) -> None:
     assert [record.offset for record in partition.committed] == [0, 1, 2]
 
 
-def test_a_topic_that_is_not_there_is_unread_with_the_reason(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_there_is_left_out(tmp_path: Path) -> None:
     async def story(rig: Rig) -> FinalState:
         await rig.create(t=1)
         return await read(rig, "t", "gone")
 
     final = in_virtual_time(tmp_path, story)
-    assert final.unread == {TopicPartition("gone", -1): "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert final.unread == {}
+    assert list(final.partitions) == [T0]
     assert final.partitions[T0].batches == ()
 
 

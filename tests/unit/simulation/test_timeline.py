@@ -219,56 +219,84 @@ def test_any_moment_has_a_height_between_its_neighbours() -> None:
     assert TimeScale([]).y(1.0) == TimeScale([]).y(0.0)
 
 
+def test_ticks_tell_moments_apart_and_say_each_once() -> None:
+    moments = [(at_s, [0]) for at_s in (1.0, 1.00002, 1.00002, 2.0) for _ in range(6)]
+    labels = [label for _, label in TimeScale(moments).ticks()]
+    assert labels == ["0 s", "1.000 s", "1.000020", "2.000 s"]
+
+
 # --- what lasts ----------------------------------------------------------------------------
 
 
+def lasting(*events: Event) -> list[tuple[str, float, float, str]]:
+    """(who, begin, end, tone) of each span; an end of 99 is the run's."""
+    return sorted(
+        (s.who, events[s.first].at_s, events[s.last].at_s if s.last >= 0 else 99.0, s.tone)
+        for s in spans(events)
+    )
+
+
 def test_transactions_last_from_their_begin_to_their_outcome() -> None:
-    events = [
+    found = lasting(
         h.TransactionBegan(1.0, "c", 0, "id"),
         h.TransactionEnding(2.0, "c", 0, True),
         h.TransactionEnded(3.0, "c", 0, True),
         h.TransactionBegan(4.0, "c", 1, "id"),
         h.TransactionUnknown(5.0, "c", 1, "x"),
         h.TransactionBegan(6.0, "c", 2, "id"),
-        h.Fault(7.0, "", "kill", "c"),
-    ]
-    found = [(s.start_s, s.end_s, s.tone) for s in spans(events, 9.0)]
+        h.Fault(7.0, "", "kill-client", "c"),
+        h.Fault(7.5, "", "kill-client", "d"),
+        h.TransactionBegan(8.0, "c", 3, "id"),
+    )
     assert found == [
-        (1.0, 3.0, "commit"),
-        (2.0, 3.0, "ending"),
-        (4.0, 5.0, "unknown"),
-        (6.0, 7.0, "open"),
+        ("c", 1.0, 3.0, "commit"),
+        ("c", 2.0, 3.0, "ending"),
+        ("c", 4.0, 5.0, "unknown"),
+        ("c", 6.0, 7.0, "open"),
+        ("c", 8.0, 99.0, "open"),
     ]
 
 
 def test_a_broker_is_alive_or_down_and_a_member_in_one_generation() -> None:
-    events = [
+    found = lasting(
         h.BrokerStarted(0.0, "b", 0),
         h.Joined(1.0, "c", "g", "m", 1, "range", True),
         h.BrokerDied(2.0, "b", 0, "kill"),
         h.BrokerStarted(3.0, "b", 1),
         h.Joined(4.0, "c", "g", "m", 2, "range", True),
-    ]
-    found = [(s.who, s.start_s, s.end_s, s.tone) for s in spans(events, 9.0)]
-    assert sorted(found) == [
+    )
+    assert found == [
         ("b", 0.0, 2.0, "alive"),
         ("b", 2.0, 3.0, "dead"),
-        ("b", 3.0, 9.0, "alive"),
+        ("b", 3.0, 99.0, "alive"),
         ("c", 1.0, 4.0, "odd"),
-        ("c", 4.0, 9.0, "even"),
+        ("c", 4.0, 99.0, "even"),
     ]
 
 
 def test_a_fault_crosses_the_lanes_that_its_target_names_or_all() -> None:
-    lanes = {"faults": 0, "broker-0": 1, "c1": 2, "c10": 3, "t-0": 4}
     faults = [
         h.Fault(1.0, "", "partition", "c1|broker-0", "", 2.0),
         h.Fault(1.0, "", "flip-bit", "/data/t-0/00000000000000000000.log"),
         h.Fault(1.0, "", "drift", "everything"),
+        h.Fault(1.0, "", "kill-client", "c2"),
     ]
-    found = bands(faults, lanes)
-    assert [band.lanes for band in found] == [("broker-0", "c1"), ("t-0",), ()]
-    assert [(band.start_s, band.end_s) for band in found] == [(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)]
+    processes = ["broker-0", "c1", "c10", "c2.0", "c2.0.1", "c20.0"]
+    found = bands(faults, processes, ["t-0", "t-00", "c2.0-0"])
+    assert [band.lanes for band in found] == [
+        ("broker-0", "c1"),
+        ("t-0",),
+        (),
+        ("c2.0", "c2.0.1"),
+    ]
+    assert [(band.start_s, band.end_s) for band in found[:2]] == [(1.0, 2.0), (1.0, 1.0)]
+
+
+def test_a_record_without_a_partition_makes_no_lane() -> None:
+    page = page_of(h.Sent(1.0, "c", Value("c", 1), TopicPartition("t", -1)))
+    data = data_of(page)
+    assert [lane["name"] for lane in data["lanes"]] == ["faults", "c"]
+    assert data["events"][0][4] == ["#1 t"]
 
 
 # --- the script ----------------------------------------------------------------------------

@@ -9,9 +9,7 @@ import pytest
 
 from oncelog.core.limits import SIMULATED_CHUNK_BYTES_MAX, SIMULATED_SOCKET_BUFFER_BYTES
 from oncelog.simulation.transport import SimulatedTransport
-from tests.unit.simulation.network_context import Pair, Recorder, World
-
-SEEDS = range(20)
+from tests.unit.simulation.network_context import Pair, Recorder, World, for_each_seed
 
 
 def pattern(size: int) -> bytes:
@@ -67,7 +65,7 @@ def test_an_end_knows_both_addresses() -> None:
     assert pair.server.transport.get_extra_info("socket") is None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_close_sends_what_was_written_then_both_ends_are_lost_once(seed: int) -> None:
     pair = Pair(seed)
     data = pattern(1_000_000)
@@ -89,7 +87,7 @@ def test_close_sends_what_was_written_then_both_ends_are_lost_once(seed: int) ->
     assert not pair.network.connections
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_abort_loses_an_end_of_the_stream_at_most(seed: int) -> None:
     pair = Pair(seed)
     data = pattern(200_000)
@@ -120,7 +118,7 @@ def test_an_end_that_keeps_its_half_open_hears_of_a_reset_when_it_writes() -> No
     assert isinstance(error, ConnectionResetError)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each_seed
 def test_a_paused_reader_gets_nothing_and_later_everything(seed: int) -> None:
     pair = Pair(seed)
     pair.do(pair.server, "pause_reading")

@@ -353,6 +353,7 @@ class Evidence:
         reader.is_assigned = True
 
     def _revoked(self, event: Revoked) -> None:
+        self.events[Revoked].append(event)
         for topic_partition in event.partitions:
             reader = self.readers.get((event.who, topic_partition))
             if reader is not None:

@@ -72,6 +72,12 @@ class Excuses:
                     return f"what was synced was damaged at {at_s:.3f} s"
         return self._election(from_s, until_s, partitions)
 
+    def loss_s(self, from_s: float, until_s: float) -> float:
+        """When unsynced bytes were first lost between the two times; `from_s` if they were not."""
+        index = bisect_left(self._loss_times, from_s)
+        is_between = index < len(self._loss_times) and self._loss_times[index] <= until_s
+        return self._loss_times[index] if is_between else from_s
+
     def coordinator(self, from_s: float, until_s: float, *more: TopicPartition) -> str:
         """The same for what the transaction log, or these partitions, held."""
         return self.between(from_s, until_s, TRANSACTION_STATE_TOPIC, *more)

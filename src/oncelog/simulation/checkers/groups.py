@@ -82,9 +82,11 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
     the cooperative one only `Revoked` does: so a member that has joined a generation and not given
     up a partition shares that generation with nobody who is assigned it. A member that is not in
     the generation is a zombie: it may believe what it likes, and its commits are refused (INV-8).
-    Excused: power took a generation, whose number was then given again.
+    Nor does a leader assign one partition twice. Excused: power took a generation, whose number was
+    then given again.
     """
     excuses = Excuses(evidence)
+    yield from _made_twice(evidence)
     order = {Revoked: 0, Joined: 1, Assigned: 2}
     events: list[Event] = [e for kind in order for e in evidence.events[kind]]
     events.sort(key=lambda event: (event.at_s, order[type(event)]))
@@ -99,6 +101,24 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
             _give_up(owners, event.group_id, event.member_id, event.partitions)
         elif isinstance(event, Assigned):
             yield from _take(excuses, owners, joined, event)
+
+
+def _made_twice(evidence: Evidence) -> Iterator[Anomaly]:
+    for event in evidence.events[AssignmentMade]:
+        owners: dict[TopicPartition, str] = {}
+        for member, partitions in event.assignment.items():
+            for partition in partitions:
+                other = owners.setdefault(partition, member)
+                if other != member:
+                    yield found(
+                        "ownership",
+                        "a leader assigned a partition twice",
+                        f"group {event.group_id}, generation {event.generation}, {partition} to "
+                        f"{other} and {member}",
+                        at_s=event.at_s,
+                        who=event.who,
+                        topic_partition=partition,
+                    )
 
 
 def _give_up(

@@ -61,8 +61,10 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
     That is: every record below the last stable offset that is in no transaction or in one whose
     next marker is a commit. The last stable offset is where the first transaction without a marker
     begins. A marker ends only transactions of its own epoch or the one before (KIP-890 bumps it);
-    an abort ends any older one. Nothing excuses it: it compares the log with itself.
+    an abort ends any older one. Nothing excuses it, since it compares the log with itself; only a
+    marker of another epoch is excused, by a loss of power that took the right one.
     """
+    excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
         if not log.is_whole:
             continue
@@ -76,6 +78,7 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
                 at_s=evidence.end_s,
                 topic_partition=partition,
                 offset=marker.first_offset,
+                allowed=excuses.between(0.0, evidence.end_s, partition),
             )
         if stable != log.final.last_stable_offset:
             yield found(
@@ -106,7 +109,10 @@ def _decide(final: FinalPartition) -> tuple[list[tuple[int, Value | None]], int,
             odd.append(batch)
     stable = final.high_watermark
     for batches in open_.values():
-        stable = min(stable, batches[0].first_offset)
+        stable = min(stable, max(batches[0].first_offset, final.log_start_offset))
+    if final.last_stable_offset == final.log_start_offset > 0:
+        # A transaction that is open since before the log start holds it there.
+        stable = final.log_start_offset
     visible = [
         (record.offset, record.value)
         for batch in final.batches

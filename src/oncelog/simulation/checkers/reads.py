@@ -84,15 +84,14 @@ def _skipped_by(
     poll = step.poll
     partition = reader.topic_partition
     given = {offset for offset, _ in poll.records}
-    low = step.start
+    low, high = step.start, poll.position
     if evidence.topics.was_deleted(partition.topic):
         # Only inside a poll all of whose records are of this incarnation is it the same log.
         if not all(r is not None and evidence.is_current(r) for r in step.records):
             return
-        low = -1
-    first = poll.records[0][0] if poll.records else poll.position
-    low = first if low < 0 else low
-    high = poll.position if low == step.start else max(given, default=low)
+        low, high = -1, max(given, default=-1)
+    if low < 0:
+        low = poll.records[0][0] if poll.records else poll.position
     offsets = shown if poll.committed else log.offsets
     for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
         offset = offsets[index]

@@ -176,7 +176,13 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
     partition, offset = record.topic_partition, record.acked_offset
     if offset not in record.places:
         return excuses.tail(record, offset)
-    marker = evidence.logs[partition].closing_marker(offset)
+    log = evidence.logs[partition]
+    if offset >= log.final.last_stable_offset:
+        # Another transaction, still open, hides all behind it.
+        blocking = log.record_at(log.final.last_stable_offset)
+        blocked_s = blocking.sent_s if blocking is not None else 0.0
+        return excuses.coordinator(blocked_s, NEVER, partition)
+    marker = log.closing_marker(offset)
     if marker is not None and marker.marker == "commit":
         return ""
     since_s = txn.ended_s if txn.outcome == "committed" else txn.ending_s

@@ -104,7 +104,7 @@ def _inconsistent(
     what = "two records were seen at one offset"
     log = evidence.logs.get(partition)
     batch = log.batch_at(offset) if log and offset in second.places else None
-    before = excuses.epoch_before(partition, known_s)
+    before = excuses.epoch_before(partition, excuses.loss_s(known_s, again_s))
     if batch is not None and before is not None and batch.leader_epoch <= before:
         what, allowed = "an offset was given twice in one leader epoch", ""
     return found(

@@ -5,7 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const [T, Y, KIND, LANES, LABELS, SHAPE, TONE, FIELDS, KEYS, FATE] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
   const AXIS_PX = 84, HEAD_PX = 42, AROUND_PX = 400, CHAR_PX = 6.4, LINKS_MAX = 24;
-  const WIDTH_PX = { fault: 190, broker: 170, client: 236, partition: 172 };
+  const WIDTHS_PX = { fault: 190, broker: 160, client: 220, partition: 170 };
   const MARK_X = { fault: 14, broker: 34, client: 46, partition: 14 };
   const { events, lanes, spans, bands, findings } = data;
   const $ = (id) => document.getElementById(id);
@@ -18,7 +18,8 @@
   }));
   const all = new Set(findings.flatMap((finding) => finding.events));
   const view = { hidden: new Set(), narrow: false, dims: false, chosen: -1, near: new Set(), link: [], pinned: -1 };
-  let left = [], total = 0, drawn = [1, 0];
+  let left = [], total = 0, drawn = [1, 0], wide = 1;
+  const widthOf = (lane) => Math.round(WIDTHS_PX[lanes[lane].kind] * wide);
 
   // --- text -----------------------------------------------------------------------------
 
@@ -45,12 +46,12 @@
     lanes.forEach((lane, i) => {
       const shown = !view.hidden.has(i) && (!kept || kept.has(i));
       left[i] = shown ? total : -1;
-      if (shown) total += WIDTH_PX[lane.kind];
+      if (shown) total += widthOf(i);
     });
     stage.style.width = $("heads").style.width = `${total}px`;
     stage.style.height = `${data.height}px`;
     $("heads").innerHTML = `<div id="corner">time</div>` + lanes.map((lane, i) => left[i] < 0 ? "" :
-      `<button type="button" class="head ${lane.kind}" data-lane="${i}" style="left:${left[i]}px;width:${WIDTH_PX[lane.kind]}px"` +
+      `<button type="button" class="head ${lane.kind}" data-lane="${i}" style="left:${left[i]}px;width:${widthOf(i)}px"` +
       ` title="${esc(lane.name)} ${esc(lane.note)}: click to hide"><b>${esc(lane.name)}</b><small>${esc(lane.note)}</small></button>`).join("");
     $("hidden").innerHTML = [...view.hidden].map((i) =>
       `<button type="button" data-lane="${i}" title="Show this lane again">+ ${esc(lanes[i].name)}</button>`).join("");
@@ -105,7 +106,7 @@
     event[LANES].forEach((lane, n) => {
       if (left[lane] < 0) return;
       const kind = lanes[lane].kind, x = left[lane] + MARK_X[kind], y = event[Y];
-      const room = WIDTH_PX[kind] - MARK_X[kind] - 16;
+      const room = widthOf(lane) - MARK_X[kind] - 16;
       const marked = isHot || isNear ? `<circle class="halo" cx="${x}" cy="${y}" r="7"/>` : "";
       out += `<g class="mark ${event[TONE]}${dim ? " dim" : ""}${isHot ? " hot" : ""}${isNear ? " near" : ""}" data-i="${i}">` +
         `<rect class="area" x="${x - 9}" y="${y - 6.5}" width="${room + 18}" height="13"/>${marked}${SHAPES[event[SHAPE]](x, y)}` +
@@ -123,27 +124,29 @@
     const start = `<g class="span ${tone}${isHot && tone !== "ending" ? " hot" : ""}${dim ? " dim" : ""}" data-span="${n}">`;
     if (tone === "dead") {
       const middle = x + width / 2;
-      return `${start}<rect class="wash" x="${left[lane] + 1}" y="${top}" width="${WIDTH_PX[lanes[lane].kind] - 1}" height="${height}"/>` +
+      return `${start}<rect class="wash" x="${left[lane] + 1}" y="${top}" width="${widthOf(lane) - 1}" height="${height}"/>` +
         `<line x1="${middle}" x2="${middle}" y1="${top}" y2="${bottom}"/></g>`;
     }
     return `${start}<rect x="${x}" y="${top}" width="${width}" height="${height}"/></g>`;
   }
 
   function bandSvg(band, n, y0) {
-    const [top, bottom, label, met] = band;
+    const [at, until, label, met] = band;
     const ids = met.length ? [0, ...met] : lanes.map((_, i) => i);
-    const strikes = bottom - top < 1;
+    const strikes = until - at < 1;
+    // Lines stand above the marks of their moment, so that labels stay free.
+    const top = at - 7, bottom = Math.max(until, at) + 7;
     let out = "";
     ids.forEach((lane) => {
       if (left[lane] < 0) return;
-      const x = left[lane], width = WIDTH_PX[lanes[lane].kind];
+      const x = left[lane], width = widthOf(lane);
       if (!strikes) out += `<rect x="${x}" y="${top}" width="${width}" height="${bottom - top}"/>`;
       out += `<line class="${strikes ? "strike" : ""}" x1="${x}" x2="${x + width}" y1="${top}" y2="${top}"/>`;
       if (!strikes) out += `<line x1="${x}" x2="${x + width}" y1="${bottom}" y2="${bottom}"/>`;
     });
     // A long band tells its name again where its beginning is out of view.
     if (!strikes && left[0] >= 0 && top < y0 + AROUND_PX && bottom > y0 + AROUND_PX + 60) {
-      out += `<text x="${left[0] + 8}" y="${y0 + AROUND_PX + HEAD_PX + 14}">${esc(cut(label, WIDTH_PX.fault - 14))}</text>`;
+      out += `<text x="${left[0] + 8}" y="${y0 + AROUND_PX + HEAD_PX + 14}">${esc(cut(label, widthOf(0) - 14))}</text>`;
     }
     return `<g class="band" data-band="${n}">${out}</g>`;
   }
@@ -152,7 +155,7 @@
     let out = "";
     lanes.forEach((lane, i) => {
       if (left[i] < 0) return;
-      if (i % 2) out += `<rect class="shade" x="${left[i]}" y="${y0}" width="${WIDTH_PX[lane.kind]}" height="${y1 - y0}"/>`;
+      if (i % 2) out += `<rect class="shade" x="${left[i]}" y="${y0}" width="${widthOf(i)}" height="${y1 - y0}"/>`;
       out += `<line class="grid" x1="${left[i]}" x2="${left[i]}" y1="${y0}" y2="${y1}"/>`;
     });
     data.pauses.forEach(([top, bottom]) => {
@@ -182,7 +185,7 @@
     });
     data.pauses.forEach(([top, bottom, seconds]) => {
       const y = (top + bottom) / 2;
-      if (seconds >= 1 && y >= y0 && y <= y1) out += `<text class="pause" x="${AXIS_PX - 10}" y="${y + 4}">⋮ ${seconds.toFixed(1)} s</text>`;
+      if (seconds >= 1 && y >= y0 && y <= y1) out += `<text class="pause" x="${AXIS_PX - 10}" y="${y + 4}">… ${seconds.toFixed(1)} s</text>`;
     });
     return out;
   }
@@ -359,6 +362,7 @@
     place();
   });
   $("narrow").addEventListener("change", (change) => { view.narrow = change.target.checked; place(); });
+  $("width").addEventListener("input", (input) => { wide = input.target.value / 100; place(); });
   $("next").addEventListener("click", () => step(1));
   $("previous").addEventListener("click", () => step(-1));
   $("search").addEventListener("keydown", (key) => { if (key.key === "Enter") find(); });
@@ -410,6 +414,10 @@
     BARS.map(([tone, text]) => `<div><svg width="18" height="16"><g class="span ${tone}"><rect class="${tone === "dead" ? "wash" : ""}" x="4" y="1" width="10" height="14"/></g></svg>${text}</div>`).join("") +
     `<div><svg width="18" height="16"><g class="mark hot"><circle class="halo" cx="9" cy="8" r="6"/></g></svg>belongs to a finding</div>`;
 
+  // Many lanes begin narrow: two screens of them at most, as far as labels allow.
+  const lanesPx = lanes.reduce((sum, lane) => sum + WIDTHS_PX[lane.kind], 0);
+  wide = Math.max(0.65, Math.min(1, (2 * innerWidth) / lanesPx));
+  $("width").value = Math.round(wide * 100);
   $("findings").classList.toggle("empty", !findings.length);
   place();
   const asking = /^#finding-(\d+)$/.exec(location.hash);

@@ -131,7 +131,8 @@ class _Session:
 class Fetcher:
     """Reads partitions from positions of its own.
 
-    `high_watermarks` holds the last one heard of each partition.
+    `high_watermarks` holds the last one heard of each partition, also of those that are read no
+    more: a fetch session does not repeat one that has not changed.
     """
 
     def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
@@ -153,7 +154,6 @@ class Fetcher:
         """Go on there."""
         self.positions[at] = offset
         self._ids[at] = self.wire.topic_id(at.topic)
-        self.high_watermarks.pop(at, None)
         self._to_reset.discard(at)
         self.context.record(Positioned, at, offset, reason)
 
@@ -164,7 +164,6 @@ class Fetcher:
     def drop(self, at: TopicPartition) -> None:
         """Read this partition no more."""
         self.positions.pop(at, None)
-        self.high_watermarks.pop(at, None)
         self._to_reset.discard(at)
         self._corrupt.pop(at, None)
 

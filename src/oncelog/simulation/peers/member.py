@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.consumer import Quiet
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
@@ -26,9 +26,14 @@ __all__ = ["GroupReader", "run"]
 
 
 class GroupReader:
-    """A member and the fetcher of what it is assigned."""
+    """A member and the fetcher of what it is assigned.
 
-    def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
+    `saves`: it commits its positions before it joins again; without, somebody else commits them.
+    """
+
+    def __init__(
+        self, context: ClientContext, wire: Wire, *, committed: bool, saves: bool = True
+    ) -> None:
         root = context.name.partition(".")[0]
         self.context = context
         self.wire = wire
@@ -46,12 +51,13 @@ class GroupReader:
         self.saved: dict[TopicPartition, int] = {}
         """The positions that are committed, as far as this member knows."""
         self.is_told = False
+        self._saves = saves
 
     async def ready(self) -> bool:
         """Be a member with positions. False if that is still to come; then time has passed."""
         member = self.member
         if member.must_join:
-            if self.context.chance(0.8):
+            if self._saves and self.context.chance(0.8):
                 await self.save()
             if not member.is_cooperative:
                 self._forget(())
@@ -62,16 +68,20 @@ class GroupReader:
         if self.context.stopping() or self.context.chance(0.05):
             self.is_told = await member.watch()
         self._forget(member.assigned)
-        return await self._position() and not member.must_join
+        return await self.position(member.assigned) and not member.must_join
+
+    def forget_positions(self) -> None:
+        """Ask for the committed offsets again before reading on."""
+        self._forget(())
 
     def _forget(self, kept: Sequence[TopicPartition]) -> None:
         for at in [at for at in self.fetcher.positions if at not in kept]:
             self.fetcher.drop(at)
             self.saved.pop(at, None)
 
-    async def _position(self) -> bool:
-        """Find out where to go on in what is new."""
-        fresh = [at for at in self.member.assigned if at not in self.fetcher.positions]
+    async def position(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Find out where to go on in those of the partitions that are new."""
+        fresh = [at for at in partitions if at not in self.fetcher.positions]
         if not fresh:
             return True
         if any(at.topic not in self.wire.topics for at in fresh):

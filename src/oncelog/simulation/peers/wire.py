@@ -74,6 +74,10 @@ class Wire:
         self.timeout_ms = float(context.get("request_timeout_ms", 8_000))
         self._impatience = float(context.get("impatience", 0.01))
 
+    def another(self) -> Wire:
+        """Further connections of the same client, and a view of the cluster of their own."""
+        return Wire(self.context, self.flavor)
+
     # --- requests ---------------------------------------------------------------------
 
     async def ask(

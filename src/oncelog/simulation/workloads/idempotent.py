@@ -1,15 +1,16 @@
 """An idempotent producer: bursts, lingers, batch sizes, codecs, keys, several partitions.
 
 Parameters: `topics`, {name: partition count}; `think_s`; `burst_max`; `acks`, -1 by default (1 and
-0 are not idempotent); `keyed`, the share of records whose partition the producer chooses; `renew`,
-the probability per burst that the client closes its producer and makes another.
+0 are not idempotent); `keyed`, the share of records whose partition the key decides; `growing`,
+topics to which none of those go; `renew`, the probability per burst that the client closes its
+producer and makes another.
 """
 
 from __future__ import annotations
 
-from oncelog.client import ClientError, FatalError, IllegalStateError, Producer, TopicPartition
-from oncelog.simulation.context import ClientContext
+from oncelog.client import ClientError, FatalError, IllegalStateError, Producer
 from oncelog.simulation.history import ProducerInitialized
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places
@@ -63,9 +64,8 @@ class _Sending:
         outbox.reset()
         keyed = journal.number("keyed", 0.2)
         for _ in range(journal.rng.randint(1, int(journal.number("burst_max", 12)))):
-            to, key = places.any(), None
-            if journal.chance(keyed):
-                to, key = TopicPartition(to.topic, -1), places.key()
+            by_key = places.by_key() if journal.chance(keyed) else None
+            to, key = by_key or (places.any(), None)
             outbox.send(producer, to, key=key, padding=places.size(), acks=acks)
 
     def _note_identity(self, journal: Journal, producer: Producer) -> None:

@@ -1,8 +1,7 @@
 """Sends numbered records and writes down what became of each.
 
 A record's `Sent` stands before the call of `send`, its `Acked` or `SendFailed` when its future is
-done. A record without a partition of its own is `Sent` to partition -1: the producer chooses one,
-which `Acked` tells.
+done. With a key the producer chooses the partition; the one that must come out is told beforehand.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from oncelog.client import (
-    AbortableError,
     ClientError,
     IllegalStateError,
     Producer,
@@ -80,7 +78,7 @@ class Outbox:
         padding: int = 0,
         acks: int = -1,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send one record; partition -1 leaves the choice to the producer.
+        """Send one record; with a `key` the producer must find `to` by itself.
 
         `padding` is the size of a header that only fills batches. Raises what `Producer.send`
         raises.
@@ -96,7 +94,7 @@ class Outbox:
                 to.topic,
                 value.encode(),
                 key=key,
-                partition=None if to.partition < 0 else to.partition,
+                partition=to.partition if key is None else None,
                 headers=(("padding", bytes(padding)),) if padding else (),
             )
         except IllegalStateError:
@@ -120,7 +118,7 @@ class Outbox:
         if error is None:
             told = delivery.result()
             where = TopicPartition(told.topic, told.partition)
-            if to.partition >= 0 and where != to:
+            if where != to:
                 self.defect = StuckError(f"{value} was sent to {to} and acknowledged in {where}")
             self._journal.record(Acked, value, where, told.offset, acks)
             return
@@ -129,13 +127,8 @@ class Outbox:
                 self.failed = error
         else:
             self.defect = error
-        self._journal.record(SendFailed, value, describe(error), _is_certain(error, to))
+        self._journal.record(SendFailed, value, describe(error), _is_certain(error))
 
 
-def _is_certain(error: BaseException, to: TopicPartition) -> bool:
-    if not isinstance(error, ClientError):
-        return False
-    if to.partition < 0 and isinstance(error, AbortableError):
-        # The producer never had a partition to send it to.
-        return error.code is ErrorCode.unknown_topic_or_partition
-    return error.code in _REFUSED
+def _is_certain(error: BaseException) -> bool:
+    return isinstance(error, ClientError) and error.code in _REFUSED

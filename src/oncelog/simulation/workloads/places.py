@@ -1,10 +1,15 @@
-"""Where a client's records go: partitions, keys and sizes, drawn from its randomness."""
+"""Where a client's records go: partitions, keys and sizes, drawn from its randomness.
+
+The parameter `growing` names the topics whose partition count may change: where a key leads there
+cannot be known before the send.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from oncelog.client import TopicPartition
+from oncelog.protocol.hashing import partition_for_key
 from oncelog.simulation.workloads.journal import Journal, StuckError
 
 __all__ = ["Places", "topics_of"]
@@ -26,9 +31,12 @@ class Places:
 
     def __init__(self, journal: Journal, name: str = "topics") -> None:
         self._rng = journal.rng
+        topics = topics_of(journal, name)
+        growing = journal.context.parameters.get("growing", ())
+        self._steady = [(topic, count) for topic, count in topics.items() if topic not in growing]
         self.partitions = [
             TopicPartition(topic, index)
-            for topic, count in topics_of(journal, name).items()
+            for topic, count in topics.items()
             for index in range(count)
         ]
 
@@ -40,9 +48,13 @@ class Places:
         """That many different partitions, or all."""
         return self._rng.sample(self.partitions, min(count, len(self.partitions)))
 
-    def key(self) -> bytes:
-        """One of a few keys."""
-        return b"key-%d" % self._rng.randrange(8)
+    def by_key(self) -> tuple[TopicPartition, bytes] | None:
+        """One of a few keys, and where it leads; None if all topics grow."""
+        if not self._steady:
+            return None
+        topic, count = self._rng.choice(self._steady)
+        key = b"key-%d" % self._rng.randrange(8)
+        return TopicPartition(topic, partition_for_key(key, count)), key
 
     def size(self) -> int:
         """Bytes of padding for one record; mostly none."""

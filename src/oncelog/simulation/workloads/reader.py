@@ -34,7 +34,6 @@ from oncelog.simulation.history import (
     Value,
 )
 from oncelog.simulation.workloads.journal import Journal, StuckError
-from oncelog.simulation.workloads.outbox import describe
 
 __all__ = ["Reader", "Row"]
 
@@ -278,7 +277,7 @@ class Reader:
             # Whether they were committed is unknown.
             return
         except ClientError as error:
-            self._journal.record(OffsetsCommitRefused, *who, describe(error))
+            self._journal.record(OffsetsCommitRefused, *who, error.code.name.upper())
         else:
             self._journal.record(OffsetsCommitted, *who, offsets)
 

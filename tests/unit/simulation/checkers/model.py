@@ -62,7 +62,7 @@ class Model:
         self.leader_epoch = 0
         self.producer_ids = itertools.count(1000)
         self.owners: dict[str, Producer] = {}
-        self.pending: dict[str, list[tuple[str, TopicPartition, int]]] = defaultdict(list)
+        self.pending: dict[str, list[tuple[str, TopicPartition, int, int]]] = defaultdict(list)
         self.appended: dict[tuple[str, TopicPartition], int] = {}
         self.appends = itertools.count()
 
@@ -114,6 +114,7 @@ class Model:
             elif batch.transactional:
                 open_[batch.first_offset] = 1 if batch.producer_id not in outcomes else 0
         stable = min((o for o, is_open in open_.items() if is_open), default=self.end(partition))
+        stable = max(stable, self.starts[partition])
         outcomes.clear()
         visible: list[LoggedRecord] = []
         for batch in reversed(self.logs[partition]):
@@ -191,18 +192,18 @@ class Model:
         offsets = {group: dict(those) for group, those in self.offsets.items()}
         return FinalState(partitions, tuple(self.entries), offsets, dict(self.unread))
 
-    def judge(self, final: FinalState | None = None, **promise: object) -> list[Anomaly]:
+    def judge(self, final: FinalState | None = None, /, **promise: object) -> list[Anomaly]:
         stated = {"flush_every_message": True, "settle_bound_s": 60.0} | promise
         return judge(self.history, final or self.final(), Promise(**stated))  # type: ignore[arg-type]
 
-    def signatures(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def signatures(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         """What is found and not allowed."""
         return {a.signature for a in self.judge(final, **promise) if not a.allowed}
 
-    def kinds(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def kinds(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         return {a.kind for a in self.judge(final, **promise) if not a.allowed}
 
-    def allowed(self, final: FinalState | None = None, **promise: object) -> set[str]:
+    def allowed(self, final: FinalState | None = None, /, **promise: object) -> set[str]:
         return {a.kind for a in self.judge(final, **promise) if a.allowed}
 
     def edit(self, kind: type[Event], index: int, **changes: object) -> None:
@@ -232,7 +233,7 @@ class Producer:
             self.ids = (next(model.producer_ids), 0)
         else:
             self.ids = other.ids
-            if other.in_transaction and other.dirty:
+            if other.in_transaction and (other.dirty or model.pending.get(self.id)):
                 self.ids = (self.ids[0], self.ids[1] + 1)
                 other.ids = self.ids
                 other.write_end(False, bumped=True)
@@ -287,11 +288,11 @@ class Producer:
         self.model.record(SendFailed, self.who, value, "TIMED_OUT", certain)
 
     def offsets(self, group: str, partition: TopicPartition, offset: int) -> None:
-        self.model.pending[self.id].append((group, partition, offset))
+        place = next(self.model.appends)
+        self.model.pending[self.id].append((group, partition, offset, place))
         self.model.record(
             TransactionOffsets, self.who, self.transaction, group, {partition: offset}
         )
-        self.place = next(self.model.appends)
 
     def write_end(self, commit: bool, bumped: bool = False) -> None:
         model = self.model
@@ -307,8 +308,8 @@ class Producer:
             for partition in sorted(self.dirty):
                 model.append(partition, (), self.ids, marker=word.lower())
             self.entry(f"Complete{word}")
-        for group, partition, offset in pending if commit else ():
-            model.put_offset(group, partition, offset, self.place)
+        for group, partition, offset, place in pending if commit else ():
+            model.put_offset(group, partition, offset, place)
         self.in_transaction = False
         self.dirty = set()
 

@@ -35,11 +35,14 @@ class Run:
             self.model.producer("b", "id-b", version=2),
             self.model.producer("c", "id-a"),
         ]
+        self.losses_s: list[float] = []
         self.readers = [self.model.reader("rc"), self.model.reader("ru", committed=False)]
 
     def step(self, name: str, who: int, index: int) -> None:
         producer, partition = self.producers[who], (T0, T1)[index]
-        if name in ("poll", "poll one"):
+        if name == "power":
+            self.lose_power(who)
+        elif name in ("poll", "poll one"):
             self.readers[index].poll((T0, T1)[who % 2], 1 if name == "poll one" else 1000)
         elif name == "look":
             self.model.look()
@@ -89,6 +92,25 @@ class Run:
         elif name == "offsets":
             producer.offsets("g", T0, self.model.stable(T0))
 
+    def lose_power(self, share: int) -> None:
+        """Take a part of each log's tail; everybody begins anew."""
+        model = self.model
+        self.losses_s.append(round(model.now_s, 3))
+        for partition in (T0, T1):
+            lost = len(model.logs[partition]) * share // 6
+            if lost:
+                model.cut(partition, model.logs[partition][-lost].first_offset)
+        model.leader_epoch += 1
+        for producer in self.producers:
+            if producer.ids[0] >= 0:
+                producer.initialize()
+        for reader in self.readers:
+            for partition, position in reader.positions.items():
+                end = model.stable(partition) if reader.committed else model.end(partition)
+                if position > end:
+                    reader.seek(partition, end, "reset")
+        model.look()
+
     def finish(self) -> FinalState:
         for producer in self.producers:
             if producer.id and producer.ids[0] >= 0:
@@ -120,7 +142,7 @@ def played(script: list[tuple[str, int, int]]) -> tuple[Run, FinalState]:
     return run, run.finish()
 
 
-calm = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+calm = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @calm
@@ -137,6 +159,35 @@ def test_only_cycles_of_writes_are_allowed_in_a_correct_history(
 ) -> None:
     run, final = played(script)
     assert run.model.allowed(final) <= {"G0"}
+
+
+with_losses = st.lists(
+    st.tuples(st.sampled_from((*STEPS, "power", "power")), st.integers(0, 3), st.integers(0, 1)),
+    max_size=60,
+)
+
+
+@calm
+@given(with_losses)
+def test_what_power_took_is_allowed_where_messages_are_not_flushed(
+    script: list[tuple[str, int, int]],
+) -> None:
+    run, final = played(script)
+    losses = tuple(run.losses_s)
+    found = run.model.judge(final, flush_every_message=False, power_losses_s=losses)
+    assert [a for a in found if not a.allowed] == []
+
+
+@calm
+@given(with_losses)
+def test_what_power_took_is_found_where_every_message_is_flushed(
+    script: list[tuple[str, int, int]],
+) -> None:
+    run, final = played(script)
+    left = {record.value for log in run.model.logs.values() for b in log for record in b.records}
+    acked = {event.value for event in run.model.history.of(Acked)}
+    lost = run.model.kinds(final, power_losses_s=tuple(run.losses_s))
+    assert ("lost-write" in lost) == bool(acked - left)
 
 
 def drop_the_tail(run: Run) -> set[str]:

@@ -63,6 +63,8 @@ def _lost(
         partition = final.partitions.get(event.topic_partition)
         if event.topic_partition.topic in deleted or partition is None:
             continue
+        if 0 <= event.offset < partition.log_start_offset:
+            continue
         if value.transaction >= 0 and not ended.get((value.client, value.transaction), False):
             continue
         places = shown.get(value, [])

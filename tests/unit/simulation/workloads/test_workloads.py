@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.client import TopicPartition
+from oncelog.protocol.batch import iter_headers
 from oncelog.simulation.history import (
     Acked,
     Event,
@@ -213,9 +214,11 @@ def test_a_driver_ends_the_transactions_of_its_workers(
 
 
 def damage(log: Path) -> None:
-    """Flip a bit somewhere in the middle of a log."""
+    """Flip a bit in the records of a batch in the middle of a log."""
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
+    batches = list(iter_headers(data))
+    position, header = batches[len(batches) // 2]
+    data[position + header.length - 2] ^= 1
     log.write_bytes(data)
 
 

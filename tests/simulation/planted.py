@@ -1,0 +1,417 @@
+"""Plants the bugs of tests/simulation/planted/ one at a time, and has the simulation find each.
+
+Run as ``python -m tests.simulation.planted [NAME ...] [--evidence]``; part of `make test-full`.
+
+A planted bug is a TOML file: `file` (from the repository's root), `before` and `after` (`before` is
+in the file exactly once), any number of further `[[edit]]` tables with the same three keys, `why`
+(one sentence: what a user would suffer), `caught_by` (names of checkers, any of which may find it)
+and `profile` (the schedule of faults that finds it soonest; "" lets each seed draw its own).
+
+Nothing in the checkout is changed: each bug gets a copy of the sources. From each of a few start
+seeds on, seeds are run one after another until one has a finding by a checker that the bug names.
+The same seed is then run on the sources as they are: what is found there too does not count.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.support import evidence
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests" / "simulation" / "planted"
+WORKER = ROOT / "tests" / "simulation" / "planted_worker.py"
+
+SEEDS_APART = 1_000_000
+STARTS_COUNT = 5
+RUNS_MAX = 2_000
+MEDIAN_RUNS_MAX = 200
+SECONDS_MAX = 90.0
+"""Of one bug, over all its starts: the search for all bugs has an hour on two cores."""
+
+KEYS = frozenset({"file", "before", "after", "why", "caught_by", "profile"})
+EDIT_KEYS = frozenset({"file", "before", "after"})
+
+Findings = list[tuple[str, str]]
+
+
+class BadBug(ValueError):  # noqa: N818 - names a state of the file
+    """A planted bug's file that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One place in the code that a bug changes."""
+
+    file: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One planted bug. See the module."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    why: str
+    caught_by: tuple[str, ...]
+    profile: str
+
+
+@dataclass(slots=True)
+class Search:
+    """What came of the search for one bug. `runs` holds, per start, the runs until it was found.
+
+    None: not found within the runs or the seconds that the search has. `tried` counts runs per
+    start, `fired` the starts that a checker found it in first, `other` runs with findings by
+    checkers that the bug does not name, or that the code has without it.
+    """
+
+    bug: Bug
+    runs: dict[int, int | None]
+    tried: Counter[int] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    seeds: list[int] = field(default_factory=list)
+    other: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    problem: str = ""
+
+    @property
+    def median(self) -> float | None:
+        """Runs until found, the median over all starts; None where that is one without a find."""
+        counts = sorted(float("inf") if count is None else count for count in self.runs.values())
+        middle = statistics.median(counts)
+        return None if middle == float("inf") else middle
+
+    @property
+    def is_found(self) -> bool:
+        """Whether every start found it, half of them soon."""
+        median = self.median
+        is_soon = median is not None and median <= MEDIAN_RUNS_MAX
+        return is_soon and all(count is not None for count in self.runs.values())
+
+
+# --- the bugs as data --------------------------------------------------------------------
+
+
+def names() -> list[str]:
+    """All planted bugs, by name."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str, root: Path = ROOT) -> Bug:
+    """Read one bug. Raises `BadBug` if it is not well formed or does not fit the code."""
+    path = root / "tests" / "simulation" / "planted" / f"{name}.toml"
+    if not path.is_file():
+        raise BadBug(f"{name}: there is no {path.relative_to(root)}")
+    try:
+        content = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise BadBug(f"{name}: {error}") from error
+    tables = content.pop("edit", [])
+    _check_keys(name, content, KEYS)
+    for table in tables:
+        _check_keys(name, table, EDIT_KEYS)
+    caught_by = content["caught_by"]
+    if not isinstance(caught_by, list) or not caught_by:
+        raise BadBug(f"{name}: `caught_by` is a list of checkers")
+    if not content["why"].strip():
+        raise BadBug(f"{name}: `why` is empty")
+    edits = tuple(
+        Edit(table["file"], table["before"], table["after"]) for table in (content, *tables)
+    )
+    bug = Bug(name, edits, content["why"], tuple(caught_by), content["profile"])
+    patched(bug, root)
+    return bug
+
+
+def _check_keys(name: str, table: Mapping[str, Any], keys: frozenset[str]) -> None:
+    if set(table) != keys:
+        odd = ", ".join(sorted(set(table) ^ keys))
+        raise BadBug(f"{name}: keys missing or unknown: {odd}")
+
+
+def patched(bug: Bug, root: Path) -> dict[str, str]:
+    """The text of each file that the bug changes. Raises `BadBug` unless each edit fits once."""
+    texts: dict[str, str] = {}
+    for edit in bug.edits:
+        path = root / edit.file
+        if not path.is_file():
+            raise BadBug(f"{bug.name}: there is no {edit.file}")
+        text = texts.get(edit.file) or path.read_text()
+        count = text.count(edit.before)
+        if count != 1:
+            raise BadBug(f"{bug.name}: {edit.file} has `before` {count} times, not once")
+        if edit.before == edit.after:
+            raise BadBug(f"{bug.name}: `after` changes nothing in {edit.file}")
+        texts[edit.file] = text.replace(edit.before, edit.after)
+    return texts
+
+
+def plant(bug: Bug, tree: Path) -> None:
+    """Copy the sources to `tree`, with the bug in them."""
+    shutil.copytree(ROOT / "src", tree / "src")
+    for file, text in patched(bug, ROOT).items():
+        path = tree / file
+        path.write_text(text)
+        # It could pass for up to date: same size, and written within the same second.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+
+
+# --- the search --------------------------------------------------------------------------
+
+
+class Unplanted:
+    """What seeds find in the code as it is; asked once for each seed and profile."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], Findings] = {}
+        self._lock = threading.Lock()
+
+    def findings(self, seed: int, profile: str) -> Findings:
+        """Run the seed on the checkout's own sources, unless that was done before."""
+        with self._lock:
+            known = self._known.get((seed, profile))
+        if known is None:
+            task = _task(profile, [seed], runs_max=1, seconds_max=SECONDS_MAX, kinds=())
+            done = subprocess.run(
+                [sys.executable, WORKER, json.dumps(task)],
+                env=_environment(ROOT),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            known = [(kind, what) for kind, what in json.loads(done.stdout)["findings"]]
+            with self._lock:
+                self._known[seed, profile] = known
+        return known
+
+
+def _task(
+    profile: str, starts: Sequence[int], *, runs_max: int, seconds_max: float, kinds: Sequence[str]
+) -> dict[str, object]:
+    return {
+        "profile": profile,
+        "starts": list(starts),
+        "runs_max": runs_max,
+        "seconds_max": seconds_max,
+        "kinds": list(kinds),
+    }
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return os.environ | {
+        "PYTHONPATH": f"{tree / 'src'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def search(
+    bug: Bug, unplanted: Unplanted, starts: Sequence[int], runs_max: int, seconds_max: float
+) -> Search:
+    """Plant one bug and look for it from each start."""
+    found = Search(bug, dict.fromkeys(starts))
+    began = time.monotonic()
+    task = _task(
+        bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max, kinds=bug.caught_by
+    )
+    with tempfile.TemporaryDirectory(prefix="oncelog-planted-") as folder:
+        tree = Path(folder)
+        plant(bug, tree)
+        with subprocess.Popen(
+            [sys.executable, WORKER, json.dumps(task)],
+            env=_environment(tree),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            for line in process.stdout:
+                run = json.loads(line)
+                counts = take(found, run, unplanted)
+                if run["find"]:
+                    process.stdin.write("yes\n" if counts else "no\n")
+                    process.stdin.flush()
+            complaints = process.stderr.read()
+        if process.returncode:
+            found.problem = complaints.strip().splitlines()[-1]
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:
+    """Take in one run. Whether it found the bug: something that the code has only with it."""
+    start, seed = run["start"], run["seed"]
+    found.tried[start] += 1
+    fired = [(kind, what) for kind, what in run["findings"]]
+    named = [entry for entry in fired if entry[0] in found.bug.caught_by]
+    if named:
+        anyway = unplanted.findings(seed, found.bug.profile)
+        named = [entry for entry in named if entry not in anyway]
+    if not named:
+        found.other.update({f"{kind}: {what}" for kind, what in fired})
+        return False
+    found.runs[start] = found.tried[start]
+    found.seeds.append(seed)
+    found.fired.update({kind for kind, _ in named})
+    return True
+
+
+# --- many bugs ---------------------------------------------------------------------------
+
+
+def search_all(
+    bugs: Sequence[Bug],
+    console: Console,
+    *,
+    starts: Sequence[int],
+    runs_max: int,
+    seconds_max: float,
+    jobs: int,
+) -> list[Search]:
+    """Search for each bug, a few at a time, with a bar that shows how far it is."""
+    unplanted = Unplanted()
+    columns = (TextColumn("planted bugs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    done = []
+    with (
+        Progress(*columns, TextColumn("{task.description}"), console=console) as progress,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        task = progress.add_task("", total=len(bugs))
+        pending = [
+            pool.submit(search, bug, unplanted, starts, runs_max, seconds_max) for bug in bugs
+        ]
+        for finished in as_completed(pending):
+            done.append(finished.result())
+            progress.update(task, advance=1, description=done[-1].bug.name)
+            if not console.is_terminal:
+                console.print(line(done[-1]), markup=False, highlight=False, soft_wrap=True)
+    return sorted(done, key=lambda search: search.bug.name)
+
+
+def line(found: Search) -> str:
+    """One search in one line, for a log."""
+    fired = ", ".join(kind for kind, _ in found.fired.most_common(4)) or "nothing"
+    text = f"{found.bug.name}: {counts(found)}; {fired}; {found.seconds:.0f} s"
+    if found.problem:
+        text += f"; {found.problem}"
+    if not found.fired and found.other:
+        seen = ", ".join(f"{what} ({count})" for what, count in found.other.most_common(4))
+        text += f"; but {seen}"
+    return text
+
+
+def counts(found: Search) -> str:
+    """Runs until found, per start; in brackets what was run without finding it."""
+    return " ".join(
+        str(count) if count is not None else f"({found.tried[start]})"
+        for start, count in found.runs.items()
+    )
+
+
+def show(searches: Sequence[Search], console: Console) -> None:
+    """One line per bug."""
+    table = Table(title="planted bugs and the runs until the simulation found them")
+    for column in ("bug", "fires", "profile", "runs until found"):
+        table.add_column(column, overflow="fold")
+    table.add_column("median", justify="right")
+    table.add_column("seconds", justify="right")
+    for found in searches:
+        median = found.median
+        fired = ", ".join(kind for kind, _ in found.fired.most_common(3))
+        table.add_row(
+            found.bug.name if found.is_found else f"[bold red]{found.bug.name}[/]",
+            found.problem or fired or "[bold red]nothing[/]",
+            found.bug.profile or "any",
+            counts(found),
+            "-" if median is None else f"{median:g}",
+            f"{found.seconds:.0f}",
+        )
+    console.print(table)
+
+
+def write_evidence(searches: Sequence[Search], runs_max: int) -> None:
+    """Note what was planted, and how long each took to be found."""
+    missed = [found.bug.name for found in searches if not found.is_found]
+    bugs = {
+        found.bug.name: {
+            "files": sorted({edit.file for edit in found.bug.edits}),
+            "why": found.bug.why.strip(),
+            "profile": found.bug.profile or "any",
+            "runs until found": list(found.runs.values()),
+            "median": found.median,
+            "seeds": found.seeds,
+            "fired": dict(found.fired.most_common()),
+            "seconds": round(found.seconds),
+        }
+        for found in searches
+    }
+    facts = {
+        "count": len(searches),
+        "start seeds": list(searches[0].runs) if searches else [],
+        "runs at most": runs_max,
+        "not found": missed,
+        "bugs": bugs,
+    }
+    evidence.write("planted-bugs", "some were missed" if missed else "all found", facts)
+
+
+def main() -> int:
+    """Exit code 0 only if every bug was found from every start, and half of them soon."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all if none is given")
+    parser.add_argument("--seeds", type=int, default=STARTS_COUNT, help="how many start seeds")
+    parser.add_argument("--runs-max", type=int, default=RUNS_MAX)
+    parser.add_argument("--seconds-max", type=float, default=SECONDS_MAX, help="per bug")
+    parser.add_argument("--profile", help="instead of the one that each bug names")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--evidence", action="store_true", help="write docs/evidence/")
+    arguments = parser.parse_args()
+    console = Console()
+    try:
+        bugs = [load(name) for name in arguments.names or names()]
+    except BadBug as error:
+        console.print(f"[red]{error}[/red]")
+        return 1
+    if arguments.profile is not None:
+        bugs = [Bug(b.name, b.edits, b.why, b.caught_by, arguments.profile) for b in bugs]
+    searches = search_all(
+        bugs,
+        console,
+        starts=[SEEDS_APART * (index + 1) for index in range(arguments.seeds)],
+        runs_max=arguments.runs_max,
+        seconds_max=arguments.seconds_max,
+        jobs=arguments.jobs,
+    )
+    show(searches, console)
+    if arguments.evidence:
+        write_evidence(searches, arguments.runs_max)
+    return 0 if all(found.is_found for found in searches) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Runs seeds of the simulation one after another, and prints what each found, a line of JSON each.
+
+A script, not a module of the tests: it is run with PYTHONPATH on the sources that it is to use, and
+imports nothing else of the repository. One argument, JSON: `profile` ("" for the one that a seed
+draws), `starts`, `runs_max`, `seconds_max`, `kinds` (what counts as a find; empty: run one seed of
+each start and stop). A start is over with the first run that has a finding of such a kind, or when
+its runs or all seconds are used up. A line on standard input after such a finding says whether it
+counts ("yes") or is one that the code has without the bug ("no").
+"""
+
+import json
+import sys
+import time
+
+
+def main() -> None:
+    """Read the task, and run it."""
+    task = json.loads(sys.argv[1])
+    began = time.monotonic()
+    for start in task["starts"]:
+        for number in range(task["runs_max"]):
+            if time.monotonic() - began >= task["seconds_max"]:
+                return
+            findings = run(start + number, task["profile"] or None)
+            is_find = bool(set(task["kinds"]) & {kind for kind, _ in findings})
+            line = {"start": start, "seed": start + number, "findings": findings, "find": is_find}
+            print(json.dumps(line), flush=True)
+            if not task["kinds"] or (is_find and sys.stdin.readline().strip() == "yes"):
+                break
+
+
+def run(seed: int, profile: str | None) -> list[tuple[str, str]]:
+    """What one run found that is not known: kind, and what happened without its particulars."""
+    from oncelog.simulation.campaign import Request, run_seed
+
+    try:
+        summary = run_seed(Request(seed, profile, None))
+    except Exception as error:  # noqa: BLE001 - whatever the planted bug does, the search goes on
+        return [("crash", f"{type(error).__name__}: {error}"[:200])]
+    unknown = (finding for finding in summary.findings if not finding.known_as)
+    return [(f.signature.split(":")[0], f.detail.split(":")[0][:200]) for f in unknown]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Lag, progress and brokers that stopped."""
+
+import pytest
+
+from oncelog.simulation.final import FinalState
+from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault, Polled, Progress, Revoked
+from tests.unit.simulation.checkers.model import T0, Model
+
+
+def test_a_partition_that_cannot_be_read_is_found() -> None:
+    model = Model()
+    model.unread[T0] = "KAFKA_STORAGE_ERROR"
+    assert model.signatures() == {"lag-ends: a partition could not be read to its end"}
+
+
+def test_a_folder_is_off_line_until_a_broker_starts() -> None:
+    model = Model()
+    model.record(BrokerStarted, "broker-0", 0)
+    model.unread[T0] = "KAFKA_STORAGE_ERROR"
+    assert model.kinds(storage_failures_s=(0.02,)) == set()
+    model.now_s = 1.0
+    model.record(BrokerStarted, "broker-0", 1)
+    assert model.kinds(storage_failures_s=(0.02,)) == {"lag-ends"}
+
+
+def test_damage_excuses_only_the_folder_that_it_names() -> None:
+    model = Model()
+    model.record(Fault, "world", "flip-bit", "/data/t-1/00000000000000000000.log", "byte 7")
+    at_s = model.now_s
+    model.producer("p").send(T0)
+    model.record(BrokerStarted, "broker-0", 1)
+    model.logs[T0].clear()
+    assert model.kinds(damage_s=(at_s,)) == {"lost-write"}
+    model.edit(Fault, 0, target="/data/t-0/00000000000000000000.log")
+    assert model.kinds(damage_s=(at_s,)) == set()
+
+
+def test_a_run_of_which_nothing_can_be_read_is_found() -> None:
+    model = Model()
+    model.producer("p").send(T0)
+    assert model.signatures(FinalState({})) == {"lag-ends: nothing could be read at the end"}
+
+
+def test_the_last_stable_offset_is_not_stuck() -> None:
+    model = Model()
+    producer = model.producer("p", "id")
+    producer.begin()
+    producer.send(T0)
+    producer.commit()
+    model.logs[T0].pop()
+    model.append(T0, ())
+    assert "lag-ends: the last stable offset is stuck" in model.signatures()
+
+
+def test_a_young_open_transaction_holds_it_by_right() -> None:
+    model = Model()
+    producer = model.producer("p", "id")
+    producer.begin()
+    producer.send(T0)
+    assert model.signatures() == set()
+    model.now_s = 100.0
+    model.record(Progress, "q", "running")
+    found = model.signatures(last_fault_s=90.0)
+    assert "lag-ends: the last stable offset is stuck" in found
+
+
+def test_a_settled_reader_has_read_to_the_end() -> None:
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r")
+    producer.send(T0)
+    reader.poll(T0)
+    producer.send(T0)
+    model.record(Progress, "r", "settled")
+    assert model.signatures() == {"lag-ends: a settled reader did not read to the end"}
+
+
+@pytest.mark.parametrize("word", ["in time", "revoked", "done"])
+def test_a_reader_that_is_done_or_no_owner_may_be_behind(word: str) -> None:
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r")
+    producer.send(T0)
+    reader.poll(T0)
+    if word == "in time":
+        model.record(Progress, "r", "settled")
+    producer.send(T0)
+    if word == "revoked":
+        model.record(Revoked, "r", "g", "r", (T0,))
+        model.record(Progress, "r", "settled")
+    if word == "done":
+        model.record(Progress, "r", "done")
+    assert model.signatures() == set()
+    assert len(list(model.history.of(Polled))) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "at_s", "what"),
+    [
+        ("stuck: waits for ever", 1.0, "a client is stuck"),
+        ("running", 1.0, "a client never settled"),
+        ("settled", 80.0, "a client settled too late"),
+    ],
+)
+def test_every_client_settles(state: str, at_s: float, what: str) -> None:
+    model = Model()
+    model.now_s = at_s
+    model.record(Progress, "c", state)
+    assert model.signatures() == {f"progress: {what}"}
+    assert model.kinds(storage_failures_s=(0.5,)) == set()
+
+
+@pytest.mark.parametrize("state", ["settled", "done"])
+def test_a_client_that_ends_well_in_time_is_passed(state: str) -> None:
+    model = Model()
+    model.record(Progress, "c", "running")
+    model.now_s = 80.0
+    model.record(Progress, "c", state)
+    assert model.signatures(last_fault_s=25.0) == set()
+
+
+@pytest.mark.parametrize("cause", ["kill", "power", "stop"])
+def test_a_broker_may_be_killed(cause: str) -> None:
+    model = Model()
+    model.record(BrokerDied, "broker-0", 0, cause)
+    assert model.signatures() == set()
+
+
+def test_a_broker_does_not_stop_of_itself() -> None:
+    model = Model()
+    model.record(BrokerDied, "broker-0", 0, "InvariantViolation: INV-2")
+    assert model.signatures() == {"broker-stopped: a broker stopped of itself"}
+    assert model.kinds(storage_failures_s=(0.0,)) == {"broker-stopped"}
+
+
+def test_a_broker_may_stop_after_a_storage_failure() -> None:
+    model = Model()
+    model.record(BrokerDied, "broker-0", 0, "OSError: no space left on device")
+    assert model.kinds(storage_failures_s=(0.0,)) == set()
+    assert model.kinds(storage_failures_s=(5.0,)) == {"broker-stopped"}

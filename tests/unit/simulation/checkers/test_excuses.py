@@ -1,0 +1,86 @@
+"""What the configuration did not promise, as narrowly as it can be justified."""
+
+import pytest
+
+from oncelog.simulation.checkers import Evidence, Promise
+from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.history import BrokerDied, BrokerStarted, Event, Fault, History, Watermarks
+from tests.unit.simulation.checkers.model import T0, T1, Model
+
+
+def excuses(*events: Event, **promise: object) -> Excuses:
+    history = History()
+    for event in events:
+        history.record(event)
+    stated = {"flush_every_message": False, "settle_bound_s": 1.0} | promise
+    return Excuses(Evidence(history, Model().final(), Promise(**stated)))  # type: ignore[arg-type]
+
+
+def test_the_death_of_a_process_excuses_nothing() -> None:
+    found = excuses(BrokerDied(1.0, "b", 0, "kill"), BrokerStarted(2.0, "b", 1))
+    assert found.between(0.0, 9.0, T0) == ""
+
+
+def test_a_loss_of_power_excuses_what_was_known_before_it_only() -> None:
+    found = excuses(power_losses_s=(5.0,))
+    assert found.between(4.0, 6.0, T0)
+    assert not found.between(5.1, 9.0, T0)
+    assert not found.between(1.0, 4.9, T0)
+
+
+def test_a_loss_of_power_excuses_nothing_where_every_message_is_flushed() -> None:
+    assert not excuses(flush_every_message=True, power_losses_s=(5.0,)).between(4.0, 6.0, T0)
+
+
+def test_power_is_lost_when_the_broker_dies_of_it() -> None:
+    found = excuses(BrokerDied(7.0, "b", 0, "power"), power_losses_s=(5.0,))
+    assert "7.000" in found.between(6.0, 9.0, T0)
+    assert found.loss_s(6.0, 9.0) == 7.0
+    assert found.loss_s(8.0, 9.0) == 8.0
+
+
+@pytest.mark.parametrize(("kind", "is_excused"), [("failed-fsync", True), ("disk-full", False)])
+def test_of_storage_failures_only_a_failed_fsync_excuses(kind: str, is_excused: bool) -> None:
+    found = excuses(Fault(5.0, "", kind, "disk"), storage_failures_s=(5.0,))
+    assert bool(found.between(4.0, 6.0, T0)) is is_excused
+
+
+def test_damage_strikes_when_a_broker_starts() -> None:
+    found = excuses(
+        BrokerStarted(1.0, "b", 0),
+        Fault(5.0, "", "flip-bit", "/data/t-0/0.log"),
+        BrokerStarted(8.0, "b", 1),
+        flush_every_message=True,
+        damage_s=(5.0,),
+    )
+    assert found.any_damage
+    assert found.between(2.0, 9.0, T0)
+    assert not found.between(2.0, 7.0, T0)
+    assert not found.between(8.5, 9.0, T0)
+    assert not found.between(2.0, 9.0, T1)
+    assert not found.coordinator(2.0, 9.0)
+
+
+def test_damage_that_names_no_folder_may_be_anywhere() -> None:
+    found = excuses(BrokerStarted(8.0, "b", 1), damage_s=(5.0,))
+    assert found.between(2.0, 9.0, T1)
+    assert found.offsets(2.0, 9.0)
+
+
+def test_damage_of_the_transaction_log_excuses_the_coordinator() -> None:
+    found = excuses(
+        Fault(5.0, "", "flip-bit", "/data/__transaction_state-3/0.log"),
+        BrokerStarted(8.0, "b", 1),
+        damage_s=(5.0,),
+    )
+    assert found.coordinator(2.0, 9.0)
+    assert not found.between(2.0, 9.0, T0)
+
+
+def test_an_unclean_election_excuses_at_a_new_leader_epoch() -> None:
+    looks = [Watermarks(at, "b", 0, T0, epoch, 0, 0, 0, 0) for at, epoch in ((1.0, 0), (5.0, 1))]
+    found = excuses(*looks, unclean_elections=True)
+    assert found.between(2.0, 6.0, T0)
+    assert not found.between(2.0, 4.0, T0)
+    assert not found.between(6.0, 9.0, T0)
+    assert not excuses(*looks).between(2.0, 6.0, T0)

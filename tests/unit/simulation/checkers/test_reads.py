@@ -1,0 +1,124 @@
+"""Skipped, repeated and unseen records."""
+
+from oncelog.simulation.history import Polled, Positioned, RecordsDeleted
+from tests.unit.simulation.checkers.model import T0, Model
+
+
+def filled(count: int) -> Model:
+    model = Model()
+    producer = model.producer("p")
+    for _ in range(count):
+        producer.send(T0)
+    return model
+
+
+def values(model: Model, *offsets: int) -> tuple[tuple[int, object], ...]:
+    records = {r.offset: r.value for batch in model.logs[T0] for r in batch.records}
+    return tuple((offset, records[offset]) for offset in offsets)
+
+
+def test_a_reader_does_not_go_back() -> None:
+    model = filled(3)
+    reader = model.reader("r")
+    reader.poll(T0)
+    model.record(Polled, "r", T0, True, values(model, 1, 2), 3)
+    assert model.signatures() == {"nonmonotonic-poll: a poll begins before the reader's position"}
+
+
+def test_a_reader_that_was_positioned_anew_may_go_back() -> None:
+    model = filled(3)
+    reader = model.reader("r")
+    reader.poll(T0)
+    reader.seek(T0, 1)
+    reader.poll(T0)
+    assert model.signatures() == set()
+
+
+def test_offsets_rise_within_a_poll() -> None:
+    model = filled(3)
+    model.record(Polled, "r", T0, True, values(model, 0, 2, 1), 3)
+    assert model.signatures() == {"nonmonotonic-poll: offsets go back within a poll"}
+
+
+def test_the_position_does_not_go_back() -> None:
+    model = filled(3)
+    model.record(Polled, "r", T0, True, values(model, 0, 1, 2), 2)
+    assert model.signatures() == {"nonmonotonic-poll: the position goes back"}
+
+
+def test_a_poll_leaves_out_nothing_inside() -> None:
+    model = filled(3)
+    model.reader("other").poll(T0)
+    model.record(Polled, "r", T0, True, values(model, 0, 2), 3)
+    assert model.signatures() == {"skipped-poll: inside a poll"}
+
+
+def test_a_poll_leaves_out_nothing_between_two() -> None:
+    model = filled(3)
+    model.reader("other").poll(T0)
+    model.record(Polled, "r", T0, True, values(model, 0), 1)
+    model.record(Polled, "r", T0, True, values(model, 2), 3)
+    assert model.signatures() == {"skipped-poll: between polls"}
+
+
+def test_a_position_behind_the_last_record_leaves_out_what_stands_between() -> None:
+    model = filled(3)
+    model.reader("other").poll(T0)
+    model.record(Polled, "r", T0, True, values(model, 0), 3)
+    assert model.signatures() == {"skipped-poll: between polls"}
+
+
+def test_aborted_records_and_markers_are_left_out_by_right() -> None:
+    model = Model()
+    producer, reader = model.producer("p", "id"), model.reader("r")
+    for end in (producer.abort, producer.commit, producer.abort):
+        producer.begin()
+        producer.send(T0)
+        end()
+    reader.poll(T0)
+    assert model.signatures() == set()
+
+
+def test_what_was_deleted_before_the_poll_may_be_left_out() -> None:
+    model = filled(3)
+    model.record(Polled, "r", T0, True, values(model, 0), 1)
+    model.record(RecordsDeleted, "admin", T0, 2)
+    model.record(Polled, "r", T0, True, values(model, 2), 3)
+    assert model.signatures() == set()
+
+
+def test_a_record_that_readers_went_past_was_seen_by_one() -> None:
+    model = filled(3)
+    model.record(Positioned, "r", T0, 0, "reset")
+    model.record(Polled, "r", T0, True, values(model, 0), 1)
+    model.record(Positioned, "q", T0, 2, "committed offset")
+    model.record(Polled, "q", T0, True, values(model, 2), 3)
+    assert model.signatures() == {"unseen: no reader was given it"}
+
+
+def test_a_seek_leaves_records_unseen_by_right() -> None:
+    model = filled(3)
+    reader = model.reader("r")
+    reader.poll(T0, 1)
+    reader.seek(T0, 2)
+    reader.poll(T0)
+    assert model.signatures() == set()
+
+
+def test_records_behind_every_reader_are_not_unseen() -> None:
+    model = filled(3)
+    model.reader("r").poll(T0, 2)
+    assert model.signatures() == set()
+
+
+def test_an_offset_that_readers_passed_before_power_was_lost_may_be_unseen() -> None:
+    model = filled(2)
+    reader = model.reader("r")
+    reader.poll(T0)
+    at_s = model.now_s
+    model.cut(T0, 1)
+    model.producer("q").send(T0)
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s,))
+    assert "unseen" in {a.kind for a in found if a.allowed}
+    assert not [a for a in found if not a.allowed]
+    assert "unseen" in model.kinds()

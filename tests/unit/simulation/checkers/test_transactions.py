@@ -1,0 +1,166 @@
+"""Aborted, intermediate and torn reads."""
+
+from dataclasses import replace
+
+from oncelog.simulation.history import Polled, Value
+from tests.unit.simulation.checkers.model import T0, T1, Model, Producer
+
+
+def opened(model: Model) -> tuple[Producer, Value, Value]:
+    producer = model.producer("p", "id")
+    producer.begin()
+    return producer, producer.send(T0), producer.send(T1)
+
+
+def remark(model: Model, marker: str) -> None:
+    model.logs[T0][-1] = replace(model.logs[T0][-1], marker=marker)
+
+
+def test_no_reader_sees_an_aborted_record() -> None:
+    model = Model()
+    producer, value, _ = opened(model)
+    producer.abort()
+    model.record(Polled, "r", T0, True, ((0, value),), 2)
+    what = "a reader was given a record of an aborted transaction"
+    assert f"aborted-read: {what}" in model.signatures()
+
+
+def test_a_read_uncommitted_reader_may_see_it() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.abort()
+    model.reader("r", committed=False).poll(T0)
+    assert model.signatures() == set()
+
+
+def test_the_final_view_shows_no_aborted_record() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.abort()
+    remark(model, "commit")
+    what = "the log shows a record of an aborted transaction"
+    assert f"aborted-read: {what}" in model.signatures()
+
+
+def test_an_aborted_read_is_not_excused_where_the_abort_marker_was_durable() -> None:
+    model = Model()
+    producer, value, _ = opened(model)
+    producer.abort()
+    at_s = model.now_s
+    model.record(Polled, "r", T0, True, ((0, value),), 2)
+    strict = {"flush_every_message": False, "power_losses_s": (at_s,)}
+    assert "aborted-read" in model.kinds(**strict)
+
+
+def test_an_aborted_read_is_excused_where_power_took_the_marker() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.abort()
+    at_s = model.now_s
+    model.cut(T0, 1)
+    producer.begin()
+    producer.send(T0)
+    producer.commit()
+    assert "aborted-read" in model.kinds()
+    assert "aborted-read" in model.allowed(flush_every_message=False, power_losses_s=(at_s,))
+    assert "aborted-read" in model.kinds(flush_every_message=False, power_losses_s=(0.001,))
+
+
+def test_a_refused_record_is_not_in_the_log() -> None:
+    model = Model()
+    producer = model.producer("p")
+    value = producer.hand_over(T0)
+    producer.land(T0, value)
+    producer.fail(value)
+    assert model.signatures() == set()
+    producer.fail(value, certain=True)
+    assert model.signatures() == {"aborted-read: a refused record is in the log"}
+
+
+def test_no_reader_sees_a_record_before_its_commit_was_asked_for() -> None:
+    model = Model()
+    producer, value, _ = opened(model)
+    model.record(Polled, "r", T0, True, ((0, value),), 1)
+    producer.commit()
+    what = "a reader was given a record of an open transaction"
+    assert model.signatures() == {f"intermediate-read: {what}"}
+
+
+def test_a_reader_may_see_it_before_the_commit_is_answered() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.commit(answered=False)
+    model.reader("r").poll(T0)
+    assert model.signatures() == set()
+
+
+def test_the_final_view_shows_no_record_whose_commit_nobody_asked_for() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.initialize()
+    remark(model, "commit")
+    what = "the log shows a record whose commit nobody asked for"
+    assert f"intermediate-read: {what}" in model.signatures()
+
+
+def test_a_committed_transaction_is_whole() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.commit()
+    assert model.signatures() == set()
+    remark(model, "abort")
+    assert "torn-transaction: a part is missing" in model.signatures()
+
+
+def test_a_transaction_in_doubt_is_whole_or_absent() -> None:
+    for arrives in (True, False):
+        model = Model()
+        producer, *_ = opened(model)
+        producer.commit(answered=False, arrives=arrives)
+        producer.initialize()
+        assert model.signatures() == set()
+        producer.begin()
+        producer.send(T1)
+        producer.commit()
+        remark(model, "abort" if arrives else "commit")
+        what = "torn-transaction: a part of a transaction in doubt is missing"
+        assert what in model.signatures()
+
+
+def test_an_unacknowledged_record_may_be_missing_from_a_transaction() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.fail(producer.hand_over(T0))
+    producer.commit()
+    assert model.signatures() == set()
+
+
+def test_a_torn_transaction_is_excused_where_power_took_a_part() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.commit()
+    at_s = model.now_s
+    model.cut(T0, 0)
+    assert "torn-transaction" in model.kinds()
+    lost = {"flush_every_message": False, "power_losses_s": (at_s,)}
+    assert model.kinds(**lost) == set()
+    assert "torn-transaction" in model.allowed(**lost)
+
+
+def test_a_part_that_is_not_a_tail_is_not_excused() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.commit()
+    model.producer("q").send(T0)
+    at_s = model.now_s + 0.005
+    del model.logs[T0][0]
+    found = model.kinds(flush_every_message=False, power_losses_s=(at_s,))
+    assert {"torn-transaction", "lost-write"} <= found
+
+
+def test_a_deleted_part_is_not_missing() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.commit()
+    model.delete_records(T0, 2)
+    assert model.signatures() == set()
