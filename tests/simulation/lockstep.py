@@ -51,7 +51,7 @@ class Lockstep:
         """Whatever the code on the thread has to find."""
         self._go = _closed_gate()
         self._back = _closed_gate()
-        self._wish: _Wish | None = None
+        self._wish: _Wish = _Ended()
         self._answer: Any = None
         self._error: BaseException | None = None
         self._is_blocked = False
@@ -84,13 +84,13 @@ class Lockstep:
 
     def _step(self, answer: Any, error: BaseException | None) -> _Wish:
         """Pass the baton, and wait until it comes back with what the thread wants next."""
-        self._answer, self._error, self._wish = answer, error, None
+        self._answer, self._error = answer, error
         self._is_blocked = False
         self._go.release()
         self._back.acquire()
-        assert self._wish is not None
-        self._is_blocked = not isinstance(self._wish, _Ended)
-        return self._wish
+        wish: _Wish = self._wish
+        self._is_blocked = not isinstance(wish, _Ended)
+        return wish
 
     def _abandon(self) -> None:
         while self._is_blocked:

@@ -1,4 +1,4 @@
-"""INV-10, judged at the end of a run: what is committed is whole micro-batches, each once, in order.
+"""INV-10, judged at the end of a run: whole micro-batches are committed, each once, in order.
 
 The final committed view of the output, the group's offsets and the marker in their metadata are
 held against the checkpoints: what batch N reads is in ``offsets/N`` and nowhere else. The general

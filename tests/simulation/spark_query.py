@@ -72,6 +72,7 @@ class Application:
     crash: float
     """Probability of a death at, or soon after, each step."""
     lose_checkpoint: float
+    lose_answer: float
     checkpoint: Checkpoint = field(init=False)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     """All there ever were, by query."""
@@ -133,8 +134,12 @@ class _Steps(Progress):
 
     def step(self, name: str, batch_id: int, **details: object) -> None:
         life = self._life
+        if name == "txn_ended" and self.steps[-1]["step"] == "failed":
+            life.app.count("doubt settled by the marker, committed")
         self.steps.append({"step": name, "batch": batch_id})
         life.app.count(f"step {name}")
+        if name == "ending":
+            life.lose_answer()
         if life.may_crash():
             life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
 
@@ -196,18 +201,14 @@ class _Transaction:
             self._initialized()
         self._is_begun = True
         self._life.transactions += 1
-        self._life.record(
-            TransactionBegan, (self._life.transactions, self._inner.transactional_id)
-        )
+        self._life.record(TransactionBegan, (self._life.transactions, self._inner.transactional_id))
         return None
 
     async def fetch_offsets(
         self, group_id: str, partitions: None = None, *, require_stable: bool = True
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         asked_s = self._life.app.stage.world.now_s
-        found = await self._inner.fetch_offsets(
-            group_id, partitions, require_stable=require_stable
-        )
+        found = await self._inner.fetch_offsets(group_id, partitions, require_stable=require_stable)
         offsets = {tp: committed.offset for tp, committed in found.items()}
         self._life.record(OffsetsFetched, (group_id, offsets, asked_s, require_stable))
         return found
@@ -245,18 +246,14 @@ class _Transaction:
             return await call
         except FencedError as error:
             self._life.app.count("driver fenced")
-            self._life.record(
-                ProducerFenced, (self._inner.transactional_id, type(error).__name__)
-            )
+            self._life.record(ProducerFenced, (self._inner.transactional_id, type(error).__name__))
             raise
 
 
 class _Batch:
     """One micro-batch, as `oncelog.spark.sink` hands it to the protocol."""
 
-    def __init__(
-        self, life: "_Life", checkpoint: Checkpoint, batch_id: int, steps: _Steps
-    ) -> None:
+    def __init__(self, life: "_Life", checkpoint: Checkpoint, batch_id: int, steps: _Steps) -> None:
         self._life = life
         self._checkpoint = checkpoint
         self._steps = steps
@@ -318,6 +315,20 @@ class _Life:
     def may_crash(self) -> bool:
         """Whether the process dies at the place where this is asked."""
         return not self.app.stage.is_healed() and self.rng.random() < self.app.crash / 2
+
+    def lose_answer(self) -> None:
+        """Now and then EndTxn arrives, and its answer does not, for a while or for good."""
+        app, world, rng = self.app, self.app.stage.world, self.rng
+        if app.stage.is_healed() or rng.random() >= app.lose_answer:
+            return
+        app.count("answer of EndTxn lost")
+        until_s = world.now_s + rng.expovariate(1 / 1.5)
+        broker, driver = world.broker.host, self.process.host
+        if rng.random() < 0.5:
+            world.network.partition(broker, driver, both=False, until_s=until_s)
+        else:
+            ends = world.network.between(driver, broker)
+            world.network.arm_drop(ends, 0, "to client", until_s=until_s)
 
     def number(self) -> int:
         self.numbers += 1
@@ -383,7 +394,7 @@ class _Life:
             app.stage.bootstrap,
             app.application_id,
             transaction_timeout_ms=self.rng.choice((2_000, 5_000, 10_000)),
-            timeout_ms=self.rng.choice((2_000, 10_000)),
+            timeout_ms=self.rng.choice((200, 1_000, 10_000)),
             **options,
         )
         crash: Any = _DriverCrash(self)

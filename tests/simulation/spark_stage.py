@@ -275,9 +275,7 @@ class Stage:
                 return [row for report in reports for row in report]
         else:
             run = work
-        about = TaskSurroundings(
-            process, task, attempt, self.options.bootstrap, client_options
-        )
+        about = TaskSurroundings(process, task, attempt, self.options.bootstrap, client_options)
         slow = rng.random() < self.options.faults.slow
         delay_s = rng.uniform(0.0, 1.5) if slow else rng.uniform(0.0, 0.02)
         world.scheduler.call_after(delay_s, process, self._begin, about, run)
@@ -347,9 +345,7 @@ class Stage:
         )
         java_tracker = SimpleNamespace(getJobIdsForTag=lambda tag: [1])
         java = SimpleNamespace(statusTracker=lambda: java_tracker)
-        return SimpleNamespace(
-            statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java)
-        )
+        return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))
 
 
 def _report(row: Mapping[str, Any]) -> TaskReport:
@@ -376,4 +372,3 @@ def _interleaved(
         if not queues[name]:
             del queues[name]
     return mixed
-
