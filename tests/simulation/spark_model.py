@@ -104,9 +104,9 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
     ]
     if rng.random() < 0.5:
         clients.append(PlannedClient("c2", "transactional", 0.2, feeder))
-    for number in range(rng.choice((0, 0, 1, 2))):
-        rival = {**driver, "lives_s": rng.choice((1.0, 4.0))}
-        start_s = rng.uniform(0.5, DURATION_S)
+    for number in range(rng.choice((0, 1, 1, 2))):
+        rival = {**driver, "lives_s": rng.choice((0.4, 2.0))}
+        start_s = rng.uniform(0.5, DURATION_S / 2)
         clients.append(PlannedClient(f"c{3 + number}", DRIVER, start_s, rival))
     drivers = [client.id for client in clients if client.role == DRIVER]
     struck = [client.id for client in clients] + drivers
@@ -173,7 +173,9 @@ class _SparkRun(Run):
             lose_checkpoint=float(chosen["lose_checkpoint"]),
             lose_answer=float(chosen["lose_answer"]),
             sources_settled=self._sources_settled,
+            take_over=self._take_over,
         )
+        self._rng = plan.rng("take-over")
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     async def _drive(self, context: ClientContext) -> None:
@@ -186,6 +188,16 @@ class _SparkRun(Run):
                 node.start()
 
         await run_driver(self.app, context, process, restart)
+
+    def _take_over(self) -> None:
+        """Start a rival that has ended, in a few milliseconds."""
+        for planned, node in zip(self.plan.clients, self.clients, strict=True):
+            if "lives_s" in planned.parameters and node.is_settled and not self.healed_s:
+                node.is_settled = False
+                self.app.count("taken over")
+                delay_s = self._rng.choice((0.0, 0.003, 0.02)) * self._rng.random()
+                self.world.scheduler.call_after(delay_s, None, node.start)
+                return
 
     def _sources_settled(self) -> bool:
         return all(node.is_settled for node in self._nodes(False))

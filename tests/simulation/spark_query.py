@@ -49,6 +49,9 @@ CRASHED: Final = "crash"
 PAUSE_MS: Final = (1.0, 80.0)
 """Between two looks for new records."""
 
+TAKE_OVER: Final = 0.15
+"""How likely a rival is started at one of the steps that matter most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -83,6 +86,8 @@ class Application:
     """Crash rows, by name."""
     reached: Counter[str] = field(default_factory=Counter)
     sources_settled: Callable[[], bool] = lambda: True
+    take_over: Callable[[], None] = lambda: None
+    """Start a rival, if one has lived before and is at rest."""
 
     def __post_init__(self) -> None:
         self.checkpoint = self.new_checkpoint()
@@ -140,6 +145,8 @@ class _Steps(Progress):
         life.app.count(f"step {name}")
         if name == "ending":
             life.lose_answer()
+        if name in ("after_init", "tasks_done", "ending") and life.rng.random() < TAKE_OVER:
+            life.app.take_over()
         if life.may_crash():
             life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
 
@@ -418,6 +425,7 @@ class _Life:
                     app.refused(error, checkpoint, batch_id, driver, self.process.name)
                     raise
                 app.finish(checkpoint, batch_id, self.process.name)
+                app.count(f"batch done under TV{inner.transaction_version}")
                 self.lockstep.sleep(self.rng.uniform(0.0, 5.0))
                 checkpoint.log_commit(batch_id)
                 batch_id, last = batch_id + 1, batch_id

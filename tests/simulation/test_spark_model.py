@@ -119,7 +119,7 @@ def test_the_judge_finds_nothing_where_batches_are_whole() -> None:
         ),
         (lambda o: o.app.finished.update({("q", 2): "c0.0"}), "a finished batch is not committed"),
         (
-            lambda o: (setattr(o, "committed", 2), setattr(o, "marker", o.marker_of(0))),
+            lambda o: o.__dict__.update(committed=2, marker=o.marker_of(0)),
             "the query stopped before the end",
         ),
         (
