@@ -201,14 +201,10 @@ def read_rows(options: SourceOptions, ranges: dict[TopicPartition, tuple[int, in
     return rows
 
 
-def row_batches(
-    rows: list[tuple[Value, bytes, int]], clock: Clock, sizes: Callable[[], int]
-) -> Iterator[Any]:
+def row_batches(rows: list[tuple[Value, bytes, int]], clock: Clock, size: int) -> Iterator[Any]:
     """Arrow batches of (value, key, target number) as they come out of the shuffle."""
-    at = 0
-    while at < len(rows):
-        part = rows[at : at + sizes()]
-        at += len(part)
+    for at in range(0, len(rows), size):
+        part = rows[at : at + size]
         yield pa.RecordBatch.from_pydict(
             {
                 "value": pa.array([value.encode() for value, _, _ in part], pa.binary()),

@@ -130,7 +130,7 @@ def _task_faults(seed: int, profile: str) -> dict[str, float]:
     """How faulty executors and scheduler are. Each kind is absent from many runs."""
     rng = part_rng(seed, "tasks")
     most = {
-        "die": 0.08,
+        "die": 0.15,
         "freeze": 0.05,
         "slow": 0.15,
         "lose_connection": 0.15,

@@ -35,7 +35,7 @@ from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.marker import Marker
 from oncelog.spark.progress import CrashRow, Progress, crash_row
 from oncelog.spark.sink import _check_one_attempt
-from oncelog.spark.source_options import limit_offsets
+from oncelog.spark.source_options import Isolation, limit_offsets
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
 from tests.simulation.spark_stage import Stage, StageOptions
@@ -438,21 +438,24 @@ class _Life:
         starts = checkpoint.ends(batch_id - 1)
         while True:
             is_last = self.context.stopping() and self.app.sources_settled()
-            latest = self.lockstep.call(
-                admin.list_offsets(
-                    dict.fromkeys(self.app.partitions, "latest"), isolation_level="read_committed"
-                )
-            )
+            latest = self._latest(admin, "read_committed")
             ends = limit_offsets(starts, latest, self.rng.choice((4, 15, 60)))
             if ends != starts:
                 break
-            if is_last:
+            # Records behind a transaction that is still open are yet to come.
+            if is_last and latest == self._latest(admin, "read_uncommitted"):
                 return False
             self.lockstep.sleep(self.rng.uniform(*PAUSE_MS))
         self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
         checkpoint.log_offsets(batch_id, ends)
         self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
         return True
+
+    def _latest(self, admin: Admin, isolation: Isolation) -> dict[TopicPartition, int]:
+        wanted = admin.list_offsets(
+            dict.fromkeys(self.app.partitions, "latest"), isolation_level=isolation
+        )
+        return self.lockstep.call(wanted)
 
     async def _disconnect(self, admin: Admin, transaction: TransactionDriver) -> None:
         await transaction.close()

@@ -120,6 +120,9 @@ class Stage:
         self._outcomes: asyncio.Queue[_Outcome] = asyncio.Queue()
         self._copies: dict[int, list[tuple[Value, bytes, int]]] = {}
         faults = self.options.faults
+        # Attempts get their rows in other orders, but in Arrow batches of one size, as in Spark.
+        self._rows_per_batch = self._rng.choice((1, 1, 3, 50))
+        self._batch_size = self._rng.choice((100, 300, 16_384, 16_384))
         self._hides_failures = self._rng.random() < faults.late_status
 
     # --- the scheduler
@@ -207,7 +210,7 @@ class Stage:
             producer_epoch=self.identity.producer_epoch,
             batch_id=self.batch_id,
             targets=self.options.targets,
-            batch_size=rng.choice((100, 300, 16_384)),
+            batch_size=self._batch_size,
             compression_type="none",
             progress_path=self.progress,
             crash_point=self.crash_point,
@@ -267,8 +270,7 @@ class Stage:
             write.producer_options.update(
                 client_options, journal=self._note, delivery_timeout_ms=rng.choice((3e3, 2e4))
             )
-            sizes = partial(rng.randint, 1, rng.choice((2, 8, 50)))
-            shuffled = row_batches(rows, process.clock, sizes)
+            shuffled = row_batches(rows, process.clock, self._rows_per_batch)
 
             def run() -> list[Any]:
                 reports = [batch.to_pylist() for batch in write(shuffled)]
