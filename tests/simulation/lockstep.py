@@ -12,6 +12,7 @@ blocking calls is part of one step of its process. A process that dies while its
 the thread `ProcessDied`, which nothing there may catch, and waits for its end.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ class Lockstep:
                 self.process.kill(wish.cause)
                 raise ProcessDied
             try:
+                # A step of its own: the process may die, or freeze, before anything is done.
+                await asyncio.sleep(0)
                 answer, error = await wish, None
             except Exception as raised:  # noqa: BLE001 - a task boundary: it is raised in the thread
                 answer, error = None, raised

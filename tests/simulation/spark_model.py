@@ -43,7 +43,7 @@ from oncelog.spark.progress import CrashRow
 from oncelog.spark.tasks import Targets
 from tests.simulation.spark_executor import shipped_tasks
 from tests.simulation.spark_judge import judge_batches
-from tests.simulation.spark_query import Application, run_driver
+from tests.simulation.spark_query import TAKE_OVER_STEPS, Application, run_driver
 from tests.simulation.spark_stage import Faults, StageOptions
 
 __all__ = ["SparkResult", "draw_spark_plan", "run_spark"]
@@ -54,6 +54,7 @@ OUTPUT: Final = "output"
 DURATION_S: Final = 8.0
 USED_PROFILES: Final = tuple(name for name in PROFILES if name not in ("power", "damage"))
 JUMP_MS_MAX: Final = 3_600_000
+RIVALS_COUNT_MAX: Final = 2
 DRIVER: Final = "copy"
 """Role of the drivers: as far as the run is concerned they copy, so they settle after writers."""
 
@@ -96,6 +97,7 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
         "crash": rng.choice((0.0, 0.03, 0.08)),
         "lose_checkpoint": rng.choice((0.0, 0.0, 0.15)),
         "lose_answer": rng.choice((0.0, 0.1)),
+        "take_over": rng.choice(("", *TAKE_OVER_STEPS)),
         "faults": _task_faults(seed, profile),
     }
     clients = [
@@ -104,9 +106,9 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
     ]
     if rng.random() < 0.5:
         clients.append(PlannedClient("c2", "transactional", 0.2, feeder))
-    for number in range(rng.choice((0, 1, 1, 2))):
-        rival = {**driver, "lives_s": rng.choice((0.4, 2.0))}
-        start_s = rng.uniform(0.5, DURATION_S / 2)
+    for number in range(rng.choice((0, 0, 1))):
+        rival = {**driver, "lives_s": rng.choice((0.3, 1.0))}
+        start_s = rng.uniform(0.3, 2.0)
         clients.append(PlannedClient(f"c{3 + number}", DRIVER, start_s, rival))
     drivers = [client.id for client in clients if client.role == DRIVER]
     struck = [client.id for client in clients] + drivers
@@ -142,7 +144,7 @@ def _task_faults(seed: int, profile: str) -> dict[str, float]:
     }
     if profile == "calm":
         most |= {"die": 0.03, "freeze": 0.0, "lose_connection": 0.03, "give_up": 0.03}
-    return {name: p if rng.random() < 0.6 else 0.0 for name, p in most.items()}
+    return {name: p if rng.random() < 0.8 else 0.0 for name, p in most.items()}
 
 
 class _SparkRun(Run):
@@ -173,9 +175,10 @@ class _SparkRun(Run):
             lose_checkpoint=float(chosen["lose_checkpoint"]),
             lose_answer=float(chosen["lose_answer"]),
             sources_settled=self._sources_settled,
+            take_over_step=str(chosen["take_over"]),
             take_over=self._take_over,
         )
-        self._rng = plan.rng("take-over")
+        self._rivals: list[Process] = []
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     async def _drive(self, context: ClientContext) -> None:
@@ -189,15 +192,32 @@ class _SparkRun(Run):
 
         await run_driver(self.app, context, process, restart)
 
-    def _take_over(self) -> None:
-        """Start a rival that has ended, in a few milliseconds."""
-        for planned, node in zip(self.plan.clients, self.clients, strict=True):
-            if "lives_s" in planned.parameters and node.is_settled and not self.healed_s:
-                node.is_settled = False
-                self.app.count("taken over")
-                delay_s = self._rng.choice((0.0, 0.003, 0.02)) * self._rng.random()
-                self.world.scheduler.call_after(delay_s, None, node.start)
-                return
+    def _take_over(self) -> bool:
+        """Start a rival that nobody planned, in a few milliseconds; whether there is one."""
+        alive = [process for process in self._rivals if process.alive and not process.frozen]
+        if self.healed_s or len(alive) >= RIVALS_COUNT_MAX:
+            return False
+        self.app.count("taken over")
+        number = len(self._rivals)
+        process = self.world.new_process(f"r{number}.0", f"10.0.{4 + number // 250}.{number % 250}")
+        self._rivals.append(process)
+        context = ClientContext(
+            name=process.name,
+            bootstrap=self.world.broker.address,
+            network=process.network,
+            clock=process.clock,
+            rng=process.rng,
+            history=self.world.history_of(process),
+            now_s=lambda: self.world.now_s,
+            stopping=lambda: False,
+            parameters={"lives_s": 0.8},
+        )
+        process.spawn(self._live_and_end(context, process))
+        return True
+
+    async def _live_and_end(self, context: ClientContext, process: Process) -> None:
+        await run_driver(self.app, context, process, lambda: None)
+        process.kill("exit")
 
     def _sources_settled(self) -> bool:
         return all(node.is_settled for node in self._nodes(False))

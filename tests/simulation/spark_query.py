@@ -40,7 +40,7 @@ from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
 from tests.simulation.spark_stage import Stage, StageOptions
 
-__all__ = ["CRASHED", "Application", "Refusal", "run_driver"]
+__all__ = ["CRASHED", "TAKE_OVER_STEPS", "Application", "Refusal", "run_driver"]
 
 T = TypeVar("T")
 
@@ -49,8 +49,9 @@ CRASHED: Final = "crash"
 PAUSE_MS: Final = (1.0, 80.0)
 """Between two looks for new records."""
 
-TAKE_OVER: Final = 0.15
-"""How likely a rival is started at one of the steps that matter most."""
+TAKE_OVER_STEPS: Final = ("wal_written", "after_init", "tasks_done", "ending")
+TAKE_OVER: Final = 0.25
+"""How likely a rival is started at the step that a run has chosen for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,11 @@ class Application:
     """Probability of a death at, or soon after, each step."""
     lose_checkpoint: float
     lose_answer: float
+    take_over_step: str
+    """One of `TAKE_OVER_STEPS`, or "": no rival comes there."""
+    sources_settled: Callable[[], bool]
+    take_over: Callable[[], bool]
+    """Start a rival, unless enough of them live; whether it did."""
     checkpoint: Checkpoint = field(init=False)
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     """All there ever were, by query."""
@@ -85,9 +91,6 @@ class Application:
     rows: Counter[str] = field(default_factory=Counter)
     """Crash rows, by name."""
     reached: Counter[str] = field(default_factory=Counter)
-    sources_settled: Callable[[], bool] = lambda: True
-    take_over: Callable[[], None] = lambda: None
-    """Start a rival, if one has lived before and is at rest."""
 
     def __post_init__(self) -> None:
         self.checkpoint = self.new_checkpoint()
@@ -145,8 +148,8 @@ class _Steps(Progress):
         life.app.count(f"step {name}")
         if name == "ending":
             life.lose_answer()
-        if name in ("after_init", "tasks_done", "ending") and life.rng.random() < TAKE_OVER:
-            life.app.take_over()
+        if name == life.app.take_over_step and life.rng.random() < TAKE_OVER:
+            life.is_taken_over()
         if life.may_crash():
             life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
 
@@ -323,6 +326,14 @@ class _Life:
         """Whether the process dies at the place where this is asked."""
         return not self.app.stage.is_healed() and self.rng.random() < self.app.crash / 2
 
+    def is_taken_over(self) -> None:
+        """A rival starts here and now, and this driver may be a zombie meanwhile."""
+        scheduler = self.process.scheduler
+        if self.app.take_over() and self.rng.random() < 0.6:
+            self.app.count("driver froze")
+            self.process.freeze()
+            scheduler.call_after(self.rng.uniform(0.2, 3.0), None, self.process.thaw)
+
     def lose_answer(self) -> None:
         """Now and then EndTxn arrives, and its answer does not, for a while or for good."""
         app, world, rng = self.app, self.app.stage.world, self.rng
@@ -417,7 +428,7 @@ class _Life:
         batch_id = last if last >= 0 and last not in checkpoint.commits else last + 1
         try:
             while app.stage.world.now_s < until_s:
-                if batch_id > last and not self._plan(checkpoint, batch_id, admin):
+                if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
                     return True
                 try:
                     driver.process(_Batch(self, checkpoint, batch_id, steps))
@@ -433,10 +444,12 @@ class _Life:
         finally:
             self.lockstep.call(self._disconnect(admin, inner))
 
-    def _plan(self, checkpoint: Checkpoint, batch_id: int, admin: Admin) -> bool:
-        """Wait for new records and log what batch N reads. False if none will come."""
+    def _plan(self, checkpoint: Checkpoint, batch_id: int, admin: Admin, until_s: float) -> bool:
+        """Wait for new records and log what batch N reads. False if none come in time."""
         starts = checkpoint.ends(batch_id - 1)
         while True:
+            if self.app.stage.world.now_s > until_s:
+                return False
             is_last = self.context.stopping() and self.app.sources_settled()
             latest = self._latest(admin, "read_committed")
             ends = limit_offsets(starts, latest, self.rng.choice((4, 15, 60)))
