@@ -44,6 +44,7 @@ __all__ = ["command"]
 @click.option("--save", metavar="FILE", help="Write the plan of the run, for --plan.")
 @click.option("--trace", metavar="FILE", help="Write every event that goes into the hash.")
 @click.option("--minimise/--no-minimise", default=True, help="Make findings smaller.")
+@click.option("--keep", metavar="DIR", help="Write the smallest plan of each finding there.")
 @click.option("--evidence", metavar="FILE", help="Write what --runs add up to, as JSON.")
 def command(
     seed: int | None,
@@ -58,15 +59,19 @@ def command(
     save: str | None,
     trace: str | None,
     minimise: bool,
+    keep: str | None,
     evidence: str | None,
 ) -> None:
     """Search for defects under virtual time, where one seed decides everything."""
     if runs is not None:
         campaign = _many(range(first_seed, first_seed + runs), profile, duration, jobs)
+        _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
         for wanted, (found_at, finding) in campaign.unknown.items():
-            _report(wanted, finding, draw_plan(found_at, profile, duration), minimise)
+            plan = _report(wanted, finding, draw_plan(found_at, profile, duration), minimise)
+            if keep:
+                Path(keep, _file_name(wanted)).write_text(to_json(plan) + "\n")
         sys.exit(1 if campaign.unknown else 0)
     if plan_file is not None:
         plan = _read_plan(plan_file)
@@ -114,8 +119,13 @@ def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) 
     return campaign
 
 
-def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> None:
-    """Print one finding, made smaller, with the command that replays it."""
+def _file_name(wanted: str) -> str:
+    words = "".join(letter if letter.isalnum() else " " for letter in wanted.lower()).split()
+    return f"{'_'.join(words)}.json"
+
+
+def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> Plan:
+    """Print one finding, made smaller, with the command that replays it; returns what it runs."""
     print_ = console().print
     print_()
     print_(f"{wanted}: {finding.detail}", style="red")
@@ -126,6 +136,20 @@ def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> None:
         print_(f"{len(small.parts)} of {len(plan.parts)} parts show it, found in {run_count} runs")
         plan = small
     print_(replay_command(plan, left_out), style="bold")
+    return plan
+
+
+def _print_campaign(campaign: Campaign) -> None:
+    print_ = console().print
+    print_(
+        f"{campaign.run_count} runs, {campaign.event_count} events, {campaign.simulated_s:.0f} s of"
+        f" virtual time, {campaign.runs_per_minute:.0f} runs per minute;"
+        f" {campaign.allowed_count} losses that the settings allow"
+    )
+    for (name, issue), run_count in sorted(campaign.known.items()):
+        print_(f"known, issue {issue}: {name}: {run_count} runs", style="yellow")
+    verdict = f"{len(campaign.unknown)} unknown findings, {len(campaign.failed_seeds)} failed runs"
+    print_(verdict, style="red" if campaign.unknown else "green")
 
 
 def _facts(campaign: Campaign) -> dict[str, object]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.history import Fault
-from oncelog.simulation.known import known_defects, sort_findings
+from oncelog.simulation.known import RunFacts, known_as, known_defects
 from oncelog.simulation.minimise import minimise
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.roles import ROLES
@@ -61,20 +61,21 @@ class Request:
 
 def judge_run(result: RunResult) -> tuple[Finding, ...]:
     """The findings of a run, told apart from what is known; one for each signature."""
-    struck = [(fault.at_s, fault.kind) for fault in result.history.of(Fault)]
-    found = sort_findings(result.anomalies, struck, known_defects())
-    findings: dict[tuple[str, str], Finding] = {}
-    for anomaly in found.unknown:
-        name = anomaly.signature
-        findings.setdefault((name, ""), Finding(name, anomaly.detail))
-    for defect, anomaly in found.known:
-        name = anomaly.signature
-        findings.setdefault(
-            (name, defect.name), Finding(name, anomaly.detail, defect.name, defect.issue)
-        )
+    struck = frozenset(fault.kind for fault in result.history.of(Fault))
+    facts = RunFacts(struck, result.plan.flush_every_message)
+    found = [(a.kind, a.signature, a.detail) for a in result.anomalies if not a.allowed]
     for who, error in result.bugs:
         name = f"bug: {type(error).__name__}"
-        findings.setdefault((name, ""), Finding(name, f"{who}: {error}"))
+        found.append((name, name, f"{who}: {error}"))
+    defects = known_defects()
+    findings: dict[tuple[str, str], Finding] = {}
+    for kind, signature, detail in found:
+        defect = known_as(kind, detail, facts, defects)
+        if defect is None:
+            finding = Finding(signature, detail)
+        else:
+            finding = Finding(signature, detail, defect.name, defect.issue)
+        findings.setdefault((signature, finding.known_as), finding)
     return tuple(findings.values())
 
 

@@ -6,8 +6,8 @@ transactions of two lives are never confused. What it does is its role's busines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Progress
@@ -17,7 +17,7 @@ from oncelog.simulation.world import World
 
 __all__ = ["ClientNode", "RoleRun"]
 
-RoleRun = Callable[[ClientContext], Coroutine[Any, Any, None]]
+RoleRun = Callable[[ClientContext], Awaitable[None]]
 
 RESTART_S: Final = (0.05, 4.0)
 """After this time a client that was killed is started again."""
@@ -38,6 +38,7 @@ class ClientNode:
         self.host = f"10.0.1.{int(planned.id[1:]) + 1}"
         self.process: Process | None = None
         self.is_settled = False
+        self._is_dismissed = False
         self._world = world
         self._planned = planned
         self._run = run
@@ -50,8 +51,10 @@ class ClientNode:
         self._rng = rng
 
     def start(self) -> None:
-        """Begin the next life."""
+        """Begin the next life, unless it was dismissed."""
         world = self._world
+        if self._is_dismissed:
+            return
         self._incarnation += 1
         self.is_settled = False
         name = f"{self.id}.{self._incarnation}"
@@ -67,6 +70,12 @@ class ClientNode:
             return
         process.kill("kill")
         self._world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
+
+    def dismiss(self) -> None:
+        """End it for good."""
+        self._is_dismissed = True
+        if self.process is not None:
+            self.process.kill("dismissed")
 
     def jump_wall_clock(self, by_ms: float) -> None:
         """Set its machine's wall clock forward or back."""

@@ -77,7 +77,7 @@ class ClientContext:
 
     async def think(self) -> None:
         """Wait between two things a user does: mostly short, sometimes nothing, sometimes long."""
-        mean_ms = float(self.get("think_ms", 60))
+        mean_ms = float(self.get("think_ms", 120))
         kind = self.rng.random()
         if kind < 0.3:
             return

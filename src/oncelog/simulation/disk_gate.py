@@ -123,7 +123,7 @@ class Death:
 class Gate:
     """One process's way to a device: counts, kills, and lets faults strike."""
 
-    __slots__ = ("changes_count", "device", "kill_at", "operations_count", "process")
+    __slots__ = ("changes_count", "device", "died", "kill_at", "operations_count", "process")
 
     def __init__(self, device: Device, process: Owner) -> None:
         self.device = device
@@ -133,6 +133,8 @@ class Gate:
         self.changes_count = 0
         """Those among them that change something; what `kill_at` counts."""
         self.kill_at: Death | None = None
+        self.died: Moment | None = None
+        """When at an operation it was killed; set before the process is told."""
 
     def enter(self) -> None:
         """Count an operation. A dead process does none: raises `ProcessDied`."""
@@ -164,7 +166,7 @@ class Gate:
     def after(self, operation: str, path: str) -> None:
         """Die after a change, if that is armed."""
         if self.kill_at is not None and self.kill_at.is_due:
-            self._die(self.kill_at, f"just after {operation} {path}")
+            self._die(self.kill_at, "after", f"just after {operation} {path}")
 
     def _near_death(
         self,
@@ -176,7 +178,7 @@ class Gate:
         tear: Tear | None,
     ) -> None:
         if death.is_due:  # The change after which it was to die has failed.
-            self._die(death, f"just before {operation} {path}")
+            self._die(death, "before", f"just before {operation} {path}")
         death.left -= 1
         if death.left:
             return
@@ -185,11 +187,12 @@ class Gate:
             return
         if death.moment == "torn" and kind is FaultKind.WRITE and tear is not None and size > 1:
             tear(size // 2 if death.rng is None else death.rng.randrange(1, size))
-            self._die(death, f"in the middle of {operation} {path}")
-        self._die(death, f"just before {operation} {path}")
+            self._die(death, "torn", f"in the middle of {operation} {path}")
+        self._die(death, "before", f"just before {operation} {path}")
 
-    def _die(self, death: Death, where: str) -> None:
+    def _die(self, death: Death, moment: Moment, where: str) -> None:
         self.kill_at = None
+        self.died = moment
         self.process.kill(death.cause or f"killed {where}")
         raise ProcessDied(f"{self.process.name} died {where}")
 

@@ -15,7 +15,7 @@ from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["DURATION_S", "draw_plan"]
 
-DURATION_S: Final = 10.0
+DURATION_S: Final = 6.0
 """Virtual time with faults of a run whose length is not asked for."""
 
 WRITERS: Final = (
@@ -25,11 +25,12 @@ WRITERS: Final = (
     "copy",
     "attached",
     "peer-producer",
-    "peer-transactional",
-    "peer-transactional",
+    "peer-transactions",
+    "peer-transactions",
+    "peer-copier",
 )
-READERS: Final = ("consume", "peer-consumer")
-OTHERS: Final = ("admin", "driver")
+READERS: Final = ("consume", "peer-consumer", "peer-member")
+OTHERS: Final = ("admin", "driver", "peer-admin", "peer-probe", "peer-member", "peer-member")
 """Roles, as often as they are drawn."""
 PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
 
@@ -75,6 +76,7 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         # A clock that jumps would be enough to delete everything.
         "log.retention.ms": "-1",
+        "log.message.timestamp.after.max.ms": "9223372036854775807",
     }
     if rng.random() < 0.7:
         settings["log.roll.ms"] = rng.choice(["300", "1000", "4000"])
@@ -95,6 +97,8 @@ def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
     if rng.random() < 0.2:
         codec = rng.choice(["gzip", "lz4", "snappy", "zstd"])
         topics.append(PlannedTopic("packed", 1, {"compression.type": codec}))
+    if rng.random() < 0.25:
+        topics.append(PlannedTopic("volatile", rng.randint(1, 2)))
     return topics
 
 
@@ -113,32 +117,41 @@ def _clients(
     counts = {topic.name: topic.partitions for topic in topics}
     roles = [rng.choice(WRITERS), rng.choice(READERS)]
     roles += rng.choices([*WRITERS, *READERS, *OTHERS], k=rng.choice([0, 1, 2, 3, 4, 6]))
-    shared_ids = [f"shared-{index}" for index in range(rng.choice([1, 1, 2]))]
+    if "peer-member" in roles:
+        roles += ["peer-member"] * rng.choice([0, 1, 2])
+    shared = _Shared(rng)
     clients = []
     for index, role in enumerate(roles):
-        chosen = _parameters(rng, role, counts, shared_ids, f"c{index}")
+        chosen = _parameters(rng, role, counts, shared, f"c{index}")
         start_s = rng.uniform(0.0, min(1.0, duration_s / 4))
         clients.append(PlannedClient(f"c{index}", role, start_s, chosen))
     return clients
 
 
+class _Shared:
+    """What several clients of a run have in common."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.transactional_ids = [f"shared-{index}" for index in range(rng.choice([1, 1, 2]))]
+        self.assignor = rng.choice(["range", "roundrobin", "cooperative-sticky"])
+        self.is_static = rng.random() < 0.3
+        self.copiers_are_members = rng.random() < 0.5
+        self.session_timeout_ms = rng.choice([1_500, 4_000])
+
+
 def _parameters(
-    rng: random.Random,
-    role: str,
-    counts: dict[str, int],
-    shared_ids: Sequence[str],
-    name: str,
+    rng: random.Random, role: str, counts: dict[str, int], shared: _Shared, name: str
 ) -> dict[str, Any]:
     """What a client of that role is told."""
     written = {topic: n for topic, n in counts.items() if topic != "target" or rng.random() < 0.5}
     parameters: dict[str, Any] = {
         "topics": written,
-        "transactional_id": rng.choice([f"id-{name}", f"id-{name}", *shared_ids]),
+        "transactional_id": rng.choice([f"id-{name}", f"id-{name}", *shared.transactional_ids]),
         "burst_max": rng.choice([1, 3, 8]),
     }
     pace = rng.choice([0.1, 0.2, 0.5])
     if role in PEERS:
-        parameters |= _of_a_peer(rng, role, counts, written, pace)
+        parameters |= _of_a_peer(rng, role, counts, written, pace, shared)
     else:
         parameters |= _of_ours(rng, role, counts, name, pace)
     return parameters
@@ -150,7 +163,10 @@ def _of_ours(
     parameters: dict[str, Any] = {"think_s": pace}
     if rng.random() < 0.4:
         parameters["transaction_version_max"] = 1
-    if role == "copy":
+    if role == "idempotent":
+        # Their partition counts change: only the broker's log can tell where a key went.
+        parameters["growing"] = [topic for topic in counts if topic in ("source", "volatile")]
+    elif role == "copy":
         parameters["sources"] = {"source": counts["source"]}
         parameters["topics"] = {"target": counts["target"]}
         parameters["group_id"] = "copies"
@@ -170,13 +186,21 @@ def _of_ours(
 
 
 def _of_a_peer(
-    rng: random.Random, role: str, counts: dict[str, int], written: dict[str, int], pace: float
+    rng: random.Random,
+    role: str,
+    counts: dict[str, int],
+    written: dict[str, int],
+    pace: float,
+    shared: _Shared,
 ) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         "topics": list(written),
         "think_ms": pace * 1000,
         "flavor": rng.choice(["java", "librdkafka", "old"]),
     }
+    # Where records may be lost by permission, or a topic is made again, a broker may know nothing
+    # of a producer that goes on.
+    parameters["may_desynchronize"] = True
     if role == "peer-producer":
         parameters["acks"] = rng.choice([-1, -1, -1, 1, 0])
         parameters["codecs"] = rng.choice([["none"], ["none", "gzip", "lz4", "snappy"]])
@@ -184,7 +208,43 @@ def _of_a_peer(
     elif role == "peer-consumer":
         parameters["topics"] = list(counts)
         parameters["isolation"] = rng.choice(["committed", "uncommitted"])
-    elif role == "peer-transactional":
+    elif role == "peer-transactions":
         parameters["flavor"] = rng.choice(["java", "librdkafka"])
         parameters["transaction_timeout_ms"] = rng.choice([1_000, 3_000, 8_000])
+    elif role == "peer-copier":
+        parameters |= {
+            "flavor": rng.choice(["java", "librdkafka"]),
+            "topics": ["source"],
+            "source": "source",
+            "target": "target",
+            "group_id": "peer-copies",
+            "as_member": shared.copiers_are_members,
+            "assignor": shared.assignor,
+            "session_timeout_ms": shared.session_timeout_ms,
+            "transaction_timeout_ms": rng.choice([1_000, 3_000, 8_000]),
+        }
+        if not shared.copiers_are_members:
+            # They fence each other; one of them copies at a time.
+            parameters["transactional_id"] = "peer-copier"
+    elif role == "peer-member":
+        parameters |= {
+            "topics": list(counts),
+            "group_id": "members",
+            "assignor": shared.assignor,
+            "session_timeout_ms": shared.session_timeout_ms,
+            "isolation": rng.choice(["committed", "uncommitted"]),
+        }
+        if shared.is_static:
+            parameters["instance_id"] = True
+    elif role == "peer-admin":
+        volatile = [topic for topic in counts if topic.startswith("volatile")]
+        parameters |= {
+            "volatile": volatile,
+            "growing": rng.choice([[], ["source"], volatile]),
+            "trimmed": [topic for topic in counts if topic not in ("source", "target")],
+            "short_lived": volatile,
+            "partitions_max": 4,
+        }
+    elif role == "peer-probe":
+        parameters |= {"topics": list(counts), "groups": ["members", "copies", "peer-copies"]}
     return parameters

@@ -1,6 +1,6 @@
 """Faults: their kinds, and the named schedules that strike with them at a rate.
 
-A profile is a schedule: how often each kind strikes, per ten seconds of virtual time. `draw_faults`
+A profile is a schedule: how often each kind strikes, per six seconds of virtual time. `draw_faults`
 makes the planned faults of a run from it. What a fault does is `oncelog.simulation.injector`.
 """
 
@@ -67,9 +67,9 @@ def draw_faults(
     """The faults of one run: each kind at random moments, at its rate."""
     faults: list[tuple[float, str, dict[str, Any]]] = []
     for kind, rate in PROFILES[profile][1].items():
-        # "everything" would leave no time to work between two faults of the sum of all rates.
+        # "everything" would else leave no time to work between two faults.
         at_s = 0.5
-        rate_s = rate / 10.0 * (0.35 if profile == "everything" else 1.0)
+        rate_s = rate / 6.0 * (0.35 if profile == "everything" else 1.0)
         while (at_s := at_s + rng.expovariate(rate_s)) < duration_s:
             faults.append((at_s, kind, _parameters(rng, kind, clients)))
     faults.sort(key=lambda fault: fault[0])

@@ -258,6 +258,7 @@ class Joined(Event):
     generation: int
     protocol: str
     is_leader: bool
+    instance_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Known defects: what a run may find without failing, because an open issue will mend it.
 
 The list is data, ``known_defects.toml``: a pattern for the kind and the detail of a finding, the
-faults without which it must not occur, the issue, and a seed that shows it. The issue that mends a
+faults that must have struck before, the issue, and a plan that shows it. The issue that mends a
 defect deletes its entry. A finding that fits no entry fails the run.
 """
 
@@ -9,47 +9,52 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from oncelog.simulation.checkers import Anomaly
-
-__all__ = ["KnownDefect", "Sorted", "known_defects", "sort_findings"]
+__all__ = ["KnownDefect", "RunFacts", "known_as", "known_defects"]
 
 FILE: Final = "known_defects.toml"
 
 
 @dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a known defect may depend on: the kinds of faults that struck, and the flushing."""
+
+    faults: frozenset[str]
+    flushed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KnownDefect:
-    """One entry. `needs`: at least one of these faults has struck before the finding."""
+    """One entry. `needs`: all these faults have struck; "a|b" means either of the two."""
 
     name: str
     kind: str
     detail: str
     needs: tuple[str, ...]
+    flushed: bool | None
+    """Whether every message is flushed in the runs that it applies to; None: in all."""
     issue: int
-    seed: str
+    plan: str
+    """A file in tests/simulation/found."""
 
-    def explains(self, anomaly: Anomaly, faults: Iterable[tuple[float, str]]) -> bool:
+    def explains(self, kind: str, detail: str, run: RunFacts) -> bool:
         """Whether the finding is this defect."""
-        if not fnmatch.fnmatchcase(anomaly.kind, self.kind):
+        if not fnmatch.fnmatchcase(kind, self.kind):
             return False
-        if not fnmatch.fnmatchcase(anomaly.detail, self.detail):
+        if not fnmatch.fnmatchcase(detail, self.detail):
             return False
-        return not self.needs or any(kind in self.needs for _, kind in faults)
+        if self.flushed is not None and self.flushed != run.flushed:
+            return False
+        struck = run.faults
+        return all(struck.intersection(need.split("|")) for need in self.needs)
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
-    """A run's findings: not promised, known, and those that fail it."""
-
-    allowed: list[Anomaly]
-    known: list[tuple[KnownDefect, Anomaly]]
-    unknown: list[Anomaly]
-
-
+@cache
 def known_defects() -> tuple[KnownDefect, ...]:
     """The list as it is shipped."""
     table = tomllib.loads(files("oncelog.simulation").joinpath(FILE).read_text("utf-8"))
@@ -59,28 +64,16 @@ def known_defects() -> tuple[KnownDefect, ...]:
             entry["kind"],
             entry.get("detail", "*"),
             tuple(entry.get("needs", ())),
+            entry.get("flushed"),
             entry["issue"],
-            entry["seed"],
+            entry["plan"],
         )
         for entry in table.get("defect", [])
     )
 
 
-def sort_findings(
-    anomalies: Iterable[Anomaly],
-    faults: Sequence[tuple[float, str]],
-    defects: Sequence[KnownDefect],
-) -> Sorted:
-    """Tell a run's findings apart. `faults` are (time, kind) as they struck."""
-    sorted_ = Sorted([], [], [])
-    for anomaly in anomalies:
-        if anomaly.allowed:
-            sorted_.allowed.append(anomaly)
-            continue
-        for defect in defects:
-            if defect.explains(anomaly, faults):
-                sorted_.known.append((defect, anomaly))
-                break
-        else:
-            sorted_.unknown.append(anomaly)
-    return sorted_
+def known_as(
+    kind: str, detail: str, run: RunFacts, defects: Iterable[KnownDefect]
+) -> KnownDefect | None:
+    """The defect that a finding is, None if it is unknown."""
+    return next((defect for defect in defects if defect.explains(kind, detail, run)), None)

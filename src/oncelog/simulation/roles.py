@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.simulation.client import RoleRun
-from oncelog.simulation.peers import consumer, producer, transactions
+from oncelog.simulation.peers.roles import ROLES as SCRIPTED
 from oncelog.simulation.workloads import WORKLOADS
 
 __all__ = ["ROLES"]
 
 ROLES: Final[Mapping[str, RoleRun]] = {
     **WORKLOADS,
-    "peer-producer": producer.run,
-    "peer-transactional": transactions.run,
-    "peer-consumer": consumer.run,
+    **{f"peer-{name}": run for name, run in SCRIPTED.items()},
 }
 """Clients of ours, and scripted ones ("peer-...")."""

@@ -10,6 +10,7 @@ import gc
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Fault, History, TopicChanging
+from oncelog.simulation.history import Fault, History, Progress, TopicChanging
 from oncelog.simulation.injector import Injector
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
@@ -127,6 +128,7 @@ class Run:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
         world.scheduler.run_until(start_s + plan.duration_s)
         self._settle()
+        self._dismiss()
         for kind in plan.final_restarts:
             self._restart(kind)
         return self._take_stock()
@@ -159,6 +161,20 @@ class Run:
             world.run_until(partial(_all_settled, group), PHASE_S)
             # What clients left open is ended by its timeout; it may not hold readers up for ever.
             world.scheduler.run_until(world.now_s + QUIET_S)
+
+    def _dismiss(self) -> None:
+        """Nobody writes or reads any more; a client that never settled is told of."""
+        world = self.world
+        for client in self.clients:
+            process = client.process
+            if process is None:
+                continue
+            if process.alive and not client.is_settled:
+                text = (
+                    f"stuck: not settled {world.now_s - self.healed_s:.0f} s after the last fault"
+                )
+                world.record(Progress(world.now_s, process.name, text))
+            client.dismiss()
 
     def _restart(self, kind: str) -> None:
         world, node = self.world, self.world.broker
@@ -248,7 +264,10 @@ def _undisturbed(world: World) -> Iterator[None]:
         yield
     finally:
         world.end()
-        gc.collect()
+        with warnings.catch_warnings():
+            # Coroutines of processes that died before they ran.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         if collects:
             gc.enable()
         sys.unraisablehook = hook

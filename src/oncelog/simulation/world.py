@@ -85,6 +85,8 @@ class World:
     def new_process(self, name: str, host: str, *, clock_rate: float = 1.0) -> Process:
         """A process on a machine. Its network is there, its disk is the caller's to give."""
         rng = part_rng(self.plan.seed, name)
+        if clock_rate != 1.0:
+            self.coverage.count("fault/drift")
         process = Process(
             self.scheduler, name, host, rng, clock_rate=clock_rate, on_error=self._failed
         )
@@ -215,7 +217,9 @@ class BrokerNode:
             self._lose_unsynced()
 
     def _lose_unsynced(self) -> None:
-        for line in self.disk.lose_power(self._rng):
+        lost = self.disk.lose_power(self._rng)
+        self.world.coverage.add_losses(lost)
+        for line in lost:
             self.world.trace.note("lost", line)
 
     def request_stop(self) -> None:
@@ -270,7 +274,9 @@ class BrokerNode:
         cause = process.died_because
         world.record(BrokerDied(world.now_s, self.name, self.incarnation, cause))
         if self.observed is not None:
-            self.world.crashes.append(self.observed.watch.at_death(world.now_s, self.name, cause))
+            moment = self.disk.of(process).died or ""
+            watch = self.observed.watch
+            world.crashes.append(watch.at_death(world.now_s, self.name, cause, moment))
             self.observed = None
         if cause == POWER:
             # Peers are not told that their connections are gone. The file operation that it may

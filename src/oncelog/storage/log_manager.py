@@ -84,7 +84,9 @@ class LogManager:
         characters each, as Kafka spells UUIDs) count for a new folder only; afterwards
         `meta.properties` holds them. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`.
         """
-        disk.mkdir(directory)
+        if not disk.is_dir(directory):
+            disk.mkdir(directory)
+            disk.sync_dir(directory.rpartition("/")[0] or "/" * directory.startswith("/") or ".")
         lock = disk.lock(f"{directory}/{LOCK_NAME}")
         try:
             meta = _take_identity(disk, directory, node_id, cluster_id, directory_id)
@@ -129,6 +131,9 @@ class LogManager:
             return existing
         directory = self._folder(topic_partition)
         log = PartitionLog.open(self._disk, directory, topic_partition, config, now_ms)
+        if config.flush_messages == 1:
+            # Whoever syncs each record before its acknowledgement must find its folder (INV-9).
+            self._disk.sync_dir(self.directory)
         self._logs[topic_partition] = log
         self._note_topic_id(topic_partition, topic_id)
         return log

@@ -1,5 +1,6 @@
 """The producer against a broker that fails at chosen moments."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from oncelog.client import (
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.clock import SystemClock
 from tests.unit.client.scripted_broker import DROP, REFUSE, ScriptedBroker
 
 TRANSACTION_APIS = (
@@ -28,6 +30,22 @@ TRANSACTION_APIS = (
     ApiKey.END_TXN,
     ApiKey.INIT_PRODUCER_ID,
 )
+
+
+class SleptClock(SystemClock):
+    """A clock whose time passes by sleeping only, and at once."""
+
+    __slots__ = ("_slept_ms",)
+
+    def __init__(self) -> None:
+        self._slept_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return self._slept_ms
+
+    async def sleep(self, delay_ms: float) -> None:
+        self._slept_ms += delay_ms
+        await asyncio.sleep(0)
 
 
 def producer(broker: ScriptedBroker, **options: Any) -> Producer:
@@ -175,7 +193,7 @@ async def test_tv1_takes_a_new_epoch_when_an_end_may_still_arrive() -> None:
 @pytest.mark.parametrize("commit", [True, False])
 async def test_tv1_an_end_is_told_even_if_the_next_epoch_cannot_be_had(commit: bool) -> None:
     broker = ScriptedBroker(transaction_version=1)
-    made = await transactional(broker, max_block_ms=20)
+    made = await transactional(broker, max_block_ms=500, clock=SleptClock())
     await made.send("t", b"v", partition=0)
     broker.on(ApiKey.END_TXN, REFUSE)
     broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 100)
@@ -210,7 +228,9 @@ async def test_tv1_a_producer_that_is_fenced_before_its_next_epoch_has_committed
 async def test_a_call_to_the_coordinator_blocks_no_longer_than_it_is_allowed_to() -> None:
     broker = ScriptedBroker()
     broker.on(ApiKey.INIT_PRODUCER_ID, *[ErrorCode.concurrent_transactions] * 100)
-    async with producer(broker, transactional_id="tx", max_block_ms=20) as made:
+    async with producer(
+        broker, transactional_id="tx", max_block_ms=500, clock=SleptClock()
+    ) as made:
         with pytest.raises(RetriableError):
             await made.init_transactions()
     assert len(broker.requests(ApiKey.INIT_PRODUCER_ID)) < 100

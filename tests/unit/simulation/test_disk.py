@@ -93,6 +93,7 @@ def test_a_process_dies_at_the_change_it_was_armed_for(moment: Moment, at: int) 
     assert notes.lines[at - 1 :] == ([] if moment != "after" and not is_torn else done)
     when = "in the middle of" if is_torn else "just after" if moment == "after" else "just before"
     assert machine.deaths == [f"killed {when} {operation} {path}"]
+    assert machine.disk.died == ("torn" if is_torn else "after" if moment == "after" else "before")
 
 
 def test_a_torn_write_leaves_its_front() -> None:

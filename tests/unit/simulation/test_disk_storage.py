@@ -42,12 +42,10 @@ def open_logs(machine: Machine, config: LogConfig) -> LogManager:
     )
 
 
-def live(machine: Machine, config: LogConfig, acknowledged: list[bytes], *, syncs: bool) -> None:
+def live(machine: Machine, config: LogConfig, acknowledged: list[bytes]) -> None:
     """Open the folder, append, roll, flush, retain and close; add what was acknowledged."""
     logs = open_logs(machine, config)
     log = logs.create(PARTITION, TOPIC_ID, config, NOW_MS)
-    if syncs:
-        machine.disk.sync_dir("/data")
     for index in range(6):
         value = b"%03d" % len(acknowledged) + b"x" * 150
         log.append(batch(1, value=value), leader_epoch=0, now_ms=NOW_MS)
@@ -58,10 +56,10 @@ def live(machine: Machine, config: LogConfig, acknowledged: list[bytes], *, sync
     logs.close()
 
 
-def die_at(machine: Machine, config: LogConfig, values: list[bytes], *, syncs: bool) -> bool:
+def die_at(machine: Machine, config: LogConfig, values: list[bytes]) -> bool:
     """Whether the process came to die."""
     try:
-        live(machine, config, values, syncs=syncs)
+        live(machine, config, values)
     except ProcessDied:
         return True
     return False
@@ -83,10 +81,10 @@ def test_a_process_may_die_at_every_change_and_again_while_it_recovers(moment: M
         at += 1
         machine, values = new_machine(), list[bytes]()
         machine.whole.arm_kill(machine.process, after_operations=at, moment=moment)
-        dies = die_at(machine, CONFIG, values, syncs=False)
+        dies = die_at(machine, CONFIG, values)
         machine.restart()
         machine.whole.arm_kill(machine.process, after_operations=1 + at % 7, moment=moment)
-        die_at(machine, CONFIG, values, syncs=False)
+        die_at(machine, CONFIG, values)
         machine.restart()
         assert what_is_missing(machine, CONFIG, values) == [], (at, machine.deaths)
     assert at > 80
@@ -100,26 +98,24 @@ def test_the_power_may_go_at_every_change_when_each_message_is_flushed(moment: M
         at += 1
         machine, values, rng = new_machine(), list[bytes](), random.Random(at)
         machine.whole.arm_kill(machine.process, after_operations=at, moment=moment, rng=rng)
-        dies = die_at(machine, FLUSHED, values, syncs=True)
+        dies = die_at(machine, FLUSHED, values)
         lost = machine.lose_power(at)
         machine.whole.arm_kill(machine.process, after_operations=1 + at % 23, moment=moment)
-        die_at(machine, FLUSHED, values, syncs=True)
+        die_at(machine, FLUSHED, values)
         lost += machine.lose_power(at + 1)
         assert what_is_missing(machine, FLUSHED, values) == [], (at, machine.deaths, lost)
     assert at > 80
 
 
-@pytest.mark.xfail(strict=True, reason="LogManager.create does not sync the folder's name")
 def test_the_folder_of_a_new_partition_survives_a_loss_of_power() -> None:
     machine, values = new_machine(), list[bytes]()
     machine.whole.arm_kill(machine.process, after_operations=70)
-    assert die_at(machine, FLUSHED, values, syncs=False)
+    assert die_at(machine, FLUSHED, values)
     machine.lose_power(rate=0.0)
     assert values
     assert what_is_missing(machine, FLUSHED, values) == []
 
 
-@pytest.mark.xfail(strict=True, reason="LogManager.open does not sync the name of the data folder")
 def test_a_new_data_folder_survives_a_loss_of_power() -> None:
     machine = Machine()
     open_logs(machine, CONFIG).close()

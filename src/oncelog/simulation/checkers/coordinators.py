@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import TransactionEntry
 from oncelog.simulation.history import ProducerInitialized
@@ -29,8 +29,11 @@ _LEGAL_PREVIOUS = {
 }
 """From the states in Kafka's TransactionState, with "" for a tombstone."""
 
-_Decision = tuple[int, int, bool]
-"""Producer id, epoch of the marker, whether it is a commit."""
+_Decision = tuple[int, bool]
+"""Epoch of the marker, whether it is a commit."""
+
+_Lane = tuple[TopicPartition, int]
+"""A partition and a producer id."""
 
 
 def decisions(evidence: Evidence) -> Iterator[Anomaly]:
@@ -44,23 +47,27 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
     cuts at one place. Topics that were deleted, and markers below a log start, are left out.
     """
     previous: dict[str, TransactionEntry] = {}
-    prepared: dict[_Decision, set[TopicPartition]] = defaultdict(set)
-    completed: dict[_Decision, set[TopicPartition]] = defaultdict(set)
+    prepared: dict[_Lane, list[_Decision]] = defaultdict(list)
+    completed: dict[_Lane, int] = defaultdict(int)
     for entry in evidence.final.transactions:
         before = previous.get(entry.transactional_id)
         if before is not None:
             yield from _moves(evidence, before, entry)
         state = _state(entry)
-        if state.startswith("prepare") and state != "prepareepochfence":
-            decision = (entry.producer_id, entry.producer_epoch, state == "preparecommit")
-            prepared[decision].update(entry.partitions)
+        if state in ("preparecommit", "prepareabort"):
+            for partition in entry.partitions:
+                decision = (entry.producer_epoch, state == "preparecommit")
+                prepared[partition, entry.producer_id].append(decision)
         if state.startswith("complete") and before is not None:
-            decision = (before.producer_id, before.producer_epoch, state == "completecommit")
-            completed[decision].update(before.partitions)
+            for partition in before.partitions:
+                lane = (partition, before.producer_id)
+                completed[lane] = len(prepared[lane])
         previous[entry.transactional_id] = entry
     for entry in previous.values():
         if _state(entry).startswith("prepare"):
-            yield _decided(evidence, "a transaction was left prepared", entry)
+            # What is left of it may be older than what its partitions know of the producer.
+            lost = Excuses(evidence).coordinator(0.0, NEVER, *entry.partitions)
+            yield _decided(evidence, "a transaction was left prepared", entry, lost)
     yield from _markers(evidence, prepared, completed)
 
 
@@ -88,7 +95,7 @@ def _moves(
         yield _decided(evidence, "a commit of another epoch was prepared", entry)
 
 
-def _decided(evidence: Evidence, what: str, entry: TransactionEntry) -> Anomaly:
+def _decided(evidence: Evidence, what: str, entry: TransactionEntry, allowed: str = "") -> Anomaly:
     return found(
         "INV-4",
         what,
@@ -96,55 +103,72 @@ def _decided(evidence: Evidence, what: str, entry: TransactionEntry) -> Anomaly:
         f"{entry.state or 'tombstone'}",
         at_s=evidence.end_s,
         who=entry.transactional_id,
+        allowed=allowed,
     )
 
 
 def _markers(
-    evidence: Evidence,
-    prepared: dict[_Decision, set[TopicPartition]],
-    completed: dict[_Decision, set[TopicPartition]],
+    evidence: Evidence, prepared: dict[_Lane, list[_Decision]], completed: dict[_Lane, int]
 ) -> Iterator[Anomaly]:
+    """Compare the markers of each producer id on each partition with what was prepared for it.
+
+    A coordinator that starts again sends a marker again, so each may stand there repeatedly.
+    """
     if not evidence.final.transactions:
         return
     excuses = Excuses(evidence)
-    marked: dict[_Decision, set[TopicPartition]] = defaultdict(set)
+    carried_out: dict[_Lane, set[int]] = {}
     for partition, log in evidence.logs.items():
         for batch in log.final.batches:
             if not batch.marker:
                 continue
-            decision = (batch.producer_id, batch.producer_epoch, batch.marker == "commit")
-            marked[decision].add(partition)
-            if partition not in prepared.get(decision, ()):
-                opposite = (*decision[:2], not decision[2])
-                is_opposite = partition in prepared.get(opposite, ())
+            lane = (partition, batch.producer_id)
+            wanted = prepared.get(lane, [])
+            marker = (batch.producer_epoch, batch.marker == "commit")
+            at = carried_out.get(lane) or _first(evidence, log, wanted)
+            after = {
+                k for i in at for k in (i, i + 1) if 0 <= k < len(wanted) and wanted[k] == marker
+            }
+            carried_out[lane] = after or {k for k, want in enumerate(wanted) if want == marker}
+            if not after:
+                is_against = (marker[0], not marker[1]) in wanted
                 yield found(
                     "INV-4",
                     "a marker contradicts its PREPARE"
-                    if is_opposite
+                    if is_against
                     else "nobody prepared a marker",
                     f"{batch.marker} of producer {batch.producer_id} epoch "
                     f"{batch.producer_epoch} at {partition}@{batch.first_offset}",
                     at_s=evidence.end_s,
                     topic_partition=partition,
                     offset=batch.first_offset,
-                    allowed=excuses.coordinator(0.0, NEVER),
+                    allowed=excuses.coordinator(0.0, NEVER, partition),
                 )
-    for decision, partitions in completed.items():
-        for partition in sorted(partitions - marked.get(decision, set())):
-            known = evidence.logs.get(partition)
-            if known is None or not known.is_whole or known.final.log_start_offset > 0:
-                continue
-            if evidence.topics.was_deleted(partition.topic):
-                continue
+    for lane, count in completed.items():
+        partition, producer_id = lane
+        known = evidence.logs.get(partition)
+        if known is None or not known.is_whole:
+            continue
+        at = carried_out.get(lane) or _first(evidence, known, prepared[lane])
+        if max(at) < count - 1:
+            epoch, is_commit = prepared[lane][count - 1]
             yield found(
                 "INV-4",
                 "a completed transaction has no marker",
-                f"producer {decision[0]} epoch {decision[1]} on {partition}, "
-                f"{'commit' if decision[2] else 'abort'}",
+                f"producer {producer_id} epoch {epoch} on {partition}, "
+                f"{'commit' if is_commit else 'abort'}",
                 at_s=evidence.end_s,
                 topic_partition=partition,
                 allowed=excuses.between(0.0, NEVER, partition),
             )
+
+
+def _first(evidence: Evidence, log: PartitionLog, wanted: list[_Decision]) -> set[int]:
+    """How many decisions may have been carried out before the log begins, less one."""
+    start = log.final.log_start_offset
+    if start > 0 or evidence.topics.was_deleted(log.final.topic_partition.topic):
+        return set(range(-1, len(wanted)))
+    return {-1}
 
 
 def fencing(evidence: Evidence) -> Iterator[Anomaly]:

@@ -115,8 +115,9 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
     """Every client that tells of its progress settles in time after the last fault was healed.
 
     Its last word is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
-    Excused: a folder that is off line since a storage failure, and damage, which may leave a batch
-    that nobody can read.
+    Excused: a folder that is off line since a storage failure, damage, which may leave a batch that
+    nobody can read, and a loss of power without flush: the coordinator may have lost a transaction
+    that partitions and groups still hold open.
     """
     excuses = Excuses(evidence)
     bound_s = evidence.promise.last_fault_s + evidence.promise.settle_bound_s
@@ -125,19 +126,23 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
         last[event.who] = event
         if event.state.startswith("stuck"):
             what = "a client is stuck"
-            yield _slow(what, event.state, event, _off_line(evidence, excuses))
+            yield _slow(what, event.state, event, _held_up(evidence, excuses, event))
     for event in last.values():
         if event.state.startswith("stuck"):
             continue
         if event.state not in ("settled", "done"):
             what = "a client never settled"
             yield _slow(
-                what, f"its last word is {event.state}", event, _off_line(evidence, excuses)
+                what, f"its last word is {event.state}", event, _held_up(evidence, excuses, event)
             )
         elif event.at_s > bound_s:
             what = "a client settled too late"
             particulars = f"at {event.at_s:.3f} s, the bound is {bound_s:.3f} s"
-            yield _slow(what, particulars, event, _off_line(evidence, excuses))
+            yield _slow(what, particulars, event, _held_up(evidence, excuses, event))
+
+
+def _held_up(evidence: Evidence, excuses: Excuses, event: Progress) -> str:
+    return _off_line(evidence, excuses) or excuses.between(0.0, event.at_s)
 
 
 def _slow(what: str, particulars: str, event: Progress, allowed: str) -> Anomaly:
@@ -163,7 +168,8 @@ def _off_line(evidence: Evidence, excuses: Excuses) -> str:
 def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
     """A broker dies of "kill", "power" or "stop" only; any other cause is a defect of its own.
 
-    Excused: a cause that names the storage, after a storage failure or damage.
+    Excused: a cause that names the storage, after a storage failure or damage; and a start that was
+    refused after damage.
     """
     promise = evidence.promise
     for event in evidence.events[BrokerDied]:
@@ -175,6 +181,8 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
             struck = [*promise.storage_failures_s, *promise.damage_s]
             if any(at_s <= event.at_s for at_s in struck):
                 allowed = "storage had failed or was damaged"
+        if event.cause.startswith("did not start") and promise.damage_s:
+            allowed = "what was synced was damaged"
         yield found(
             "broker-stopped",
             "a broker stopped of itself",

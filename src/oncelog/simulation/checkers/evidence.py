@@ -21,6 +21,7 @@ from oncelog.simulation.history import (
     Acked,
     Event,
     History,
+    Joined,
     Polled,
     Positioned,
     ProducerInitialized,
@@ -44,7 +45,7 @@ __all__ = ["NEVER", "Evidence", "PartitionLog", "Reader", "Step", "Stranger", "T
 
 @dataclass(slots=True, eq=False)
 class Txn:
-    """One transaction of a client. `ending_s` is when its commit was first asked for.
+    """One transaction of a client, whose commit was first asked for at `ending_s`.
 
     `outcome` is "committed" or "aborted" when the client knows it, else "".
     """
@@ -54,6 +55,7 @@ class Txn:
     transactional_id: str = ""
     began_s: float = -NEVER
     ending_s: float = NEVER
+    aborting_s: float = NEVER
     ended_s: float = NEVER
     outcome: str = ""
     records: list[Tracked] = field(default_factory=list)
@@ -235,6 +237,15 @@ class Evidence:
         return {event.who for event in self.initialized}
 
     @cached_property
+    def instances(self) -> dict[str, tuple[str, str]]:
+        """Member id -> (group, instance id) of the static members."""
+        return {
+            joined.member_id: (joined.group_id, joined.instance_id)
+            for joined in self.events[Joined]
+            if joined.instance_id
+        }
+
+    @cached_property
     def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:
         """Each record that is a copy, with the place of what it is a copy of."""
         found = []
@@ -314,6 +325,9 @@ class Evidence:
         if event.commit:
             txn = self._txn(event.who, event.transaction)
             txn.ending_s = min(txn.ending_s, event.at_s)
+        else:
+            txn = self._txn(event.who, event.transaction)
+            txn.aborting_s = min(txn.aborting_s, event.at_s)
 
     def _ended(self, event: TransactionEnded) -> None:
         txn = self._txn(event.who, event.transaction)

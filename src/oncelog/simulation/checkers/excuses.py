@@ -89,11 +89,11 @@ class Excuses:
     def tail(self, record: Tracked, offset: int) -> str:
         """Why a record that was known to be at `offset` may be there no longer."""
         partition = record.topic_partition
-        known_s = record.known_s(offset)
         log = self._evidence.logs.get(partition)
         left_s = NEVER if log is None else log.known_beyond_s(offset)
-        # The cut came after the record was known, and before all that is left behind it was.
-        return self.between(known_s, min(left_s, NEVER), partition)
+        # The cut came after the record was sent, and before all that is left behind it was known.
+        # Not after the record was known: an answer may wait long for a client that is frozen.
+        return self.between(record.sent_s, left_s, partition)
 
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
         """The highest leader epoch that a broker was seen to have up to then."""
@@ -103,6 +103,18 @@ class Excuses:
             if mark.at_s <= at_s
         ]
         return max(seen, default=None)
+
+    def epoch_after(self, partition: TopicPartition, at_s: float) -> int | None:
+        """The leader epoch at the next look, if the broker that was looked at lived until then.
+
+        What was written by that time has no higher one.
+        """
+        for mark in self._evidence.watermarks.get(partition, ()):
+            if mark.at_s >= at_s:
+                died = [e.at_s for e in self._evidence.events[BrokerDied] if e.who == mark.who]
+                is_one_life = not any(at_s <= died_s <= mark.at_s for died_s in died)
+                return mark.leader_epoch if is_one_life else None
+        return None
 
     def restarted_after(self, at_s: float) -> bool:
         """Whether a broker started after that."""

@@ -38,7 +38,15 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
         made[event.group_id, event.generation].append(event)
     for assigned in evidence.events[Assigned]:
         leaders = made.get((assigned.group_id, assigned.generation), [])
-        wanted = [set(event.assignment.get(assigned.member_id, ())) for event in leaders]
+        # A static member that comes back in the same generation has another id and what it had.
+        instance = evidence.instances.get(assigned.member_id)
+        wanted = [
+            set(partitions)
+            for event in leaders
+            for member, partitions in {assigned.member_id: (), **event.assignment}.items()
+            if member == assigned.member_id
+            or (instance is not None and evidence.instances.get(member) == instance)
+        ]
         if leaders and set(assigned.partitions) not in wanted:
             yield _of_member(
                 "INV-8",
@@ -82,8 +90,9 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
     the cooperative one only `Revoked` does: so a member that has joined a generation and not given
     up a partition shares that generation with nobody who is assigned it. A member that is not in
     the generation is a zombie: it may believe what it likes, and its commits are refused (INV-8).
-    Nor does a leader assign one partition twice. Excused: power took a generation, whose number was
-    then given again.
+    So is one whose instance id somebody else has by now. Nor does a leader assign one partition
+    twice. Excused: power took a generation, whose number was then given again. What holds across
+    generations is up to the clients of the classic protocol, so it is no promise of the broker.
     """
     excuses = Excuses(evidence)
     yield from _made_twice(evidence)
@@ -100,7 +109,7 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
         elif isinstance(event, Revoked):
             _give_up(owners, event.group_id, event.member_id, event.partitions)
         elif isinstance(event, Assigned):
-            yield from _take(excuses, owners, joined, event)
+            yield from _take(evidence, excuses, owners, joined, event)
 
 
 def _made_twice(evidence: Evidence) -> Iterator[Anomaly]:
@@ -133,6 +142,7 @@ def _give_up(
 
 
 def _take(
+    evidence: Evidence,
     excuses: Excuses,
     owners: dict[tuple[str, TopicPartition], list[Assigned]],
     joined: dict[tuple[str, str], Joined],
@@ -144,15 +154,18 @@ def _take(
             its_join = joined.get((event.group_id, owner.member_id))
             is_in = its_join is not None and its_join.generation == event.generation
             is_same = owner.generation == event.generation
-            if owner.member_id != event.member_id and (is_same or is_in):
+            instance = evidence.instances.get(owner.member_id)
+            is_zombie = instance is not None and instance == evidence.instances.get(event.member_id)
+            if owner.member_id != event.member_id and not is_zombie and (is_same or is_in):
                 what = "in one generation" if is_same else "across two generations"
+                allowed = "" if is_same else "clients of the classic protocol see to that"
                 yield _of_member(
                     "ownership",
                     f"a partition has two owners {what}",
                     f"{partition}, {owner.member_id} since {owner.at_s:.3f} s",
                     event,
                     partition,
-                    excuses.between(owner.at_s, event.at_s, CONSUMER_OFFSETS_TOPIC),
+                    allowed or excuses.between(owner.at_s, event.at_s, CONSUMER_OFFSETS_TOPIC),
                 )
         those[:] = [owner for owner in those if owner.member_id != event.member_id]
         those.append(event)

@@ -249,7 +249,7 @@ def _judge(
         what = "an offset of an aborted transaction or a refused commit"
         allowed = excuses.offsets(min(c.void_s for c in void), answered_s)
     if latest is not None and what in _REPLACED:
-        allowed = excuses.offsets(latest.visible_until_s, answered_s)
+        allowed = excuses.offsets(latest.visible_from_s, answered_s)
     yield found(
         "INV-6",
         what,

@@ -66,20 +66,28 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
 
     The records are those of the final log; for read_committed those of the committed view. The
     jump is "internal" between two records of a poll and "external" before its first or behind its
-    last. Excused by nothing but DeleteRecords asked for before the poll; a record that was sent
-    after the poll took the place of another, which is for inconsistent-offsets to judge.
+    last. Left out is what DeleteRecords was asked for before the poll, and a record that was sent
+    after the poll: it took the place of another, which is for inconsistent-offsets to judge.
+    Excused: the poll was fetched before power was lost, as a record in it shows that is no longer
+    at its offset.
     """
+    excuses = Excuses(evidence)
     for reader in evidence.readers.values():
         log = evidence.logs.get(reader.topic_partition)
         if log is None:
             continue
         shown = [offset for offset, _ in log.shown]
         for step in reader.steps:
-            yield from _skipped_by(evidence, log, shown, reader, step)
+            yield from _skipped_by(evidence, excuses, log, shown, reader, step)
 
 
 def _skipped_by(
-    evidence: Evidence, log: PartitionLog, shown: list[int], reader: Reader, step: Step
+    evidence: Evidence,
+    excuses: Excuses,
+    log: PartitionLog,
+    shown: list[int],
+    reader: Reader,
+    step: Step,
 ) -> Iterator[Anomaly]:
     poll = step.poll
     partition = reader.topic_partition
@@ -112,7 +120,18 @@ def _skipped_by(
             topic_partition=partition,
             offset=offset,
             values=(record.value,),
+            allowed=_fetched_before_a_loss(excuses, step, partition),
         )
+
+
+def _fetched_before_a_loss(excuses: Excuses, step: Step, partition: TopicPartition) -> str:
+    """Why a poll may show a log that was cut since it was fetched."""
+    gone = [
+        record.sent_s
+        for (offset, _), record in zip(step.poll.records, step.records, strict=True)
+        if record is not None and offset not in record.places
+    ]
+    return excuses.between(min(gone), step.poll.at_s, partition) if gone else ""
 
 
 def _deleted(evidence: Evidence, log: PartitionLog) -> list[RecordsDeleted]:
@@ -128,8 +147,8 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
 
     It is judged where some reader began at or before it and some reader ended behind it, whichever
     consumers of a group they were. Left out is what a reader jumped over by a seek or a reset.
-    Excused: a reader was behind that offset before the record was sent, and power was lost in
-    between, so that the offset was given again.
+    Excused: a reader was behind that offset before the record was sent, or by a poll of the log as
+    it was before, and power was lost in between, so that the offset was given again.
     """
     excuses = Excuses(evidence)
     readers: dict[TopicPartition, list[Reader]] = defaultdict(list)
@@ -167,6 +186,10 @@ def _unseen(
     allowed = ""
     if past_s:
         allowed = excuses.between(min(past_s), record.acked_s, record.topic_partition)
+    for reader in () if allowed else readers:
+        for step in reader.steps:
+            if step.start <= offset < step.poll.position:
+                allowed = allowed or _fetched_before_a_loss(excuses, step, record.topic_partition)
     return found(
         "unseen",
         "no reader was given it",

@@ -26,15 +26,17 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
                 evidence, "aborted-read", "a refused record is in the log", record, NEVER, ""
             )
         elif txn is not None and txn.outcome == "aborted":
+            # The answer may have waited for a client that was frozen.
+            asked_s = min(txn.aborting_s, txn.ended_s)
             for at_s, offset, poll in record.polls:
                 if poll.committed:
-                    allowed = _unmarked(evidence, excuses, record, offset, txn.ended_s, at_s)
+                    allowed = _unmarked(evidence, excuses, record, offset, asked_s, at_s)
                     what = "a reader was given a record of an aborted transaction"
                     yield _seen(
                         evidence, "aborted-read", what, record, at_s, allowed, poll.who, offset
                     )
             for offset in record.shown:
-                allowed = _unmarked(evidence, excuses, record, offset, txn.ended_s, NEVER)
+                allowed = _unmarked(evidence, excuses, record, offset, asked_s, NEVER)
                 what = "the log shows a record of an aborted transaction"
                 yield _seen(evidence, "aborted-read", what, record, NEVER, allowed, "", offset)
 
@@ -185,5 +187,4 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
     marker = log.closing_marker(offset)
     if marker is not None and marker.marker == "commit":
         return ""
-    since_s = txn.ended_s if txn.outcome == "committed" else txn.ending_s
-    return excuses.coordinator(since_s, NEVER, partition)
+    return excuses.coordinator(txn.ending_s, NEVER, partition)

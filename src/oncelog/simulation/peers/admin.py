@@ -26,8 +26,8 @@ from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
-from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import LostError, Wire

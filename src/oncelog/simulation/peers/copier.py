@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.fetching import Read
 from oncelog.simulation.peers.member import GroupReader
 from oncelog.simulation.peers.producer import BatchMaker
@@ -47,7 +47,8 @@ async def run(context: ClientContext) -> None:
         await context.pause(1, 1_000)
     for zombie in zombies:
         await zombie
-    context.progress("settled")
+    # The last one tells: those before it left off somewhere.
+    context.named(name).progress("settled")
 
 
 class _Copier:

@@ -91,11 +91,8 @@ class IdempotentIdentity:
         self._context = context
         self._wire = wire
 
-    async def obtain(self, sender: Sender) -> bool:
-        """Get a producer id, however long that takes; False when the client should end instead.
-
-        Before it stops a client still tries for a while.
-        """
+    async def obtain(self, sender: Sender) -> None:
+        """Get a producer id, however long that takes."""
         request = requests.init_producer_id_request(None, 2**31 - 1, -1, -1)
         attempt = 0
         while True:
@@ -111,8 +108,9 @@ class IdempotentIdentity:
                 if producer_id < 0 or epoch < 0:
                     self._context.stuck(f"InitProducerId gave {producer_id}, {epoch}")
                 sender.identify(producer_id, epoch)
-                return True
-            if code is not None and not code.retriable:
+                return
+            is_final = code is not None and not code.retriable
+            if code is not None and is_final and code is not ErrorCode.unknown_server_error:
                 self._context.stuck(f"InitProducerId answered {code.name}")
             await self._context.back_off(attempt)
             attempt += 1

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
@@ -141,7 +141,8 @@ async def run(context: ClientContext) -> None:
         await context.pause(1, 2_000)
     for ghost in ghosts:
         await ghost
-    context.progress("settled")
+    # The last one tells: those before it left off somewhere.
+    context.named(name).progress("settled")
 
 
 class _Life:

@@ -133,6 +133,7 @@ class Member:
             self.generation,
             answer.protocol_name or "",
             is_leader,
+            self.instance_id or "",
         )
         assignment: dict[str, tuple[TopicPartition, ...]] = {}
         if is_leader and not answer.skip_assignment:

@@ -4,7 +4,8 @@ It sends batches of a few records to several partitions, at its own pace and now
 up to five requests ahead of the answers. Now and then it starts again as a new process would.
 
 Parameters: `flavor`, `topics`, `acks` (-1), `codecs`, `timestamps`, `batch_records_max` (5),
-`delivery_timeout_ms` (10,000), `restart_chance` (0.01), `records_max` (no limit).
+`delivery_timeout_ms` (10,000), `restart_chance` (0.01), `records_max` (no limit),
+`may_desynchronize` (False: set it where acknowledged records may be lost, or topics made again).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -77,6 +78,8 @@ _NEVER: Final = frozenset(
 """What Kafka never answers to the batches that are sent here."""
 
 _UNASKED: Final = Batch(TopicPartition("", -1), (), [], codec="none", deadline_s=0)
+
+_Topic = tuple[str | None, UUID | None, list[tuple[int, bytearray]]]
 
 Renew = Callable[[], Awaitable[None]]
 
@@ -218,14 +221,15 @@ class Sender:
                 await self._request(leader, together[start : start + size])
 
     async def _request(self, leader: Address, batches: list[Batch]) -> None:
-        # A batch behind one that has to be sent again would only be out of order.
-        for batch in [batch for batch in batches if self._is_behind(batch)]:
-            batches.remove(batch)
-            self._put_back(batch)
-        if not batches:
-            return
         try:
             connection = await self.wire.open(leader)
+            # A batch behind one that has to be sent again, or that another connection has, could
+            # only be out of order, or come before it.
+            for batch in [b for b in batches if self._would_overtake(b, connection)]:
+                batches.remove(batch)
+                self._put_back(batch)
+            if not batches:
+                return
             version = self.wire.version(connection, ApiKey.PRODUCE, self._version_max(batches))
             flight = _Flight(connection, version, batches)
             self._submit(flight)
@@ -249,30 +253,42 @@ class Sender:
             self._number(batch)
             payload = batch.encode(self.transactional_id is not None)
             topics.setdefault(batch.at.topic, []).append((batch.at.partition, payload))
-        encoded = []
+        encoded: list[_Topic] = []
         for name, partitions in topics.items():
             topic_id = self.wire.topic_id(name)
             if topic_id is not None:
                 flight.ids[topic_id] = name
             encoded.append((name, topic_id, partitions))
+        if self.producer_id >= 0 and self.wire.delays_request():
+            late = partial(self._send, flight.connection, flight.version, encoded)
+            self.wire.deliver_late(flight.connection, late)
+            # At once, so that nothing new overtakes it on another connection.
+            self._lose(flight.batches, "on its way")
+            return
+        flight.answer = self._send(flight.connection, flight.version, encoded)
+        patience_s = self.wire.produce_patience_ms() / 1000
+        flight.give_up_s = self.context.elapsed_s() + patience_s
+        self._flights.append(flight)
+
+    def _send(
+        self, connection: Connection, version: int, topics: list[_Topic]
+    ) -> asyncio.Future[memoryview] | None:
+        """Write one request. There is no answer to come with acks=0."""
         buffers = encode_produce_request(
-            flight.version,
-            flight.connection.next_correlation_id(),
+            version,
+            connection.next_correlation_id(),
             self.context.name,
             transactional_id=self.transactional_id,
             acks=self.acks,
             timeout_ms=int(self.wire.timeout_ms),
-            topics=encoded,
+            topics=topics,
         )
         if self.acks == 0:
-            flight.connection.submit_without_answer(buffers)
-        else:
-            answer = flight.connection.submit(ApiKey.PRODUCE, flight.version, buffers)
-            answer.add_done_callback(_look)
-            flight.answer = answer
-            patience_s = self.wire.produce_patience_ms() / 1000
-            flight.give_up_s = self.context.elapsed_s() + patience_s
-        self._flights.append(flight)
+            connection.submit_without_answer(buffers)
+            return None
+        answer = connection.submit(ApiKey.PRODUCE, version, buffers)
+        answer.add_done_callback(_look)
+        return answer
 
     def _number(self, batch: Batch) -> None:
         """Give a batch its place in its partition's sequence, unless it has one (INV-2)."""
@@ -292,18 +308,22 @@ class Sender:
         self.wire.forsake(connection)
 
     def _land(self, flight: _Flight) -> None:
+        if flight.is_lost:
+            self._lose(flight.batches, "no answer")
+            return
         if flight.answer is None:
             for batch in flight.batches:
                 self._ack(batch, -1)
             return
-        if flight.is_lost or flight.answer.exception() is not None:
-            self._lose(flight, flight.batches, "no answer")
+        if flight.answer.exception() is not None:
+            self._lose(flight.batches, "no answer")
             return
         try:
             answer = parse_produce_response(flight.answer.result(), flight.version, 0)
         except ProtocolError as error:
             self.wire.broken(f"Produce v{flight.version}: {error}")
-            self._lose(flight, flight.batches, "malformed answer")
+            self._abandon(flight.connection)
+            self._lose(flight.batches, "malformed answer")
             return
         waiting = {batch.at: batch for batch in flight.batches}
         for topic in answer.topics:
@@ -318,9 +338,10 @@ class Sender:
                     self._answered(batch, partition)
         if waiting:
             self.wire.broken(f"Produce answered nothing for {', '.join(map(str, waiting))}")
-            self._lose(flight, list(waiting.values()), "left out of the answer")
+            self._abandon(flight.connection)
+            self._lose(list(waiting.values()), "left out of the answer")
 
-    def _lose(self, flight: _Flight, batches: Sequence[Batch], why: str) -> None:
+    def _lose(self, batches: Sequence[Batch], why: str) -> None:
         self.request_lost = True
         for batch in batches:
             batch.perhaps_written = True
@@ -329,8 +350,6 @@ class Sender:
                 self._fail(batch, why)
             else:
                 self._put_back(batch)
-        if not flight.connection.is_closed and not flight.is_lost:
-            self._abandon(flight.connection)
 
     def _answered(self, batch: Batch, answer: ProducePartitionResponse) -> None:
         code = ErrorCode(answer.error)
@@ -353,15 +372,36 @@ class Sender:
             self.failure = self.failure or code
             self._fail(batch, code.name)
         elif code in _GAP:
+            self._desynchronized(batch, code)
             self._gaps.add(batch.at)
             self._put_back(batch)
         else:
             self._gaps.add(batch.at)
             self._fail(batch, code.name)
 
+    def _desynchronized(self, batch: Batch, code: ErrorCode) -> None:
+        """All before this batch was acknowledged, and yet the broker expects another sequence.
+
+        librdkafka ends with a fatal error here. It takes a broker that lost something, or a topic
+        that was made again: where neither may be, it is the broker's fault (INV-2).
+        """
+        if not self.context.get("may_desynchronize", False):
+            self.context.stuck(
+                f"{batch.at}: {code.name} for sequence {batch.sequence} of producer "
+                f"{batch.producer_id}, epoch {batch.epoch}, all before it being acknowledged"
+            )
+
     def _is_behind(self, batch: Batch) -> bool:
         """Whether an earlier batch of the same partition has to be sent again."""
         return any(b.at == batch.at and b.order < batch.order for b in self._again)
+
+    def _would_overtake(self, batch: Batch, connection: Connection) -> bool:
+        return self._is_behind(batch) or any(
+            other.at == batch.at
+            for flight in self._flights
+            if flight.connection is not connection
+            for other in flight.batches
+        )
 
     def _put_back(self, batch: Batch) -> None:
         self._again.append(batch)

@@ -91,7 +91,7 @@ class Transactional:
         outcome = await self._init(-1, -1, time_s=max(60.0, self._call_s))
         if outcome.code is ErrorCode.none:
             return True
-        if outcome.code not in (None, *_FENCED):
+        if outcome.code not in (None, ErrorCode.unknown_server_error, *_FENCED):
             self.context.stuck(f"InitProducerId answered {_name(outcome.code)}")
         self._ruin(outcome.code)
         return False

@@ -11,8 +11,9 @@ This module knows addresses, versions, metadata and coordinators, never what a r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -34,6 +35,8 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 """FindCoordinator's key types."""
 
+LATE_S_MAX: Final = 3.0
+"""The longest that a late request is on its way."""
 _LINGERING_COUNT_MAX: Final = 4
 _NEVER_MS: Final = 600_000
 """Connections do not time requests out by themselves here: this module does."""
@@ -54,6 +57,10 @@ class TopicView:
     leaders: dict[int, int] = field(default_factory=dict)
 
 
+def _send(connection: Connection, api: ApiKey, version: int, request: object) -> None:
+    connection.send(api, version, request).add_done_callback(_look)
+
+
 def _look(answer: asyncio.Future[memoryview]) -> None:
     """Nobody has to ask for the outcome of a request that was given up."""
     if not answer.cancelled():
@@ -72,6 +79,7 @@ class Wire:
         self._lingering: list[Connection] = []
         self._coordinators: dict[tuple[int, str], Address] = {}
         self.timeout_ms = float(context.get("request_timeout_ms", 8_000))
+        self._late = float(context.get("late", 0.01))
         self._impatience = float(context.get("impatience", 0.01))
 
     def another(self) -> Wire:
@@ -93,6 +101,10 @@ class Wire:
         """The answer to `request`, as the newest class of its API. Raises `LostError`."""
         connection = await self.open(to, lane)
         version = self.version(connection, api, at_most)
+        if self.delays_request():
+            self.deliver_late(connection, partial(_send, connection, api, version, request))
+            await self.context.pause(1, 200)
+            raise LostError("no answer: the request is still on its way")
         answer = connection.send(api, version, request)
         body = await self.wait(connection, answer, self._patience_ms(timeout_ms))
         try:
@@ -105,7 +117,7 @@ class Wire:
     ) -> None:
         """Send a request whose answer nobody will read."""
         version = self.version(connection, api, at_most)
-        connection.send(api, version, request).add_done_callback(_look)
+        _send(connection, api, version, request)
 
     def version(self, connection: Connection, api: ApiKey, at_most: int | None = None) -> int:
         """The version that this client speaks there. Raises `LostError` if there is none."""
@@ -142,13 +154,31 @@ class Wire:
 
     def _patience_ms(self, timeout_ms: float | None) -> float:
         """How long a request is waited for: now and then far too short."""
-        if self.context.chance(self._impatience):
+        if not self.context.stopping() and self.context.chance(self._impatience):
             return self.context.rng.uniform(1, 200)
         return self.timeout_ms if timeout_ms is None else timeout_ms
 
     def produce_patience_ms(self) -> float:
         """The same for a Produce request."""
         return self._patience_ms(None)
+
+    def delays_request(self) -> bool:
+        """Whether the next request is one that the network keeps for a while."""
+        return not self.context.stopping() and self.context.chance(self._late)
+
+    def deliver_late(self, connection: Connection, send: Callable[[], object]) -> None:
+        """Send on this connection some time from now, as if the network had kept the request.
+
+        The client does not wait for it: for the broker it comes after what is sent again elsewhere.
+        """
+        self.forsake(connection, may_close=False)
+
+        def arrive() -> None:
+            if not connection.is_closed:
+                send()
+
+        delay_s = self.context.rng.uniform(0.005, LATE_S_MAX)
+        asyncio.get_running_loop().call_later(delay_s, arrive)
 
     # --- connections ------------------------------------------------------------------
 
@@ -173,21 +203,21 @@ class Wire:
         self._connections[key] = opened
         return opened
 
-    def forsake(self, connection: Connection) -> None:
+    def forsake(self, connection: Connection, *, may_close: bool = True) -> None:
         """Use it no more. It closes at once, or later: then what is in it may arrive late."""
         for key, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[key]
         if connection.is_closed:
             return
-        if self.context.chance(0.4):
+        if may_close and self.context.chance(0.4):
             connection.close()
             return
         self._lingering = [kept for kept in self._lingering if not kept.is_closed]
         while len(self._lingering) >= _LINGERING_COUNT_MAX:
             self._lingering.pop(0).close()
         self._lingering.append(connection)
-        delay_s = self.context.rng.uniform(0.01, 3)
+        delay_s = self.context.rng.uniform(0.01, 3) if may_close else LATE_S_MAX + 0.5
         asyncio.get_running_loop().call_later(delay_s, connection.close)
 
     def close(self) -> None:
@@ -261,7 +291,7 @@ class Wire:
             return None
         error, node, _message = requests.coordinator_of(answer)
         if error is not ErrorCode.none:
-            if not error.retriable:
+            if not error.retriable and error is not ErrorCode.unknown_server_error:
                 self.context.stuck(f"FindCoordinator answered {error.name}")
             return None
         address = (node.host, node.port)

@@ -9,8 +9,8 @@ producer and makes another.
 from __future__ import annotations
 
 from oncelog.client import ClientError, FatalError, IllegalStateError, Producer
-from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places

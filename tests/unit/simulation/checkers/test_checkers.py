@@ -185,7 +185,12 @@ def test_what_power_took_is_found_where_every_message_is_flushed(
 ) -> None:
     run, final = played(script)
     left = {record.value for log in run.model.logs.values() for b in log for record in b.records}
-    acked = {event.value for event in run.model.history.of(Acked)}
+    starts = run.model.starts
+    acked = {
+        event.value
+        for event in run.model.history.of(Acked)
+        if event.offset >= starts[event.topic_partition]
+    }
     lost = run.model.kinds(final, power_losses_s=tuple(run.losses_s))
     assert ("lost-write" in lost) == bool(acked - left)
 
@@ -229,12 +234,13 @@ def swap_two_batches(run: Run) -> set[str]:
 
 def commit_what_was_aborted(run: Run) -> set[str]:
     _flip_marker(run, "abort", "commit")
-    return {"aborted-read", "INV-4"}
+    # Markers may be repeated, so a log without its head may have had the abort there.
+    return {"aborted-read"} if run.model.starts[T1] else {"aborted-read", "INV-4"}
 
 
 def abort_a_part_of_what_was_committed(run: Run) -> set[str]:
     _flip_marker(run, "commit", "abort")
-    return {"torn-transaction", "INV-4"}
+    return {"torn-transaction"} if run.model.starts[T1] else {"torn-transaction", "INV-4"}
 
 
 def _flip_marker(run: Run, old: str, new: str) -> None:

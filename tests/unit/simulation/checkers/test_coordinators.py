@@ -106,6 +106,26 @@ def test_a_marker_does_not_contradict_its_prepare() -> None:
     assert "INV-4: a marker contradicts its PREPARE" in model.signatures()
 
 
+def test_a_marker_may_stand_there_repeatedly() -> None:
+    model = committed()
+    marker = model.logs[T0][-1]
+    model.append(T0, (), (marker.producer_id, marker.producer_epoch), marker="commit")
+    assert model.signatures() == set()
+
+
+def test_markers_stand_in_the_order_of_their_decisions() -> None:
+    model = Model()
+    producer = model.producer("p", "id")
+    for end in (producer.commit, producer.abort, producer.commit):
+        producer.begin()
+        producer.send(T0)
+        end()
+    assert model.signatures() == set()
+    model.logs[T0][1] = replace(model.logs[T0][1], marker="abort")
+    model.logs[T0][3] = replace(model.logs[T0][3], marker="commit")
+    assert "INV-4: a marker contradicts its PREPARE" in model.signatures()
+
+
 def test_a_marker_that_nobody_prepared_is_found() -> None:
     model = committed()
     model.append(T0, (), (77, 0), marker="abort")

@@ -131,7 +131,9 @@ def test_an_owner_that_gave_up_is_none() -> None:
     assert group.signatures() == set()
 
 
-def moved(protocol: str, revoked: bool = False, rejoined: bool = True) -> set[str]:
+def moved(
+    protocol: str, revoked: bool = False, rejoined: bool = True, allowed: bool = False
+) -> set[str]:
     group = Group(protocol)
     group.join("a", 1)
     group.assign("a", 1, T0)
@@ -141,13 +143,14 @@ def moved(protocol: str, revoked: bool = False, rejoined: bool = True) -> set[st
         group.join("a", 2)
     group.join("b", 2)
     group.assign("b", 2, T0)
-    return group.signatures()
+    return group.model.allowed() if allowed else group.signatures()
 
 
-def test_a_cooperative_member_keeps_what_it_did_not_give_up() -> None:
-    expected = {"ownership: a partition has two owners across two generations"}
-    assert moved("cooperative-sticky") == expected
-    assert moved("cooperative-sticky", revoked=True) == set()
+def test_a_cooperative_member_that_keeps_what_it_had_is_told_but_allowed() -> None:
+    """Clients of the classic protocol see to that, not the broker."""
+    assert moved("cooperative-sticky", allowed=True) == {"ownership"}
+    assert moved("cooperative-sticky") == set()
+    assert moved("cooperative-sticky", revoked=True, allowed=True) == set()
 
 
 def test_an_eager_member_gives_up_everything_when_it_joins() -> None:

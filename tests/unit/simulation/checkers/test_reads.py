@@ -122,3 +122,23 @@ def test_an_offset_that_readers_passed_before_power_was_lost_may_be_unseen() -> 
     assert "unseen" in {a.kind for a in found if a.allowed}
     assert not [a for a in found if not a.allowed]
     assert "unseen" in model.kinds()
+
+
+def test_a_poll_fetched_before_power_was_lost_shows_the_log_as_it_was() -> None:
+    model = Model()
+    producer = model.producer("p", "id")
+    producer.begin()
+    lost = producer.send(T0)
+    producer.commit()
+    later = producer.hand_over(T0)
+    producer.land(T0, later)
+    at_s = model.now_s
+    model.cut(T0, 0)
+    other = model.producer("q")
+    for _ in range(3):
+        other.send(T0)
+    model.record(Polled, "r", T0, True, ((0, lost), (2, later)), 3)
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s,))
+    assert "skipped-poll" in {a.kind for a in found if a.allowed}
+    assert not [a for a in found if not a.allowed]
+    assert "skipped-poll" in model.kinds()

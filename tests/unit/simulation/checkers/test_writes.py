@@ -54,9 +54,21 @@ def test_what_somebody_asked_to_delete_is_not_lost() -> None:
     producer.send(T0)
     model.starts[T0] = 1
     assert model.signatures() == {"lost-write: the log starts behind it and nobody asked for that"}
-    assert model.signatures(retention=True) == set()
+    assert model.signatures(retention=frozenset({T0.topic})) == set()
     model.delete_records(T0, 1)
     assert model.signatures() == set()
+
+
+def test_an_acknowledgement_may_wait_for_a_frozen_client_while_power_is_lost() -> None:
+    model = Model()
+    producer = model.producer("p")
+    value = producer.hand_over(T0)
+    offset = producer.land(T0, value)
+    at_s = model.now_s
+    model.cut(T0, 0)
+    producer.ack(T0, offset, value)
+    assert model.kinds(flush_every_message=False, power_losses_s=(at_s,)) == set()
+    assert model.kinds() == {"lost-write"}
 
 
 def test_a_partition_that_could_not_be_read_says_nothing_of_its_tail() -> None:
@@ -124,6 +136,19 @@ def test_an_offset_given_twice_in_one_leader_epoch_is_never_allowed() -> None:
     model.leader_epoch = 0
     model.producer("q").send(T0)
     found = model.signatures(flush_every_message=False, power_losses_s=(at_s,))
+    assert found == {"inconsistent-offsets: an offset was given twice in one leader epoch"}
+
+
+def test_an_offset_given_twice_is_found_when_the_second_record_is_gone_too() -> None:
+    model = Model()
+    losses = []
+    for who in ("p", "q"):
+        model.producer(who).send(T0)
+        model.look()
+        losses.append(model.now_s)
+        model.cut(T0, 0)
+        model.leader_epoch = 0
+    found = model.signatures(flush_every_message=False, power_losses_s=tuple(losses))
     assert found == {"inconsistent-offsets: an offset was given twice in one leader epoch"}
 
 

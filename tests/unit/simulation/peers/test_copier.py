@@ -55,21 +55,21 @@ async def copy(w: World, copiers: list[Any], cuts: float) -> None:
     assert all(event.stable for event in w.events(OffsetsFetched))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavor", ["librdkafka", "java", "old"])
-@pytest.mark.parametrize("seed", range(2))
-def test_a_copier_outside_the_group_copies_once(tmp_path: Path, flavor: str, seed: int) -> None:
+def test_a_copier_outside_the_group_copies_once(tmp_path: Path, flavor: str) -> None:
     async def story() -> None:
-        async with world(tmp_path, seed) as w:
+        async with world(tmp_path) as w:
             await copy(w, [copier.run(w.context("c", flavor=flavor, **OPTIONS))], 0.1)
 
     play(story())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavor", ["librdkafka", "java"])
-@pytest.mark.parametrize("seed", range(2))
-def test_copiers_that_are_members_share_the_work(tmp_path: Path, flavor: str, seed: int) -> None:
+def test_copiers_that_are_members_share_the_work(tmp_path: Path, flavor: str) -> None:
     async def story() -> None:
-        async with world(tmp_path, seed) as w:
+        async with world(tmp_path) as w:
             copiers = [
                 copier.run(w.context(f"c{n}", flavor=flavor, as_member=True, **OPTIONS))
                 for n in range(2)

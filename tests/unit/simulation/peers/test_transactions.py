@@ -26,7 +26,7 @@ def test_all_commit_where_nothing_goes_wrong(tmp_path: Path, flavor: str) -> Non
         async with world(tmp_path) as w:
             await w.create("t", 3)
             clients = [
-                transactions.run(w.context("p", flavor=flavor, vice=0, impatience=0)),
+                transactions.run(w.context("p", flavor=flavor, vice=0, impatience=0, late=0)),
                 consumer.run(w.context("r", restart_chance=0, settle_ms=20_000)),
             ]
             await w.run(clients)
@@ -42,7 +42,8 @@ def test_all_commit_where_nothing_goes_wrong(tmp_path: Path, flavor: str) -> Non
 
 
 @pytest.mark.parametrize("flavor", FLAVORS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
 def test_vices_and_cut_connections_leave_nothing_aborted_to_be_seen(
     tmp_path: Path, flavor: str, seed: int
 ) -> None:
@@ -72,12 +73,10 @@ def test_vices_and_cut_connections_leave_nothing_aborted_to_be_seen(
     play(story())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_clients_that_share_an_id_fence_each_other_and_both_settle(
-    tmp_path: Path, seed: int
-) -> None:
+@pytest.mark.slow
+def test_clients_that_share_an_id_fence_each_other_and_both_settle(tmp_path: Path) -> None:
     async def story() -> None:
-        async with world(tmp_path, seed) as w:
+        async with world(tmp_path, 2) as w:
             await w.create("t", 2)
             clients = [
                 transactions.run(

@@ -188,7 +188,7 @@ class World:
             history=self.history,
             now_s=self.loop.time,
             stopping=lambda: self.stop,
-            parameters=parameters,
+            parameters={"think_ms": 60, **parameters},
         )
 
     async def run(

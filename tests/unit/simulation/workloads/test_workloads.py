@@ -35,6 +35,8 @@ from oncelog.simulation.workloads.journal import Journal, supervise
 from tests.unit.simulation.workloads.judging import complaints, copies_complaints
 from tests.unit.simulation.workloads.rig import Rig, in_virtual_time
 
+pytestmark = pytest.mark.slow
+
 TOPICS = {"a": 2, "b": 3}
 CUTS = 0.03
 

@@ -1,0 +1,34 @@
+"""The roles that a scripted client can play, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.peers import (
+    admin,
+    consumer,
+    copier,
+    member,
+    probe,
+    producer,
+    transactions,
+)
+
+__all__ = ["ROLES", "Role"]
+
+Role = Callable[[ClientContext], Awaitable[None]]
+
+ROLES: Final[Mapping[str, Role]] = MappingProxyType(
+    {
+        "producer": producer.run,
+        "transactions": transactions.run,
+        "copier": copier.run,
+        "consumer": consumer.run,
+        "member": member.run,
+        "admin": admin.run,
+        "probe": probe.run,
+    }
+)
