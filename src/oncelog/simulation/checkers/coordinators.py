@@ -263,11 +263,16 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
         if txn.outcome != "committed" or not txn.transactional_id or txn.ending_s == NEVER:
             continue
         others = handed_out[txn.transactional_id]
-        own_s = max(
-            (e.at_s for e in others if e.who == txn.client and e.at_s <= txn.began_s), default=NEVER
-        )
+        mine = [e for e in others if e.who == txn.client and e.at_s <= txn.began_s]
+        if not mine:
+            continue
+        own = mine[-1]
         for event in others:
-            if event.who != txn.client and own_s < event.at_s < txn.ending_s:
+            # An answer may be late: an older epoch takes nothing over.
+            is_older = (
+                event.producer_id == own.producer_id and event.producer_epoch < own.producer_epoch
+            )
+            if event.who != txn.client and own.at_s < event.at_s < txn.ending_s and not is_older:
                 yield found(
                     "INV-5",
                     "a superseded producer's commit was acknowledged",
