@@ -27,14 +27,13 @@ from oncelog.client import TransactionDriver
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation import run as run_module
-from oncelog.simulation.checkers import Anomaly, judge
+from oncelog.simulation.campaign import judge_run
+from oncelog.simulation.checkers import judge
 from oncelog.simulation.client import ClientNode
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES, draw_faults
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Fault
-from oncelog.simulation.known import known_defects, sort_findings
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 from oncelog.simulation.process import Process
 from oncelog.simulation.run import Run
@@ -94,7 +93,7 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
         "group_id": APPLICATION_ID,
         "transaction_version_max": rng.choice((1, 2)),
         "tasks": rng.randint(1, 3),
-        "crash": rng.choice((0.0, 0.03, 0.08)),
+        "crash": rng.choice((0.0, 0.04, 0.12)),
         "lose_checkpoint": rng.choice((0.0, 0.0, 0.15)),
         "lose_answer": rng.choice((0.0, 0.1)),
         "take_over": rng.choice(("", *TAKE_OVER_STEPS)),
@@ -262,32 +261,35 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
         if final.partitions and not (promise.power_losses_s and anomalies):
             # What power took from the logs is found by their checkers, and INV-10 falls with it.
             anomalies += judge_batches(app, final, run.committed, OUTPUT, world.now_s)
-    struck = [(fault.at_s, fault.kind) for fault in world.history.of(Fault)]
-    sorted_ = sort_findings(anomalies, struck, known_defects())
-    findings = {_signature(a): (_signature(a), a.detail) for a in reversed(sorted_.unknown)}
-    for who, error in world.bugs:
-        name = f"bug: {type(error).__name__}"
-        findings.setdefault(name, (name, f"{who}: {error}"))
+    judged = run_module.RunResult(
+        plan,
+        world.history,
+        final,
+        anomalies,
+        world.trace.digest(),
+        world.coverage,
+        world.now_s,
+        time.perf_counter() - began,
+        world.bugs,
+    )
+    found = judge_run(judged)
+    findings = [(f.signature, f.detail) for f in found if not f.known_as]
     if app.reached["data loss"] and not promise.power_losses_s:
-        findings["data loss"] = ("data loss", "a reading task said that records were gone")
+        findings.append(("data loss", "a reading task said that records were gone"))
     result = SparkResult(
         plan.seed,
         plan.profile,
-        world.trace.digest(),
-        tuple(findings.values()),
-        tuple(defect.name for defect, _ in sorted_.known),
+        judged.digest,
+        tuple(findings),
+        tuple(f.known_as for f in found if f.known_as),
         app.rows,
         app.reached,
         len(app.finished),
         sum(len(p.committed) for tp, p in final.partitions.items() if tp.topic == OUTPUT),
         world.now_s,
-        time.perf_counter() - began,
+        judged.real_s,
     )
     return result, run
-
-
-def _signature(anomaly: Anomaly) -> str:
-    return anomaly.signature
 
 
 def _run_seed(wanted: tuple[int, str | None]) -> SparkResult:

@@ -384,7 +384,7 @@ class _Life:
     def died(self, restart: Callable[[], None]) -> None:
         """Count where, and let executors outlive the driver for a while."""
         scheduler = self.process.scheduler
-        if self.process.died_because != "the end":
+        if self.process.died_because not in ("exit", "the end"):
             self.app.rows[self._row().name] += 1
             if self.stage is not None:
                 self.stage.leave_behind()
