@@ -13,6 +13,7 @@ the thread `ProcessDied`, which nothing there may catch, and waits for its end.
 """
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -96,6 +97,9 @@ class Lockstep:
         return wish
 
     def _abandon(self) -> None:
+        wish = self._wish
+        if inspect.iscoroutine(wish) and inspect.getcoroutinestate(wish) == inspect.CORO_CREATED:
+            wish.close()
         while self._is_blocked:
             self._step(None, ProcessDied())
 
