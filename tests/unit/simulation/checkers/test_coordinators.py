@@ -211,6 +211,16 @@ def test_a_commit_asked_for_before_the_take_over_may_be_answered_after() -> None
     assert fenced_commit(asked_late=False).signatures() == set()
 
 
+def test_an_older_epoch_whose_answer_is_late_takes_nothing_over() -> None:
+    model = Model()
+    model.record(ProducerInitialized, "p", "id", 5, 1)
+    model.record(TransactionBegan, "p", 0, "id")
+    model.record(ProducerInitialized, "q", "id", 5, 0)
+    model.record(TransactionEnding, "p", 0, True)
+    model.record(TransactionEnded, "p", 0, True)
+    assert model.signatures() == set()
+
+
 @pytest.mark.parametrize(
     ("second", "what"),
     [

@@ -1,0 +1,485 @@
+"""A simulated Spark driver: one process that runs one streaming query after the other.
+
+The loop is that of Spark's micro-batch execution: plan what batch N reads, write ``offsets/N``, run
+the batch, write ``commits/N``. What a batch does is decided by the shipped `BatchDriver` with the
+shipped `TransactionDriver`; the executors are `spark_stage`. The process dies at the crash points
+of `oncelog.spark.progress` and a few steps after each, and is started again over the same
+checkpoint, sometimes while a rival still lives, sometimes over another one.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from oncelog.client import Admin, ClientError, FencedError, TransactionDriver
+from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import (
+    Event,
+    OffsetsFetched,
+    ProducerFenced,
+    ProducerInitialized,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionEnding,
+    TransactionOffsets,
+    TransactionUnknown,
+)
+from oncelog.simulation.history import Progress as ProgressEvent
+from oncelog.simulation.process import Process
+from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
+from oncelog.spark.errors import FailClosedError, PipelineError
+from oncelog.spark.marker import Marker
+from oncelog.spark.progress import CrashRow, Progress, crash_row
+from oncelog.spark.sink import _check_one_attempt
+from oncelog.spark.source_options import Isolation, limit_offsets
+from tests.simulation.lockstep import Lockstep
+from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
+from tests.simulation.spark_stage import Stage, StageOptions
+
+__all__ = ["CRASHED", "TAKE_OVER_STEPS", "Application", "Refusal", "run_driver"]
+
+T = TypeVar("T")
+
+CRASHED: Final = "crash"
+"""Why a process died that the model killed at a place of its own choosing."""
+PAUSE_MS: Final = (1.0, 80.0)
+"""Between two looks for new records."""
+
+TAKE_OVER_STEPS: Final = ("wal_written", "after_init", "tasks_done", "ending")
+TAKE_OVER: Final = 0.25
+"""How likely a rival is started at the step that a run has chosen for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A driver failed closed."""
+
+    reason: str
+    query_id: str
+    batch_id: int
+    marker: Marker | None
+    who: str
+
+
+@dataclass
+class Application:
+    """One application id: what outlives its drivers, and what the judge has to know."""
+
+    application_id: str
+    partitions: tuple[TopicPartition, ...]
+    stage: StageOptions
+    transaction_version_max: int
+    crash: float
+    """Probability of a death at, or soon after, each step."""
+    lose_checkpoint: float
+    lose_answer: float
+    take_over_step: str
+    """One of `TAKE_OVER_STEPS`, or "": no rival comes there."""
+    sources_settled: Callable[[], bool]
+    take_over: Callable[[], bool]
+    """Start a rival, unless enough of them live; whether it did."""
+    checkpoint: Checkpoint = field(init=False)
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    """All there ever were, by query."""
+    refusals: list[Refusal] = field(default_factory=list)
+    finished: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(query, batch) -> the first driver whose `process` returned for it."""
+    rows: Counter[str] = field(default_factory=Counter)
+    """Crash rows, by name."""
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = self.new_checkpoint()
+
+    def new_checkpoint(self) -> Checkpoint:
+        """An empty one, of a new query."""
+        made = Checkpoint(f"query-{len(self.checkpoints)}", dict.fromkeys(self.partitions, 0))
+        self.checkpoints[made.query_id] = made
+        return made
+
+    def count(self, name: str) -> None:
+        """Something was reached."""
+        self.reached[name] += 1
+
+    def choose_checkpoint(self, rng: random.Random) -> Checkpoint:
+        """The one in use, unless it is lost now."""
+        if not self.stage.is_healed() and rng.random() < self.lose_checkpoint:
+            self.count("checkpoint lost")
+            return self.new_checkpoint()
+        return self.checkpoint
+
+    def finish(self, checkpoint: Checkpoint, batch_id: int, who: str) -> None:
+        """A batch is done, as its driver believes."""
+        self.checkpoint = checkpoint
+        self.finished.setdefault((checkpoint.query_id, batch_id), who)
+
+    def refused(
+        self,
+        error: FailClosedError,
+        checkpoint: Checkpoint,
+        batch_id: int,
+        driver: BatchDriver,
+        who: str,
+    ) -> None:
+        """A driver failed closed. Its operator finds the checkpoint that the marker names."""
+        marker = driver.marker
+        self.refusals.append(Refusal(error.reason, checkpoint.query_id, batch_id, marker, who))
+        if marker is not None and marker.batch.query_id in self.checkpoints:
+            self.checkpoint = self.checkpoints[marker.batch.query_id]
+
+
+class _Steps(Progress):
+    """The steps of one driver life, kept in memory. It dies soon after some of them."""
+
+    def __init__(self, life: "_Life") -> None:
+        super().__init__(None)
+        self._life = life
+        self.steps: list[dict[str, Any]] = []
+
+    def step(self, name: str, batch_id: int, **details: object) -> None:
+        life = self._life
+        if name == "txn_ended" and self.steps[-1]["step"] == "failed":
+            life.app.count("doubt settled by the marker, committed")
+        self.steps.append({"step": name, "batch": batch_id})
+        life.app.count(f"step {name}")
+        if name == "ending":
+            life.lose_answer()
+        if name == life.app.take_over_step and life.rng.random() < TAKE_OVER:
+            life.is_taken_over()
+        if life.may_crash():
+            life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
+
+
+class _DriverCrash:
+    """In the place of `oncelog.spark.progress.CrashPoint`: any of the points, now and then."""
+
+    def __init__(self, life: "_Life") -> None:
+        self._life = life
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        life = self._life
+        is_now = life.may_crash()
+        if is_now:
+            life.app.count(f"crash point {name}")
+        return is_now
+
+    def kill(self) -> None:
+        self._life.lockstep.die(CRASHED)
+
+
+class _TaskCrash(_DriverCrash):
+    """The same for a task of a local application: it and its driver are one process."""
+
+    def kill(self) -> None:
+        self._life.process.kill(CRASHED)
+
+
+class _Transaction:
+    """The shipped `TransactionDriver`; what it does is written down."""
+
+    def __init__(self, life: "_Life", inner: TransactionDriver) -> None:
+        self._life = life
+        self._inner = inner
+        self._is_begun = False
+
+    @property
+    def producer_id(self) -> int:
+        return self._inner.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self._inner.producer_epoch
+
+    async def open(self) -> object:
+        life = self._life
+        if self._is_begun:
+            self._is_begun = False
+            life.record(TransactionEnded, (life.transactions, False))
+        await self._inner.open()
+        life.app.count("open")
+        self._initialized()
+        return None
+
+    async def new_epoch(self) -> object:
+        epoch = self.producer_epoch
+        await self._watched(self._inner.new_epoch())
+        if self.producer_epoch != epoch:
+            self._initialized()
+        self._is_begun = True
+        self._life.transactions += 1
+        self._life.record(TransactionBegan, (self._life.transactions, self._inner.transactional_id))
+        return None
+
+    async def fetch_offsets(
+        self, group_id: str, partitions: None = None, *, require_stable: bool = True
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        asked_s = self._life.app.stage.world.now_s
+        found = await self._inner.fetch_offsets(group_id, partitions, require_stable=require_stable)
+        offsets = {tp: committed.offset for tp, committed in found.items()}
+        self._life.record(OffsetsFetched, (group_id, offsets, asked_s, require_stable))
+        return found
+
+    async def add_offsets(self, group_id: str) -> None:
+        await self._watched(self._inner.add_offsets(group_id))
+
+    async def txn_offset_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        await self._watched(self._inner.txn_offset_commit(group_id, offsets))
+        plain = {tp: committed.offset for tp, committed in offsets.items()}
+        self._life.record(TransactionOffsets, (self._life.transactions, group_id, plain))
+
+    async def end(self, commit: bool) -> None:
+        life, number = self._life, self._life.transactions
+        self._is_begun = False
+        life.record(TransactionEnding, (number, commit))
+        try:
+            await self._watched(self._inner.end(commit))
+        except ClientError as error:
+            life.app.count("end in doubt")
+            life.record(TransactionUnknown, (number, type(error).__name__))
+            raise
+        life.record(TransactionEnded, (number, commit))
+
+    def _initialized(self) -> None:
+        self._life.record(
+            ProducerInitialized,
+            (self._inner.transactional_id, self.producer_id, self.producer_epoch),
+        )
+
+    async def _watched(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await call
+        except FencedError as error:
+            self._life.app.count("driver fenced")
+            self._life.record(ProducerFenced, (self._inner.transactional_id, type(error).__name__))
+            raise
+
+
+class _Batch:
+    """One micro-batch, as `oncelog.spark.sink` hands it to the protocol."""
+
+    def __init__(self, life: "_Life", checkpoint: Checkpoint, batch_id: int, steps: _Steps) -> None:
+        self._life = life
+        self._checkpoint = checkpoint
+        self._steps = steps
+        self.query_id = checkpoint.query_id
+        self.batch_id = batch_id
+
+    def source_lines(self) -> tuple[str, ...]:
+        return self._checkpoint.lines(self.batch_id)
+
+    def write(self, identity: ProducerIdentity) -> list[TaskReport]:
+        life = self._life
+        stage = life.stage = Stage(
+            options=life.app.stage,
+            driver=life.process,
+            client_options=life.client_options,
+            journal=life.record,
+            ranges=self._checkpoint.ranges(self.batch_id),
+            batch_id=self.batch_id,
+            transaction=life.transactions,
+            identity=identity,
+            numbers=life.number,
+            progress=self._steps,
+            crash_point=_TaskCrash(life),
+        )
+        reports = life.lockstep.call(stage.run())
+        _check_one_attempt(stage.spark_context(), "tag")
+        return reports
+
+    def drain(self) -> None:
+        self._life.lockstep.sleep(self._life.rng.uniform(1.0, 30.0))
+
+    def is_stopping(self) -> bool:
+        return self._life.rng.random() < 0.1
+
+
+@dataclass
+class _Life:
+    """One driver process."""
+
+    app: Application
+    context: ClientContext
+    process: Process
+    lockstep: Lockstep
+    transactions: int = 0
+    numbers: int = 0
+    stage: Stage | None = None
+    steps: _Steps | None = None
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def rng(self) -> random.Random:
+        return self.process.rng
+
+    def record(self, kind: Callable[..., Event], values: tuple[object, ...]) -> None:
+        """All of them are events of the driver, which owns the transaction."""
+        world = self.app.stage.world
+        world.record(kind(world.now_s, self.process.name, *values))
+
+    def may_crash(self) -> bool:
+        """Whether the process dies at the place where this is asked."""
+        return not self.app.stage.is_healed() and self.rng.random() < self.app.crash / 2
+
+    def is_taken_over(self) -> None:
+        """A rival starts here and now, and this driver may be a zombie meanwhile."""
+        scheduler = self.process.scheduler
+        if self.app.take_over() and self.rng.random() < 0.6:
+            self.app.count("driver froze")
+            self.process.freeze()
+            scheduler.call_after(self.rng.uniform(0.2, 3.0), None, self.process.thaw)
+
+    def lose_answer(self) -> None:
+        """Now and then EndTxn arrives, and its answer does not, for a while or for good."""
+        app, world, rng = self.app, self.app.stage.world, self.rng
+        if app.stage.is_healed() or rng.random() >= app.lose_answer:
+            return
+        app.count("answer of EndTxn lost")
+        until_s = world.now_s + rng.expovariate(1 / 1.5)
+        broker, driver = world.broker.host, self.process.host
+        if rng.random() < 0.5:
+            world.network.partition(broker, driver, both=False, until_s=until_s)
+        else:
+            ends = world.network.between(driver, broker)
+            world.network.arm_drop(ends, 0, "to client", until_s=until_s)
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def client_options(self, process: Process) -> dict[str, Any]:
+        return {
+            "client_id": process.name,
+            "network": process.network,
+            "clock": process.clock,
+            "rng": process.rng,
+            "request_timeout_ms": self.rng.choice((1_500, 3_000, 5_000)),
+            "retry_backoff_ms": 20,
+            "transaction_version_max": self.app.transaction_version_max,
+        }
+
+    # --- life and death
+
+    def run(self) -> None:
+        """Queries, until everything is copied and the run is to end."""
+        app = self.app
+        until_s = self.context.get("lives_s", 1e9) * self.rng.random()
+        until_s += app.stage.world.now_s
+        while app.stage.world.now_s < until_s:
+            checkpoint = self.checkpoint = app.choose_checkpoint(self.rng)
+            try:
+                if self._query(checkpoint, until_s):
+                    return
+            except FailClosedError as error:
+                app.count(f"failed closed: {error.reason}")
+            except (PipelineError, ClientError, ConcurrentQueryError) as error:
+                app.count(f"query ended: {type(error).__name__}")
+            self.lockstep.sleep(self.rng.uniform(10.0, 1_000.0))
+
+    def died(self, restart: Callable[[], None]) -> None:
+        """Count where, and let executors outlive the driver for a while."""
+        scheduler = self.process.scheduler
+        if self.process.died_because not in ("exit", "the end"):
+            self.app.rows[self._row().name] += 1
+            if self.stage is not None:
+                self.stage.leave_behind()
+        if self.process.died_because == CRASHED:
+            scheduler.call_after(self.rng.uniform(0.0, 2.0), None, restart)
+
+    def _row(self) -> CrashRow:
+        """As `crash_row`, with the checkpoint at hand."""
+        checkpoint, steps = self.checkpoint, [] if self.steps is None else self.steps.steps
+        last = -1 if checkpoint is None else checkpoint.last_batch
+        if checkpoint is None or last < 0 or last in checkpoint.commits:
+            return CrashRow.BETWEEN_BATCHES
+        if not steps or steps[-1]["batch"] != last:
+            return CrashRow.WAL_WRITTEN
+        return crash_row(steps)
+
+    # --- a query
+
+    def _query(self, checkpoint: Checkpoint, until_s: float) -> bool:
+        """Run one query until it fails; True if there is nothing more to do."""
+        app = self.app
+        options = self.client_options(self.process)
+        admin = Admin(app.stage.bootstrap, **options)
+        inner = TransactionDriver(
+            app.stage.bootstrap,
+            app.application_id,
+            transaction_timeout_ms=self.rng.choice((2_000, 5_000, 10_000)),
+            timeout_ms=self.rng.choice((200, 1_000, 10_000)),
+            **options,
+        )
+        crash: Any = _DriverCrash(self)
+        steps = self.steps = _Steps(self)
+        driver = BatchDriver(
+            DriverOptions(app.application_id, write_attempts=self.rng.choice((1, 2, 3))),
+            _Transaction(self, inner),
+            self.lockstep,
+            steps,
+            crash,
+        )
+        last = checkpoint.last_batch
+        batch_id = last if last >= 0 and last not in checkpoint.commits else last + 1
+        try:
+            while app.stage.world.now_s < until_s:
+                if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
+                    return True
+                try:
+                    driver.process(_Batch(self, checkpoint, batch_id, steps))
+                except FailClosedError as error:
+                    app.refused(error, checkpoint, batch_id, driver, self.process.name)
+                    raise
+                app.finish(checkpoint, batch_id, self.process.name)
+                app.count(f"batch done under TV{inner.transaction_version}")
+                self.lockstep.sleep(self.rng.uniform(0.0, 5.0))
+                checkpoint.log_commit(batch_id)
+                batch_id, last = batch_id + 1, batch_id
+            return True
+        finally:
+            self.lockstep.call(self._disconnect(admin, inner))
+
+    def _plan(self, checkpoint: Checkpoint, batch_id: int, admin: Admin, until_s: float) -> bool:
+        """Wait for new records and log what batch N reads. False if none come in time."""
+        starts = checkpoint.ends(batch_id - 1)
+        while True:
+            if self.app.stage.world.now_s > until_s:
+                return False
+            is_last = self.context.stopping() and self.app.sources_settled()
+            latest = self._latest(admin, "read_committed")
+            ends = limit_offsets(starts, latest, self.rng.choice((4, 15, 60)))
+            if ends != starts:
+                break
+            # Records behind a transaction that is still open are yet to come.
+            if is_last and latest == self._latest(admin, "read_uncommitted"):
+                return False
+            self.lockstep.sleep(self.rng.uniform(*PAUSE_MS))
+        self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
+        checkpoint.log_offsets(batch_id, ends)
+        self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
+        return True
+
+    def _latest(self, admin: Admin, isolation: Isolation) -> dict[TopicPartition, int]:
+        wanted = admin.list_offsets(
+            dict.fromkeys(self.app.partitions, "latest"), isolation_level=isolation
+        )
+        return self.lockstep.call(wanted)
+
+    async def _disconnect(self, admin: Admin, transaction: TransactionDriver) -> None:
+        await transaction.close()
+        await admin.close()
+
+
+async def run_driver(
+    app: Application, context: ClientContext, process: Process, restart: Callable[[], None]
+) -> None:
+    """The role of a driver: one life of it."""
+    life = _Life(app, context, process, Lockstep(process))
+    process.on_death.append(lambda: life.died(restart))
+    await life.lockstep.run(life.run)
+    context.record(ProgressEvent, "settled")

@@ -1,0 +1,376 @@
+"""The write stage of a simulated micro-batch, run by a scheduler that may be faulty.
+
+Spark runs one barrier stage: a task that fails ends the stage, and no task runs twice. The
+scheduler here usually does that. Now and then it starts a task a second time, or a copy of one that
+is slow, or the whole stage again: those are the dangers that the sink has to refuse, since a second
+attempt under the same (producer id, epoch) begins at sequence 0 and is dropped as a duplicate of
+the first. Executors die, freeze, lose their connections, and go on after the driver gave up.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.history import Acked, Event, Value
+from oncelog.simulation.loop import ProcessLoop
+from oncelog.simulation.process import Process, ProcessDied
+from oncelog.simulation.world import World
+from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.errors import DataLossError, UsageError, WriteStageError
+from oncelog.spark.source_options import SourceOptions
+from oncelog.spark.tasks import Targets, WriteTask
+from tests.simulation.lockstep import Lockstep
+from tests.simulation.spark_executor import (
+    Journal,
+    Row,
+    TaskSurroundings,
+    read_rows,
+    row_batches,
+)
+
+__all__ = ["Faults", "Stage", "StageOptions"]
+
+RPC_S: Final = (0.0002, 0.004)
+"""How long a message between driver and executor takes."""
+LOSS_NOTICED_S: Final = (0.01, 0.3)
+"""After this time the driver learns that an executor is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What goes wrong with tasks; probabilities of one task, or of one stage."""
+
+    die: float = 0.0
+    freeze: float = 0.0
+    slow: float = 0.0
+    lose_connection: float = 0.0
+    retry: float = 0.0
+    """A failed task is started again in the same stage."""
+    copy: float = 0.0
+    """A second attempt of a task is started beside the first."""
+    again: float = 0.0
+    """The whole stage is started again under the same producer identity."""
+    give_up: float = 0.0
+    """The driver cancels the stage while tasks run."""
+    late_status: float = 0.0
+    """The status tracker does not know of failed tasks yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """What all stages of an application share."""
+
+    world: World
+    bootstrap: str
+    application_id: str
+    targets: Targets
+    task_count: int
+    faults: Faults
+    count: Callable[[str], None]
+    """Counts what was reached."""
+    is_healed: Callable[[], bool]
+    """Whether the time of faults is over."""
+
+
+@dataclass
+class _Attempt:
+    process: Process
+    task: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    task: int
+    attempt: int
+    rows: list[Any] | None
+    error: str = ""
+    is_usage: bool = False
+
+
+@dataclass
+class Stage:
+    """One write stage of one batch, under one producer identity, of one driver process."""
+
+    options: StageOptions
+    driver: Process
+    client_options: Callable[[Process], dict[str, Any]]
+    journal: Journal
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    batch_id: int
+    transaction: int
+    identity: ProducerIdentity
+    numbers: Callable[[], int]
+    progress: Any
+    crash_point: Any
+    failed_tasks: int = 0
+    stage_attempt: int = 0
+    _launched: int = 0
+    _attempts: list[_Attempt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._rng: random.Random = self.driver.rng
+        self._outcomes: asyncio.Queue[_Outcome] = asyncio.Queue()
+        self._copies: dict[int, list[tuple[Value, bytes, int]]] = {}
+        faults = self.options.faults
+        # Attempts get their rows in other orders, but in Arrow batches of one size, as in Spark.
+        self._rows_per_batch = self._rng.choice((1, 1, 3, 50))
+        self._batch_size = self._rng.choice((100, 300, 16_384, 16_384))
+        self._hides_failures = self._rng.random() < faults.late_status
+
+    # --- the scheduler
+
+    async def run(self) -> list[TaskReport]:
+        """Read, shuffle, write. Raises `WriteStageError`."""
+        faults = self.options.faults
+        rows = await self._read()
+        self._shuffle(rows)
+        try:
+            if self._rng.random() < faults.again:
+                self.options.count("stage run twice")
+                self.stage_attempt = 1
+                await self._attempt_half()
+                self._shuffle(rows)
+            return await self._write()
+        finally:
+            self.leave_behind()
+
+    async def _read(self) -> list[Row]:
+        options = SourceOptions.parse(
+            {
+                "bootstrapServers": self.options.bootstrap,
+                "subscribe": ",".join(sorted({tp.topic for tp in self.ranges})),
+            }
+        )
+        self._launch(-1, 0, lambda: read_rows(options, dict(self.ranges)))
+        outcome = await self._outcomes.get()
+        if outcome.rows is None:
+            raise self._failure(outcome)
+        return outcome.rows
+
+    def _shuffle(self, rows: list[Row]) -> None:
+        """Give each row its target and its task. Each attempt of the stage has its own values."""
+        self._copies.clear()
+        keys = [f"{tp}@{offset}".encode() for tp, offset in rows]
+        targets = self.options.targets
+        spread = pa.array([0] * len(rows), pa.int64())
+        chosen = targets.choose(None, None, pa.array(keys, pa.binary()), spread).to_pylist()
+        for (topic_partition, offset), key, number in zip(rows, keys, chosen, strict=True):
+            source = f"{topic_partition.topic}-{topic_partition.partition}@{offset}"
+            value = Value(self.owner, self.numbers(), self.transaction, source)
+            task = number % self.options.task_count
+            self._copies.setdefault(task, []).append((value, key, number))
+
+    async def _write(self) -> list[TaskReport]:
+        faults = self.options.faults
+        for task in range(self.options.task_count):
+            self._start(task, 0)
+        gives_up_s = self._rng.uniform(0.0, 0.2) if self._rng.random() < faults.give_up else None
+        found: dict[int, list[Any]] = {}
+        while len(found) < self.options.task_count:
+            try:
+                async with asyncio.timeout(gives_up_s):
+                    outcome = await self._outcomes.get()
+            except TimeoutError:
+                self.options.count("stage given up")
+                raise WriteStageError("the stage was cancelled") from None
+            if outcome.rows is not None:
+                found.setdefault(outcome.task, outcome.rows)
+                continue
+            self.failed_tasks += 1
+            self.options.count("task failed")
+            if outcome.attempt < 2 and self._rng.random() < faults.retry:
+                self.options.count("task retried")
+                self._start(outcome.task, outcome.attempt + 1)
+            else:
+                raise self._failure(outcome)
+        return [_report(row) for task in sorted(found) for row in found[task]]
+
+    async def _attempt_half(self) -> None:
+        """A stage attempt that gets nowhere: its tasks go on."""
+        for task in range(self.options.task_count):
+            self._start(task, 0)
+        await asyncio.sleep(self._rng.uniform(0.0, 0.05))
+        self._outcomes = asyncio.Queue()
+
+    def _start(self, task: int, attempt: int) -> None:
+        rng = self._rng
+        rows = _interleaved(rng, self._copies.get(task, []))
+        work = WriteTask(
+            bootstrap_servers=self.options.bootstrap,
+            transactional_id=self.options.application_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            batch_id=self.batch_id,
+            targets=self.options.targets,
+            batch_size=self._batch_size,
+            compression_type="none",
+            progress_path=self.progress,
+            crash_point=self.crash_point,
+        )
+        self._launch(task, attempt, lambda: work, rows)
+        if attempt == 0 and rng.random() < self.options.faults.copy:
+            self.options.count("task copied")
+            delay_s = rng.uniform(0.0, 0.1)
+            self.options.world.scheduler.call_after(delay_s, self.driver, self._start, task, 1)
+
+    def _failure(self, outcome: _Outcome) -> Exception:
+        text = f"task {outcome.task} failed: {outcome.error}"
+        return UsageError(text) if outcome.is_usage else WriteStageError(text)
+
+    def leave_behind(self) -> None:
+        """What still runs is killed after a while, which may be later than its end."""
+        world = self.options.world
+        for attempt in self._attempts:
+            if attempt.process.alive:
+                self.options.count("zombie task")
+                delay_s = self._rng.choice((0.0, 0.1, 1.0, 20.0)) * self._rng.random()
+                world.scheduler.call_after(delay_s, None, attempt.process.kill, "killed")
+
+    @property
+    def owner(self) -> str:
+        """The driver, in the history."""
+        return self.driver.name
+
+    def _note(self, kind: Callable[..., Event], values: tuple[object, ...]) -> None:
+        """What a task sends and hears; two attempts of one stage are both acknowledged."""
+        if not (kind is Acked and self.stage_attempt):
+            self.journal(kind, values)
+
+    # --- an executor
+
+    def _launch(
+        self,
+        task: int,
+        attempt: int,
+        work: Callable[[], Any],
+        rows: list[tuple[Value, bytes, int]] | None = None,
+    ) -> None:
+        world, rng = self.options.world, self._rng
+        self._launched += 1
+        serial = f"b{self.batch_id}e{self.identity.producer_epoch}.{self._launched}"
+        number = self.numbers()
+        host = f"10.{1 + number // 65_536}.{number // 256 % 256}.{number % 256}"
+        process = world.new_process(f"{self.owner}.{serial}", host)
+        process.wall_offset_ms = self.driver.wall_offset_ms
+        self._attempts.append(_Attempt(process, task, attempt))
+        process.on_death.append(
+            partial(self._tell, LOSS_NOTICED_S, _Outcome(task, attempt, None, "executor lost"))
+        )
+        client_options = self.client_options(process)
+        if rows is not None:
+            write = work()
+            write.producer_options.update(
+                client_options, journal=self._note, delivery_timeout_ms=rng.choice((3e3, 2e4))
+            )
+            shuffled = row_batches(rows, process.clock, self._rows_per_batch)
+
+            def run() -> list[Any]:
+                reports = [batch.to_pylist() for batch in write(shuffled)]
+                return [row for report in reports for row in report]
+        else:
+            run = work
+        about = TaskSurroundings(process, task, attempt, self.options.bootstrap, client_options)
+        slow = rng.random() < self.options.faults.slow
+        delay_s = rng.uniform(0.0, 1.5) if slow else rng.uniform(0.0, 0.02)
+        world.scheduler.call_after(delay_s, process, self._begin, about, run)
+        self._afflict(process)
+
+    def _begin(self, about: TaskSurroundings, run: Callable[[], list[Any]]) -> None:
+        loop = about.process.loop
+        assert isinstance(loop, ProcessLoop)
+        loop.keep(self._execute(about, run))
+
+    async def _execute(self, about: TaskSurroundings, run: Callable[[], list[Any]]) -> None:
+        lockstep = Lockstep(about.process)
+        lockstep.about = about
+        try:
+            outcome = _Outcome(about.task, about.attempt, await lockstep.run(run))
+        except ProcessDied:
+            return
+        except Exception as error:  # noqa: BLE001 - a task boundary, as in Spark's executors
+            if isinstance(error, DataLossError):
+                self.options.count("data loss")
+            text = f"{type(error).__name__}: {error}"
+            is_usage = isinstance(error, UsageError)
+            outcome = _Outcome(about.task, about.attempt, None, text, is_usage)
+        self._tell(RPC_S, outcome)
+        about.process.on_death = [
+            tell for tell in about.process.on_death if getattr(tell, "func", None) != self._tell
+        ]
+        about.process.kill("exit")
+
+    def _tell(self, within_s: tuple[float, float], outcome: _Outcome) -> None:
+        delay_s = self._rng.uniform(*within_s)
+        self.options.world.scheduler.call_after(
+            delay_s, self.driver, self._outcomes.put_nowait, outcome
+        )
+
+    def _afflict(self, process: Process) -> None:
+        """Let something happen to an executor."""
+        if self.options.is_healed():
+            return
+        world, rng, faults = self.options.world, self._rng, self.options.faults
+        if rng.random() < faults.die:
+            self.options.count("executor died")
+            process.kill_after_steps(int(rng.expovariate(1 / 60)), "kill")
+        if rng.random() < faults.freeze:
+            self.options.count("executor froze")
+            begin_s, length_s = rng.uniform(0.0, 0.1), rng.expovariate(1 / 3)
+            world.scheduler.call_after(begin_s, None, process.freeze)
+            world.scheduler.call_after(begin_s + length_s, None, process.thaw)
+        if rng.random() < faults.lose_connection:
+            self.options.count("executor lost a connection")
+            world.network.arm_drop(
+                world.network.between(process.host, world.broker.host),
+                int(rng.expovariate(1 / 800)),
+                rng.choice(("to server", "to client")),
+                rng.random() < 0.2,
+                until_s=world.now_s + 10.0,
+            )
+
+    # --- Spark's status tracker, as `oncelog.spark.sink` asks it
+
+    def spark_context(self) -> Any:
+        """What `_check_one_attempt` needs of a SparkContext."""
+        shown = 0 if self._hides_failures else self.failed_tasks
+        info = SimpleNamespace(currentAttemptId=self.stage_attempt, numFailedTasks=shown)
+        tracker = SimpleNamespace(
+            getJobInfo=lambda job: SimpleNamespace(stageIds=[0]), getStageInfo=lambda stage: info
+        )
+        java_tracker = SimpleNamespace(getJobIdsForTag=lambda tag: [1])
+        java = SimpleNamespace(statusTracker=lambda: java_tracker)
+        return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))
+
+
+def _report(row: Mapping[str, Any]) -> TaskReport:
+    return TaskReport(
+        row["task"],
+        TopicPartition(row["topic"], row["partition"]),
+        row["records"],
+        row["first_offset"],
+        row["last_offset"],
+    )
+
+
+def _interleaved(
+    rng: random.Random, rows: list[tuple[Value, bytes, int]]
+) -> list[tuple[Value, bytes, int]]:
+    """The rows as one attempt gets them: each source partition in order, mixed by chance."""
+    queues: dict[str, list[tuple[Value, bytes, int]]] = {}
+    for row in reversed(rows):
+        queues.setdefault(row[0].source.rpartition("@")[0], []).append(row)
+    mixed = []
+    while queues:
+        name = rng.choice(sorted(queues))
+        mixed.append(queues[name].pop())
+        if not queues[name]:
+            del queues[name]
+    return mixed
