@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.draw import draw_plan
@@ -18,6 +20,10 @@ from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import RunResult, execute
 
 __all__ = ["Campaign", "Finding", "Summary", "judge_run", "run_seed", "run_seeds", "smallest"]
+
+
+RUNS_PER_PROCESS: Final = 200
+"""Runs after which a process makes room for a fresh one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,14 @@ def run_seeds(
         yield from map(run_seed, requests)
         return
     context = multiprocessing.get_context("fork")
-    with context.Pool(jobs, maxtasksperchild=200) as pool:
+    with context.Pool(jobs, _keep_what_is_there, maxtasksperchild=RUNS_PER_PROCESS) as pool:
         yield from pool.imap_unordered(run_seed, requests, chunksize=1)
+
+
+def _keep_what_is_there() -> None:
+    """What is loaded stays loaded: collecting garbage after each run need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def smallest(plan: Plan, wanted: str, runs_max: int = 80) -> tuple[Plan, int]:
