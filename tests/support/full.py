@@ -1,4 +1,4 @@
-"""`make test-full`: every test, planted bugs, a million bad frames, five demos, with evidence.
+"""`make test-full`: every test, planted bugs, simulated runs, a million bad frames, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -118,7 +118,7 @@ def main() -> int:
     """Exit code 0 when everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--only", choices=["tests", "mutations", "fuzz", "demo"])
+    parser.add_argument("--only", choices=["tests", "mutations", "simulation", "fuzz", "demo"])
     arguments = parser.parse_args()
     console = Console()
     passed = True
@@ -126,6 +126,11 @@ def main() -> int:
         passed = run_tests(arguments.seed, console)
     if arguments.only in (None, "mutations"):
         passed = mutations.run([], console, with_evidence=True) and passed
+    if arguments.only in (None, "simulation"):
+        for module in ("tests.simulation.evidence", "tests.simulation.planted"):
+            command = [sys.executable, "-m", module]
+            command += ["--evidence"] if module.endswith("planted") else []
+            passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
     if arguments.only in (None, "demo"):

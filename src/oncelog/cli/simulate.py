@@ -114,7 +114,9 @@ def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) 
     campaign = Campaign()
     with Display(len(seeds)) as display:
         for summary in run_seeds(seeds, profile, duration, jobs):
-            campaign.add(summary)
+            for finding in campaign.add(summary):
+                again = f"--seed {summary.seed} --profile {summary.profile}"
+                warn(f"{again}: {finding.detail}")
             display.update(summary)
     return campaign
 

@@ -147,8 +147,9 @@ class Campaign:
     coverage: Coverage = field(default_factory=Coverage)
     began_s: float = field(default_factory=time.monotonic)
 
-    def add(self, summary: Summary) -> None:
-        """Take in one run."""
+    def add(self, summary: Summary) -> list[Finding]:
+        """Take in one run; returns what is found for the first time and not known."""
+        new = []
         self.run_count += 1
         self.simulated_s += summary.simulated_s
         self.event_count += summary.event_count
@@ -161,7 +162,10 @@ class Campaign:
             if finding.known_as:
                 self.known[finding.known_as, finding.issue] += 1
             else:
-                self.unknown.setdefault(finding.signature, (summary.seed, finding))
+                if finding.signature not in self.unknown:
+                    self.unknown[finding.signature] = summary.seed, finding
+                    new.append(finding)
+        return new
 
     @property
     def runs_per_minute(self) -> float:

@@ -56,6 +56,7 @@ class Process:
         """Its machine's, for a process that has one; given by who starts it."""
         self.died_because = ""
         self._kept: list[Handle] = []
+        self._unstarted: list[Coroutine[Any, Any, object]] = []
         self._steps_left = -1
         self._armed_cause = ""
 
@@ -64,7 +65,12 @@ class Process:
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         """Run a coroutine as a task of this process, from the next moment on."""
-        self.scheduler.call_at(self.scheduler.now_s, self, self.loop.keep, work)
+        self._unstarted.append(work)
+        self.scheduler.call_at(self.scheduler.now_s, self, self._start, work)
+
+    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+        self._unstarted.remove(work)
+        self.loop.keep(work)
 
     # --- time
 
@@ -86,6 +92,8 @@ class Process:
         self.needs_attention = True
         self.died_because = cause
         self._kept.clear()
+        for work in self._unstarted:
+            work.close()
         for tell in self.on_death:
             tell()
 
