@@ -29,7 +29,7 @@ from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.world import HistoryLog, World
 
-__all__ = ["Run", "RunResult", "execute"]
+__all__ = ["Run", "RunResult", "execute", "undisturbed"]
 
 START_BOUND_S: Final = 60.0
 """Within this time a broker serves, and a final look has been taken."""
@@ -73,7 +73,7 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
     """Carry out a plan. `roles` says how each role of its clients runs."""
     began = time.perf_counter()
     run = Run(plan, roles, keep_trace=keep_trace)
-    with _undisturbed(run.world):
+    with undisturbed(run.world):
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     world = run.world
@@ -112,26 +112,31 @@ class Run:
             for planned in plan.clients
         ]
         self.injector = Injector(self.world, self.clients)
+        self.started_s = 0.0
         self.healed_s = 0.0
 
     def play(self) -> FinalState | None:
         """All acts; None when the last look could not be taken."""
+        self.begin()
+        self.world.scheduler.run_until(self.started_s + self.plan.duration_s)
+        self._settle()
+        self._dismiss()
+        for kind in self.plan.final_restarts:
+            self._restart(kind)
+        return self._take_stock()
+
+    def begin(self) -> None:
+        """Start the broker, make the topics, and plan when clients and faults come."""
         world, plan = self.world, self.plan
         world.broker.start()
         world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
         self._ask(_make_topics(self._context("setup"), plan), "setup")
         world.start_probing()
-        start_s = world.now_s
+        start_s = self.started_s = world.now_s
         for planned, client in zip(plan.clients, self.clients, strict=True):
             world.scheduler.call_at(start_s + planned.start_s, None, client.start)
         for fault in plan.faults:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
-        world.scheduler.run_until(start_s + plan.duration_s)
-        self._settle()
-        self._dismiss()
-        for kind in plan.final_restarts:
-            self._restart(kind)
-        return self._take_stock()
 
     def promise(self) -> Promise:
         """What the configuration and the faults leave promised."""
@@ -245,7 +250,7 @@ async def _make_topics(context: ClientContext, plan: Plan) -> None:
 
 
 @contextmanager
-def _undisturbed(world: World) -> Iterator[None]:
+def undisturbed(world: World) -> Iterator[None]:
     """Nothing from outside gets in: no collection of garbage at a moment of its own choosing.
 
     Coroutines of processes that died are thrown away afterwards, in silence: to them it must look
