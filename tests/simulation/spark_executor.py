@@ -107,9 +107,8 @@ class _Runner:
 
 async def _pace(delay_s: float) -> None:
     """Spark delivers the next Arrow batch after a while."""
-    process: Any = asyncio.get_running_loop()
-    rng = process._process.rng
-    await asyncio.sleep(delay_s + rng.expovariate(1 / PACE_S))
+    loop: Any = asyncio.get_running_loop()
+    await asyncio.sleep(delay_s + loop._process.rng.expovariate(1 / PACE_S))
 
 
 class JournalingProducer(Producer):

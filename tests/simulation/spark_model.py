@@ -310,6 +310,7 @@ def main() -> int:
     """Exit code 1 if anything was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--profile", choices=USED_PROFILES)
     parser.add_argument("--jobs", type=int, default=1)
@@ -335,6 +336,8 @@ def main() -> int:
         if kinds & set(arguments.until or ()):
             print(f"FOUND after {runs} runs: {', '.join(sorted(kinds))}")
             return 1
+        if time.monotonic() - began > arguments.seconds:
+            break
     minutes = (time.monotonic() - began) / 60
     print(f"{runs} runs, {failed} with findings, {runs / minutes:.0f} runs per minute")
     print(f"{batches} batches and {records} records committed")
