@@ -91,10 +91,10 @@ class Excuses:
         partition = record.topic_partition
         log = self._evidence.logs.get(partition)
         other = None if log is None else log.record_at(offset)
-        if other is not None and other.sent_s < record.sent_s:
-            # Its producer id and epoch were handed out again after the loss of those who had had
-            # them, so that the log took it for a repeat of the other.
-            again = self.coordinator(other.sent_s, record.sent_s)
+        if other is not None and other.transaction and record.transaction:
+            # Power took the epoch of one of them, and it was handed out again: so the log took the
+            # second for a repeat of the first.
+            again = self.coordinator(0.0, record.acked_s)
             if again:
                 return again
         left_s = NEVER if log is None else log.known_beyond_s(offset)

@@ -45,7 +45,8 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
             for event in leaders
             for member, partitions in {assigned.member_id: (), **event.assignment}.items()
             if member == assigned.member_id
-            or (instance is not None and evidence.instances.get(member) == instance)
+            # Which it had, it may never have heard; its id begins with the instance's.
+            or (instance is not None and member.startswith(f"{instance[1]}-"))
         ]
         if leaders and set(assigned.partitions) not in wanted:
             yield _of_member(
