@@ -150,7 +150,8 @@ class _Steps(Progress):
             life.lose_answer()
         if name == life.app.take_over_step and life.rng.random() < TAKE_OVER:
             life.is_taken_over()
-        if life.may_crash():
+        # EndTxn is over in a moment, so it is aimed at twice.
+        if life.may_crash() or (name == "ending" and life.may_crash()):
             life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
 
 
