@@ -63,6 +63,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "kill",
         "kill-at-await",
         "kill-at-operation",
+        "kill-at-event",
         "kill-while-starting",
         "kill-client",
         "stop",

@@ -73,14 +73,17 @@ class SimulatedDisk:
         moment: Moment = "after",
         rng: random.Random | None = None,
         cause: str = "",
+        aim: str = "",
     ) -> None:
         """Let the process die at its n-th change from now on (1 is the next one).
+
+        With `aim` only changes of paths that hold that text count.
 
         `rng` draws how much of a torn write is there; without one it is the half. An operation that
         is no write cannot be torn; the process dies before it. `cause` is told to `Process.kill`;
         without one it says where.
         """
-        self.of(process).kill_at = Death(max(after_operations, 1), moment, rng, cause)
+        self.of(process).kill_at = Death(max(after_operations, 1), moment, rng, cause, aim)
 
     def disarm_kill(self, process: Owner) -> None:
         """Forget `arm_kill`."""

@@ -110,13 +110,17 @@ class Device:
 class Death:
     """An armed kill."""
 
-    __slots__ = ("cause", "is_due", "left", "moment", "rng")
+    __slots__ = ("aim", "cause", "is_due", "left", "moment", "rng")
 
-    def __init__(self, left: int, moment: Moment, rng: random.Random | None, cause: str) -> None:
+    def __init__(
+        self, left: int, moment: Moment, rng: random.Random | None, cause: str, aim: str = ""
+    ) -> None:
         self.left = left
         self.moment = moment
         self.rng = rng
         self.cause = cause
+        self.aim = aim
+        """Only changes of paths that hold this text count."""
         self.is_due = False
 
 
@@ -179,6 +183,8 @@ class Gate:
     ) -> None:
         if death.is_due:  # The change after which it was to die has failed.
             self._die(death, "before", f"just before {operation} {path}")
+        if death.aim not in path:
+            return
         death.left -= 1
         if death.left:
             return

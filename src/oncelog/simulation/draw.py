@@ -97,7 +97,7 @@ def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
     if rng.random() < 0.2:
         codec = rng.choice(["gzip", "lz4", "snappy", "zstd"])
         topics.append(PlannedTopic("packed", 1, {"compression.type": codec}))
-    if rng.random() < 0.25:
+    if rng.random() < 0.35:
         topics.append(PlannedTopic("volatile", rng.randint(1, 2)))
     return topics
 
@@ -119,6 +119,8 @@ def _clients(
     roles += rng.choices([*WRITERS, *READERS, *OTHERS], k=rng.choice([0, 1, 2, 3, 4, 6]))
     if "peer-member" in roles:
         roles += ["peer-member"] * rng.choice([0, 1, 2])
+    if "volatile" in counts:
+        roles.append("peer-admin")
     shared = _Shared(rng)
     clients = []
     for index, role in enumerate(roles):
@@ -237,14 +239,18 @@ def _of_a_peer(
         if shared.is_static:
             parameters["instance_id"] = True
     elif role == "peer-admin":
-        volatile = [topic for topic in counts if topic.startswith("volatile")]
-        parameters |= {
-            "volatile": volatile,
-            "growing": rng.choice([[], ["source"], volatile]),
-            "trimmed": [topic for topic in counts if topic not in ("source", "target")],
-            "short_lived": volatile,
-            "partitions_max": 4,
-        }
+        parameters |= _of_an_administrator(rng, counts)
     elif role == "peer-probe":
         parameters |= {"topics": list(counts), "groups": ["members", "copies", "peer-copies"]}
     return parameters
+
+
+def _of_an_administrator(rng: random.Random, counts: dict[str, int]) -> dict[str, Any]:
+    volatile = [topic for topic in counts if topic.startswith("volatile")]
+    return {
+        "volatile": volatile,
+        "growing": rng.choice([[], ["source"], volatile]),
+        "trimmed": [topic for topic in counts if topic not in ("source", "target")],
+        "short_lived": volatile,
+        "partitions_max": 4,
+    }

@@ -29,10 +29,12 @@ PROCESSES: Final[Rates] = {
     "kill": 0.5,
     "kill-at-await": 0.8,
     "kill-at-operation": 1.2,
+    "kill-at-event": 1.2,
     "kill-while-starting": 0.4,
     "freeze": 0.4,
     "zombie-client": 0.6,
-    "kill-client": 0.6,
+    "kill-client": 0.4,
+    "kill-client-at-event": 0.8,
     "stop": 0.3,
 }
 CLOCKS: Final[Rates] = {"wall-jump-forward": 0.5, "wall-jump-back": 0.5, "client-wall-jump": 0.5}
@@ -86,7 +88,12 @@ def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[s
         parameters |= {
             "operations": int(rng.expovariate(1 / 25)),
             "when": rng.choice(["before", "after", "torn"]),
+            "aim": rng.choice(AIMS),
         }
+        if parameters["aim"]:
+            parameters["operations"] = int(rng.expovariate(1 / 4))
+    if kind in ("kill-at-event", "kill-client-at-event"):
+        parameters |= {"event": rng.choice(MOMENTS), "delay_s": rng.uniform(0.0, 0.006)}
     if kind in ("drop-at-byte", "half-open"):
         parameters |= {
             "bytes": int(rng.expovariate(1 / 2000)),
@@ -103,7 +110,29 @@ def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[s
     return parameters
 
 
+AIMS: Final = (
+    "",
+    "",
+    "",
+    "__transaction_state-",
+    "__transaction_state-",
+    "__consumer_offsets-",
+    "-delete",
+)
+"""Parts of the paths at whose changes a process dies; "" is any."""
+MOMENTS: Final = (
+    "TransactionBegan",
+    "TransactionOffsets",
+    "TransactionEnding",
+    "TransactionEnding",
+    "TopicChanging",
+    "OffsetsCommitting",
+    "Joined",
+    "AssignmentMade",
+)
+"""What clients say they do, just before they do it or when they hear of it."""
+
 _OF_A_CLIENT: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
-    | {"zombie-client", "kill-client", "client-wall-jump"}
+    | {"zombie-client", "kill-client", "kill-client-at-event", "client-wall-jump"}
 )

@@ -13,7 +13,7 @@ from oncelog.simulation.client import ClientNode
 from oncelog.simulation.disk import FaultKind
 from oncelog.simulation.history import Fault
 from oncelog.simulation.plan import PlannedFault
-from oncelog.simulation.process import Process
+from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.world import World
 
 __all__ = ["Injector"]
@@ -192,8 +192,23 @@ class Injector:
             moment=parameters["when"],
             rng=self._rng,
             cause="kill",
+            aim=str(parameters.get("aim", "")),
         )
         return node.name
+
+    def _kill_at_event(self, parameters: Parameters) -> str | None:
+        """Kill it shortly after the next time that a client says that it does something."""
+        node, delay_s = self._world.broker, float(parameters["delay_s"])
+
+        def strike(_: Process) -> None:
+            self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed)
+
+        self._world.watch(str(parameters["event"]), None, strike)
+        return node.name
+
+    def _kill_unless_healed(self) -> None:
+        if not self._healed:
+            self._world.broker.kill()
 
     def _power_loss_at_operation(self, parameters: Parameters) -> str | None:
         """The process dies at a file operation, and the power is gone at the same moment."""
@@ -207,6 +222,7 @@ class Injector:
             moment=parameters["when"],
             rng=self._rng,
             cause="power",
+            aim=str(parameters.get("aim", "")),
         )
         return node.name
 
@@ -238,6 +254,19 @@ class Injector:
         if (client := self._client(parameters)) is None:
             return None
         client.kill()
+        return client.id
+
+    def _kill_client_at_event(self, parameters: Parameters) -> str | None:
+        """Kill it in the very step in which it says that it does something."""
+        if (client := self._client(parameters)) is None:
+            return None
+
+        def strike(process: Process) -> None:
+            if not self._healed and process is client.process:
+                client.kill()
+                raise ProcessDied(f"{process.name} died")
+
+        self._world.watch(str(parameters["event"]), client.id, strike)
         return client.id
 
     # --- clocks

@@ -60,6 +60,7 @@ class World:
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.store = SimulatedStore(plan.rng("store"), self.trace)
         self._processes: list[Process] = []
+        self._watchers: list[tuple[str, str | None, Callable[[Process], None]]] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
         """What asyncio would log: callbacks and tasks of living processes that failed."""
         self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
@@ -75,7 +76,24 @@ class World:
 
     def history_of(self, process: Process) -> History:
         """The history as a process writes it: once it is dead it can add nothing."""
-        return _HistoryOf(self.history, process)
+        return _HistoryOf(self, process)
+
+    def watch(self, event: str, client: str | None, strike: Callable[[Process], None]) -> None:
+        """Call `strike` once, when a process records an event of that class.
+
+        `client` is the id of the client that has to record it; None: whoever does.
+        """
+        self._watchers.append((event, client, strike))
+
+    def recorded(self, event: Event, process: Process) -> None:
+        """A process has recorded an event: tell who waits for it."""
+        if not self._watchers:
+            return
+        name, client = type(event).__name__, process.name.partition(".")[0]
+        for watcher in list(self._watchers):
+            if watcher[0] == name and watcher[1] in (None, client):
+                self._watchers.remove(watcher)
+                watcher[2](process)
 
     def end(self) -> None:
         """Kill everything that lives: what is thrown away now must not act."""
@@ -132,15 +150,17 @@ class World:
 class _HistoryOf(History):
     """The same list of events; a dead process adds none."""
 
-    def __init__(self, history: History, process: Process) -> None:
+    def __init__(self, world: World, process: Process) -> None:
         super().__init__()
-        self.events = history.events
-        self._history = history
+        self.events = world.history.events
+        self._world = world
+        self._history = world.history
         self._process = process
 
     def record(self, event: Event) -> None:
         if self._process.alive:
             self._history.record(event)
+            self._world.recorded(event, self._process)
 
 
 class BrokerNode:

@@ -80,6 +80,8 @@ class Tracked:
     acked_offset: int = -1
     acks: int = 0
     refused: str = ""
+    failed_s: float = NEVER
+    """When the producer gave it up."""
     polls: list[tuple[float, int, Polled]] = field(default_factory=list)
     """(time, offset, poll) of each time that a reader was given it."""
     places: list[int] = field(default_factory=list)
@@ -314,7 +316,10 @@ class Evidence:
 
     def _failed(self, event: SendFailed) -> None:
         record = self.tracked.get((event.value.client, event.value.number))
-        if record is not None and event.certain:
+        if record is None:
+            return
+        record.failed_s = min(record.failed_s, event.at_s)
+        if event.certain:
             record.refused = event.error
 
     def _began(self, event: TransactionBegan) -> None:

@@ -116,7 +116,8 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
     Of one known to be committed every acknowledged record is in the committed view; of one in
     doubt all are or none is, and the offsets of INV-6 with them. Records below a log start and
     those in partitions that could not be read are left out, and so are those without an
-    acknowledgement: they may never have arrived. Excused: each missing record was in a tail that
+    acknowledgement: they may never have arrived. A producer that has given up a record does not
+    commit its transaction. Excused: each missing record was in a tail that
     power may take, or power was lost after the end was asked for, which took a marker or the
     decision itself; not where a commit marker stands behind the record.
     """
@@ -133,6 +134,17 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
                 missing.append(record)
         if missing and (visible or txn.outcome == "committed"):
             yield _torn(evidence, excuses, txn, missing, visible)
+        given_up = [r for r in txn.records if r.sent_s < r.failed_s < txn.ending_s]
+        if given_up and txn.outcome == "committed":
+            yield found(
+                "torn-transaction",
+                "it was committed although a record had failed",
+                f"{txn.name}, {given_up[0].value} at {given_up[0].topic_partition}",
+                at_s=txn.ended_s,
+                who=txn.client,
+                topic_partition=given_up[0].topic_partition,
+                values=tuple(record.value for record in given_up[:20]),
+            )
 
 
 def _is_due(evidence: Evidence, log: PartitionLog, record: Tracked) -> bool:

@@ -161,9 +161,10 @@ def test_only_cycles_of_writes_are_allowed_in_a_correct_history(
     assert run.model.allowed(final) <= {"G0"}
 
 
+# The model cannot lose what DeleteRecords has cut the transaction of.
+LOSING_STEPS = (*(step for step in STEPS if step != "delete"), "power", "power")
 with_losses = st.lists(
-    st.tuples(st.sampled_from((*STEPS, "power", "power")), st.integers(0, 3), st.integers(0, 1)),
-    max_size=60,
+    st.tuples(st.sampled_from(LOSING_STEPS), st.integers(0, 3), st.integers(0, 1)), max_size=60
 )
 
 

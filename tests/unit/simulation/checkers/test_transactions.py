@@ -127,12 +127,20 @@ def test_a_transaction_in_doubt_is_whole_or_absent() -> None:
         assert what in model.signatures()
 
 
-def test_an_unacknowledged_record_may_be_missing_from_a_transaction() -> None:
+def test_a_record_without_an_answer_may_be_missing_from_a_transaction() -> None:
+    model = Model()
+    producer, *_ = opened(model)
+    producer.hand_over(T0)
+    producer.commit()
+    assert model.signatures() == set()
+
+
+def test_a_producer_that_gave_up_a_record_does_not_commit() -> None:
     model = Model()
     producer, *_ = opened(model)
     producer.fail(producer.hand_over(T0))
     producer.commit()
-    assert model.signatures() == set()
+    assert model.signatures() == {"torn-transaction: it was committed although a record had failed"}
 
 
 def test_a_torn_transaction_is_excused_where_power_took_a_part() -> None:
