@@ -96,7 +96,7 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
         "crash": rng.choice((0.0, 0.04, 0.12)),
         "lose_checkpoint": rng.choice((0.0, 0.0, 0.15)),
         "lose_answer": rng.choice((0.0, 0.1)),
-        "take_over": rng.choice(("", *TAKE_OVER_STEPS)),
+        "take_over": rng.choice(("", "wal_written", *TAKE_OVER_STEPS)),
         "faults": _task_faults(seed, profile),
     }
     clients = [
