@@ -9,7 +9,7 @@ MINUTES ?= 10
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install hooks demo quick test test-pythons interop-kafka test-full soak check bench clean
+.PHONY: help install hooks demo quick test test-pythons interop-kafka test-full soak check simulate bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ check: $(STAMP) ## what CI checks: format, lint, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.support.style
+
+simulate: $(STAMP) ## search for defects under virtual time (ARGS="--runs 500 --profile power")
+	@$(BIN)/oncelog simulate $(or $(ARGS),--runs 500)
 
 bench: $(STAMP) ## Oncelog beside Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m bench $(ARGS)

@@ -66,6 +66,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "kill-at-event",
         "kill-while-starting",
         "kill-client",
+        "kill-client-at-event",
         "stop",
         "freeze",
         "zombie-client",
@@ -109,7 +110,16 @@ CATALOGUE: tuple[str, ...] = (
 )
 
 _CLUSTER = "needs a second broker"
+_EXPIRY = "ids expire after a week; a shorter time would make every idle client fail for good"
+_SPARK = "counted where Spark's driver is simulated, tests/simulation/spark_model.py"
 UNREACHABLE: dict[str, str] = {
+    "transaction/Empty->PrepareAbort": "no client here ends a transaction that it has not begun",
+    "transaction/Dead": _EXPIRY,
+    "transaction/Empty->Dead": _EXPIRY,
+    "transaction/CompleteCommit->Dead": _EXPIRY,
+    "transaction/CompleteAbort->Dead": _EXPIRY,
+    "crash/IN_FSYNC": "an fsync takes no time here: a death falls just before or just after it",
+    **{f"crash/{row.name}": _SPARK for row in CrashRow if row.name.startswith("SPARK_")},
     "crash/COORDINATOR_MOVES": f"{_CLUSTER}: a lone one leads every coordinator partition",
     "crash/ZOMBIE_COORDINATOR": f"{_CLUSTER}: a lone one is replaced by itself, after its death",
     "crash/LEADER_DIES": f"{_CLUSTER}: here leader and coordinator die together",

@@ -99,7 +99,9 @@ SPARK_STEPS: dict[str, CrashRow] = {
 }
 """By the last step that the driver's progress named."""
 
-CLIENT_DEATHS = frozenset({"kill", "kill-client", "kill-at-await", "kill-at-operation"})
+CLIENT_DEATHS = frozenset(
+    {"kill", "kill-client", "kill-client-at-event", "kill-at-await", "kill-at-operation"}
+)
 """Faults that end the process they name."""
 
 
