@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import Evidence, PartitionLog
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import FinalPartition, LoggedBatch
 from oncelog.simulation.history import Value
@@ -20,7 +20,8 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
 
     They wrap at 2^31. A log whose head was deleted may begin with any; a run is shorter than a
     producer's state lives. Excused: a loss of power that took the producer's batches, after which
-    a log that knows nothing of it accepts any sequence. A repeat is never excused.
+    a log that knows nothing of it accepts any sequence; so does one that never got the batch before
+    because its producer, in no transaction, gave it up. A repeat is never excused.
     """
     excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
@@ -34,6 +35,7 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
             expected = following.get(key, batch.first_sequence if is_head else 0)
             span = batch.last_offset - batch.first_offset
             last = (batch.first_sequence + span) % SEQUENCE_MODULUS
+            is_first = key not in following
             following[key] = (last + 1) % SEQUENCE_MODULUS
             if batch.first_sequence == expected and batch.last_sequence == last:
                 continue
@@ -42,6 +44,9 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
             what = "a gap in the sequences" if is_gap else "a sequence was repeated"
             if batch.last_sequence != last:
                 what, is_gap = "a batch has not one sequence per record", False
+            allowed = excuses.between(0.0, evidence.end_s, partition) if is_gap else ""
+            if is_gap and is_first and not batch.transactional and _gave_up(evidence, batch):
+                allowed = "its producer had given up what came before"
             yield found(
                 "INV-2",
                 what,
@@ -51,8 +56,17 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
                 topic_partition=partition,
                 offset=batch.first_offset,
                 values=_values(batch),
-                allowed=excuses.between(0.0, evidence.end_s, partition) if is_gap else "",
+                allowed=allowed,
             )
+
+
+def _gave_up(evidence: Evidence, batch: LoggedBatch) -> bool:
+    """Whether the client that wrote the batch has had a record fail."""
+    clients = {record.value.client for record in batch.records if record.value is not None}
+    return any(
+        record.failed_s < NEVER and record.value.client in clients
+        for record in evidence.tracked.values()
+    )
 
 
 def committed_views(evidence: Evidence) -> Iterator[Anomaly]:

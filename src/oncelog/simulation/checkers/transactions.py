@@ -77,8 +77,11 @@ def _unmarked(
     log = evidence.logs.get(record.topic_partition)
     if log is not None and offset in record.places:
         marker = log.closing_marker(offset)
-        if marker is None or marker.marker == "abort":
-            # The mark that hides it was durable, or nothing has ended it: no reason to show it.
+        if marker is not None and marker.marker == "abort":
+            # The mark that hides it was durable: no reason to show it.
+            return ""
+        if marker is None and not excuses.between(until_s, NEVER, record.topic_partition):
+            # Nothing has ended it, nor did anything that is lost by now.
             return ""
     return excuses.coordinator(from_s, until_s, record.topic_partition)
 
