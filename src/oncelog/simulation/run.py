@@ -202,6 +202,8 @@ class Run:
     def _retained(self) -> frozenset[str]:
         """Topics that lose their oldest segments by their settings, or by an administrator's."""
         planned = {t.name for t in self.plan.topics if any("retention" in key for key in t.configs)}
+        for client in self.plan.clients:
+            planned.update(client.parameters.get("short_lived", ()))
         made = {change.topic for change in self.world.history.of(TopicChanging)}
         return frozenset(planned | (made - {t.name for t in self.plan.topics}))
 

@@ -262,6 +262,9 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
     for txn in evidence.transactions.values():
         if txn.outcome != "committed" or not txn.transactional_id or txn.ending_s == NEVER:
             continue
+        if not txn.records and not txn.offsets:
+            # A client that has added nothing need not ask to end it.
+            continue
         others = handed_out[txn.transactional_id]
         own = [e for e in others if e.who == txn.client and e.at_s <= txn.began_s]
         if not own:
