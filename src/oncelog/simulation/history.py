@@ -374,6 +374,7 @@ class Watermarks(Event):
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
+    topic_id: str = ""
 
 
 class History:

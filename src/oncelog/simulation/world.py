@@ -323,6 +323,7 @@ class BrokerNode:
                 partition.last_stable_offset,
                 state.high_watermark,
                 log.log_end_offset,
+                str(state.topic_id),
             )
             if self._seen.get(partition.topic_partition) != found:
                 self._seen[partition.topic_partition] = found

@@ -62,12 +62,13 @@ def _order(partition: TopicPartition, looks: Sequence[Watermarks]) -> Iterator[A
 def _steps_back(
     evidence: Evidence, partition: TopicPartition, looks: Sequence[Watermarks]
 ) -> Iterator[Anomaly]:
-    latest: dict[tuple[str, int, int, int], Watermarks] = {}
+    latest: dict[tuple[object, ...], Watermarks] = {}
     for look in looks:
         incarnation = evidence.topics.incarnation(partition.topic, look.at_s, look.at_s)
         if incarnation is None:
             continue
-        key = (look.who, look.incarnation, look.leader_epoch, incarnation)
+        # A deletion without an answer may take effect at any time: the topic id tells.
+        key = (look.who, look.incarnation, look.leader_epoch, incarnation, look.topic_id)
         before = latest.get(key, look)
         if look.high_watermark < before.high_watermark:
             yield _mark("the high watermark went back", look, before.high_watermark)

@@ -1,0 +1,77 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from oncelog.cli.main import main
+from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.plan import from_json, to_json
+
+FOUND = Path(__file__).parents[2] / "simulation" / "found"
+
+
+def simulate(*words: object) -> Result:
+    return CliRunner().invoke(main, ["simulate", *map(str, words)])
+
+
+def test_a_seed_is_run_and_leaves_a_page_a_plan_and_a_trace(tmp_path: Path) -> None:
+    page, plan, trace = tmp_path / "page.html", tmp_path / "plan.json", tmp_path / "trace"
+    files = ["--page", page, "--save", plan, "--trace", trace]
+    done = simulate("--seed", 3, "--profile", "calm", "--duration", 1, "--without", "c1", *files)
+    assert done.exit_code == 0, done.output
+    assert "nothing was found" in done.output
+    assert "c1" not in from_json(plan.read_text()).parts
+    assert page.read_text().startswith("<!doctype html>")
+    assert len(trace.read_text().splitlines()) > 100
+    (line,) = [line for line in done.output.splitlines() if line.startswith("hash ")]
+    again = simulate("--plan", plan)
+    assert line in again.output
+
+
+def test_a_known_defect_is_told_and_does_not_fail() -> None:
+    done = simulate("--plan", FOUND / "offset_given_twice.json")
+    assert done.exit_code == 0
+    assert "known (issue 8, offsets are given out twice in one leader epoch)" in done.output
+
+
+def test_many_runs_add_up(tmp_path: Path) -> None:
+    evidence = tmp_path / "evidence.json"
+    words = ["--profile", "calm", "--duration", 1, "--jobs", 1, "--evidence", evidence]
+    done = simulate("--runs", 2, *words)
+    assert done.exit_code == 0, done.output
+    assert "0 unknown findings" in done.output
+    found = json.loads(evidence.read_text())
+    assert (found["runs"], found["profiles"]) == (2, {"calm": 2})
+
+
+def test_an_unknown_finding_fails_is_made_smaller_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect that is known is none any more once its entry is gone."""
+    plan = from_json((FOUND / "offset_given_twice.json").read_text())
+    monkeypatch.setattr("oncelog.simulation.campaign.known_defects", lambda: ())
+    monkeypatch.setattr("oncelog.simulation.campaign.draw_plan", lambda *_: plan)
+    monkeypatch.setattr("oncelog.cli.simulate.draw_plan", lambda *_: plan)
+    done = simulate("--runs", 1, "--jobs", 1, "--keep", tmp_path)
+    assert done.exit_code == 1
+    assert "oncelog simulate --seed" in done.output
+    kept = {from_json(path.read_text()).seed for path in tmp_path.glob("*.json")}
+    assert kept == {plan.seed}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seed": 1}', to_json(draw_plan(1))[:-50]])
+def test_a_file_that_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    done = simulate("--plan", path)
+    assert done.exit_code == 1
+    assert "is not a plan" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_misuse_is_told() -> None:
+    assert simulate("--plan", "nowhere.json").exit_code == 1
+    done = simulate()
+    assert done.exit_code == 2
+    assert "give --seed, --plan or --runs" in done.output
