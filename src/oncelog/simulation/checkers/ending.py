@@ -56,6 +56,9 @@ def _stuck(evidence: Evidence, excuses: Excuses, log: PartitionLog) -> Iterator[
         return
     record = log.record_at(final.last_stable_offset)
     since_s = record.sent_s if record is not None else 0.0
+    if final.last_stable_offset == final.log_start_offset:
+        # What holds it may have been deleted.
+        since_s = 0.0
     batch = log.batch_at(final.last_stable_offset)
     is_young = since_s > evidence.end_s - evidence.promise.settle_bound_s
     if is_young and batch is not None and _is_ongoing(evidence, batch, final.topic_partition):

@@ -222,7 +222,20 @@ class Evidence:
     def is_current(self, record: Tracked) -> bool:
         """Whether the record was sent to the topic that is there at the end."""
         last = self.topics.last(record.topic_partition.topic)
-        return last is not None and record.incarnation == last
+        if last is None or record.incarnation != last:
+            return False
+        return not self.topics.was_deleted(record.topic_partition.topic) or self._has_stayed(record)
+
+    def _has_stayed(self, record: Tracked) -> bool:
+        """Whether the topic has had one id from the record on, as far as anybody looked.
+
+        A deletion that was not answered may take effect at any time, and on the next topic of that
+        name.
+        """
+        looks = self.watermarks.get(record.topic_partition, [])
+        from_s = min(record.acked_s, self.end_s)
+        first = next((i for i, look in enumerate(looks) if look.at_s > from_s), len(looks))
+        return len({look.topic_id for look in looks[max(0, first - 1) :]}) <= 1
 
     def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Whether somebody asked, or the configuration lets, the log start as late as this."""

@@ -234,8 +234,9 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
             allowed = ""
             if before.acked_offset not in before.places:
                 allowed = excuses.between(before.sent_s, record.acked_s, record.topic_partition)
-            if not allowed and before.transaction and before.acked_offset not in before.places:
-                # It was taken for a repeat, under an epoch that was handed out twice.
+            is_there = before.acked_offset in before.places and record.acked_offset in record.places
+            if not allowed and before.transaction and not is_there:
+                # One was taken for a repeat, under an epoch that was handed out twice.
                 allowed = excuses.coordinator(0.0, record.acked_s)
             yield found(
                 "nonmonotonic-send",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers import CHECKERS
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Acked, Polled, TransactionEnded
+from oncelog.simulation.history import Acked, Polled, SendFailed, TransactionEnded
 from tests.unit.simulation.checkers.model import T0, T1, Model, Producer
 
 STEPS = (
@@ -77,6 +77,10 @@ class Run:
             self.end(producer, name)
 
     def end(self, producer: Producer, name: str) -> None:
+        failed = {e.value for e in self.model.history.of(SendFailed) if e.who == producer.who}
+        if any(value.transaction == producer.transaction for value in failed):
+            # A producer that has given up a record does not commit.
+            name = "abort"
         if name == "commit":
             producer.commit()
         elif name == "abort":
