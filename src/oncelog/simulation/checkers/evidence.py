@@ -222,16 +222,16 @@ class Evidence:
     def is_current(self, record: Tracked) -> bool:
         """Whether the record was sent to the topic that is there at the end."""
         last = self.topics.last(record.topic_partition.topic)
-        if last is None or record.incarnation != last:
-            return False
-        return not self.topics.was_deleted(record.topic_partition.topic) or self._has_stayed(record)
+        return last is not None and record.incarnation == last and self.has_stayed(record)
 
-    def _has_stayed(self, record: Tracked) -> bool:
-        """Whether the topic has had one id from the record on, as far as anybody looked.
+    def has_stayed(self, record: Tracked) -> bool:
+        """Whether its topic has had one id from the record on, as far as anybody looked.
 
         A deletion that was not answered may take effect at any time, and on the next topic of that
         name.
         """
+        if not self.topics.was_deleted(record.topic_partition.topic):
+            return True
         looks = self.watermarks.get(record.topic_partition, [])
         from_s = min(record.acked_s, self.end_s)
         first = next((i for i, look in enumerate(looks) if look.at_s > from_s), len(looks))

@@ -76,7 +76,7 @@ def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
     excuses = Excuses(evidence)
     holders: dict[tuple[TopicPartition, int, int], Tracked] = {}
     for record in evidence.tracked.values():
-        if record.incarnation is None:
+        if record.incarnation is None or not evidence.has_stayed(record):
             continue
         offsets = {offset for _, offset, _ in record.polls}
         if record.acked_offset >= 0:
@@ -156,7 +156,7 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
         offsets = {offset for _, offset, _ in record.polls}.union(record.places)
         if record.acked_offset >= 0:
             offsets.add(record.acked_offset)
-        if len(offsets) < 2 or record.incarnation is None:
+        if len(offsets) < 2 or record.incarnation is None or not evidence.has_stayed(record):
             continue
         log = evidence.logs.get(record.topic_partition)
         batches = [log.batch_at(offset) for offset in record.places] if log else []
