@@ -77,7 +77,7 @@ class SimulatedDisk:
     ) -> None:
         """Let the process die at its n-th change from now on (1 is the next one).
 
-        With `aim` only changes of paths that hold that text count.
+        With `aim` only changes of paths that match that pattern count.
 
         `rng` draws how much of a torn write is there; without one it is the half. An operation that
         is no write cannot be torn; the process dies before it. `cause` is told to `Process.kill`;

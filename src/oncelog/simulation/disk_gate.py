@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from oncelog.simulation.disk_faults import DiskFaults, FaultKind
@@ -120,7 +121,7 @@ class Death:
         self.rng = rng
         self.cause = cause
         self.aim = aim
-        """Only changes of paths that hold this text count."""
+        """Only changes of paths that match this pattern count; "" is any."""
         self.is_due = False
 
 
@@ -183,7 +184,7 @@ class Gate:
     ) -> None:
         if death.is_due:  # The change after which it was to die has failed.
             self._die(death, "before", f"just before {operation} {path}")
-        if death.aim not in path:
+        if death.aim and not fnmatchcase(path, death.aim):
             return
         death.left -= 1
         if death.left:

@@ -28,14 +28,20 @@ NETWORK: Final[Rates] = {
 PROCESSES: Final[Rates] = {
     "kill": 0.5,
     "kill-at-await": 0.8,
-    "kill-at-operation": 1.2,
-    "kill-at-event": 1.2,
-    "kill-while-starting": 0.4,
+    "kill-at-operation": 1.8,
+    "kill-at-event": 1.6,
+    "kill-while-starting": 0.8,
     "freeze": 0.4,
     "zombie-client": 0.6,
     "kill-client": 0.4,
     "kill-client-at-event": 0.8,
     "stop": 0.3,
+}
+CRASH_POINTS: Final[Rates] = {
+    "kill-at-operation": 3.0,
+    "kill-at-event": 2.5,
+    "kill-client-at-event": 1.0,
+    "kill-while-starting": 0.4,
 }
 CLOCKS: Final[Rates] = {"wall-jump-forward": 0.5, "wall-jump-back": 0.5, "client-wall-jump": 0.5}
 SLOW: Final[Rates] = {"slow-disk": 0.5}
@@ -53,6 +59,7 @@ PROFILES: Final[Mapping[str, tuple[float, Rates]]] = {
     "calm": (1, {}),
     "network": (3, NETWORK),
     "processes": (4, PROCESSES),
+    "crash-points": (8, CRASH_POINTS),
     "clocks": (1, {**CLOCKS, "kill": 0.3}),
     "storage": (2, {**STORAGE, "kill": 0.3}),
     "power": (2, {**POWER, **SLOW}),
@@ -73,12 +80,14 @@ def draw_faults(
         at_s = 0.5
         rate_s = rate / 6.0 * (0.35 if profile == "everything" else 1.0)
         while (at_s := at_s + rng.expovariate(rate_s)) < duration_s:
-            faults.append((at_s, kind, _parameters(rng, kind, clients)))
+            faults.append((at_s, kind, _parameters(rng, kind, clients, profile)))
     faults.sort(key=lambda fault: fault[0])
     return [PlannedFault(f"f{i}", kind, at_s, p) for i, (at_s, kind, p) in enumerate(faults)]
 
 
-def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[str, Any]:
+def _parameters(
+    rng: random.Random, kind: str, clients: Sequence[str], profile: str
+) -> dict[str, Any]:
     parameters: dict[str, Any] = {"for_s": min(rng.expovariate(1 / 1.5) + 0.05, 8.0)}
     if clients and kind in _OF_A_CLIENT:
         parameters["client"] = rng.choice(clients)
@@ -88,12 +97,16 @@ def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[s
         parameters |= {
             "operations": int(rng.expovariate(1 / 25)),
             "when": rng.choice(["before", "after", "torn"]),
-            "aim": rng.choice(AIMS),
+            "aim": rng.choice(AIMS if profile == "crash-points" else (*AIMS, "", "", "")),
         }
         if parameters["aim"]:
             parameters["operations"] = int(rng.expovariate(1 / 4))
+            parameters["when"] = rng.choice(["before", "after", "torn", "torn"])
     if kind in ("kill-at-event", "kill-client-at-event"):
-        parameters |= {"event": rng.choice(MOMENTS), "delay_s": rng.uniform(0.0, 0.006)}
+        parameters |= {
+            "event": rng.choice(MOMENTS),
+            "delay_s": rng.choice([0.0, rng.uniform(0.0, 0.006)]),
+        }
     if kind in ("drop-at-byte", "half-open"):
         parameters |= {
             "bytes": int(rng.expovariate(1 / 2000)),
@@ -111,20 +124,18 @@ def _parameters(rng: random.Random, kind: str, clients: Sequence[str]) -> dict[s
 
 
 AIMS: Final = (
-    "",
-    "",
-    "",
-    "__transaction_state-",
-    "__transaction_state-",
-    "__consumer_offsets-",
-    "-delete",
+    *("*/__transaction_state-*.log", "*/__transaction_state-*.log", "*/__consumer_offsets-*.log"),
+    *("*/__consumer_offsets-*.log", "*/[a-z]*.log", "*-delete*", "/data/*-[0-9]"),
 )
-"""Parts of the paths at whose changes a process dies; "" is any."""
+"""Patterns of the paths at whose changes a process dies; "" is any."""
 MOMENTS: Final = (
     "TransactionBegan",
     "TransactionOffsets",
+    "TransactionOffsets",
     "TransactionEnding",
     "TransactionEnding",
+    "TopicChanging",
+    "TopicChanging",
     "TopicChanging",
     "OffsetsCommitting",
     "Joined",
@@ -134,5 +145,5 @@ MOMENTS: Final = (
 
 _OF_A_CLIENT: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
-    | {"zombie-client", "kill-client", "kill-client-at-event", "client-wall-jump"}
+    | {"zombie-client", "kill-client", "client-wall-jump"}
 )

@@ -7,7 +7,7 @@ right under a fault is the checkers' business.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from oncelog.simulation.client import ClientNode
 from oncelog.simulation.disk import FaultKind
@@ -19,6 +19,9 @@ from oncelog.simulation.world import World
 __all__ = ["Injector"]
 
 Parameters = Mapping[str, Any]
+
+AT_ONCE_S: Final = 0.0015
+"""A delay shorter than this is none."""
 
 
 class Injector:
@@ -201,9 +204,13 @@ class Injector:
         node, delay_s = self._world.broker, float(parameters["delay_s"])
 
         def strike(_: Process) -> None:
-            self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed)
+            if delay_s < AT_ONCE_S:
+                # Before the client does the next thing, which may be in the same step.
+                self._kill_unless_healed()
+            else:
+                self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed)
 
-        self._world.watch(str(parameters["event"]), None, strike)
+        self._world.watch(str(parameters["event"]), strike)
         return node.name
 
     def _kill_unless_healed(self) -> None:
@@ -257,17 +264,18 @@ class Injector:
         return client.id
 
     def _kill_client_at_event(self, parameters: Parameters) -> str | None:
-        """Kill it in the very step in which it says that it does something."""
-        if (client := self._client(parameters)) is None:
-            return None
+        """Kill whoever next says that it does something, in the very step in which it says so."""
 
         def strike(process: Process) -> None:
-            if not self._healed and process is client.process:
-                client.kill()
-                raise ProcessDied(f"{process.name} died")
+            client = self._clients.get(process.name.partition(".")[0])
+            if self._healed or client is None or process is not client.process:
+                return
+            self._note("kill-client-at-event", client.id, parameters)
+            client.kill()
+            raise ProcessDied(f"{process.name} died")
 
-        self._world.watch(str(parameters["event"]), client.id, strike)
-        return client.id
+        self._world.watch(str(parameters["event"]), strike)
+        return None
 
     # --- clocks
 

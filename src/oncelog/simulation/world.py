@@ -60,7 +60,7 @@ class World:
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.store = SimulatedStore(plan.rng("store"), self.trace)
         self._processes: list[Process] = []
-        self._watchers: list[tuple[str, str | None, Callable[[Process], None]]] = []
+        self._watchers: list[tuple[str, Callable[[Process], None]]] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
         """What asyncio would log: callbacks and tasks of living processes that failed."""
         self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
@@ -78,22 +78,19 @@ class World:
         """The history as a process writes it: once it is dead it can add nothing."""
         return _HistoryOf(self, process)
 
-    def watch(self, event: str, client: str | None, strike: Callable[[Process], None]) -> None:
-        """Call `strike` once, when a process records an event of that class.
-
-        `client` is the id of the client that has to record it; None: whoever does.
-        """
-        self._watchers.append((event, client, strike))
+    def watch(self, event: str, strike: Callable[[Process], None]) -> None:
+        """Call `strike` once, when a process records an event of that class."""
+        self._watchers.append((event, strike))
 
     def recorded(self, event: Event, process: Process) -> None:
         """A process has recorded an event: tell who waits for it."""
         if not self._watchers:
             return
-        name, client = type(event).__name__, process.name.partition(".")[0]
+        name = type(event).__name__
         for watcher in list(self._watchers):
-            if watcher[0] == name and watcher[1] in (None, client):
+            if watcher[0] == name:
                 self._watchers.remove(watcher)
-                watcher[2](process)
+                watcher[1](process)
 
     def end(self) -> None:
         """Kill everything that lives: what is thrown away now must not act."""
