@@ -1,7 +1,6 @@
 """Runs campaigns of the simulation and adds what they found to docs/evidence/simulation.json.
 
-Run as ``python -m tests.simulation.evidence [--runs 3000] [--flushed 1000] [--aimed 1000]``; part of
-`make test-full`. Each campaign is one entry: commit, seeds, counts, what was known, verdict. The
+Run as ``python -m tests.simulation.evidence``; part of `make test-full`. Each campaign is one entry: commit, seeds, counts, what was known, verdict. The
 entries of earlier commits stay, so that their runs add up; those of the present commit are what its
 state is judged by.
 """

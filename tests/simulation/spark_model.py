@@ -252,7 +252,7 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
     began = time.perf_counter()
     run = _SparkRun(plan, keep_trace=keep_trace)
     world, app = run.world, run.app
-    with shipped_tasks(), warnings.catch_warnings(), run_module._undisturbed(world):
+    with shipped_tasks(), warnings.catch_warnings(), run_module.undisturbed(world):
         # Processes die with coroutines that had not begun.
         warnings.simplefilter("ignore", RuntimeWarning)
         final = run.play() or FinalState({})
