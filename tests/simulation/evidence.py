@@ -1,8 +1,8 @@
 """Runs campaigns of the simulation and adds what they found to docs/evidence/simulation.json.
 
-Run as ``python -m tests.simulation.evidence``; part of `make test-full`. Each campaign is one entry: commit, seeds, counts, what was known, verdict. The
-entries of earlier commits stay, so that their runs add up; those of the present commit are what its
-state is judged by.
+Run as ``python -m tests.simulation.evidence``; part of `make test-full`. Each campaign is one
+entry: commit, seeds, counts, what was known, verdict. The entries of earlier commits stay, so that
+their runs add up; the verdict and what was reached are those of the last call.
 """
 
 import argparse
