@@ -6,6 +6,7 @@ the order in which they are sent, over all connections.
 
 from __future__ import annotations
 
+import random
 from typing import Any, cast
 
 from oncelog.broker import apis
@@ -49,6 +50,7 @@ class Stage:
         self.asked: dict[int, tuple[object, Pending]] = {}
         self.transactions = self.groups = Coordinator(self)
         self.image = _NoTopics()
+        self.rng = random.Random(1)
         self.controller = _NoTopics()
         self._server = FakeServer()
         self._peers: dict[str, tuple[Connection, FakeTransport]] = {}
