@@ -44,7 +44,7 @@ class KnownDefect:
 
     def explains(self, kind: str, detail: str, run: RunFacts) -> bool:
         """Whether the finding is this defect."""
-        if not fnmatch.fnmatchcase(kind, self.kind):
+        if not any(fnmatch.fnmatchcase(kind, one) for one in self.kind.split("|")):
             return False
         if not fnmatch.fnmatchcase(detail, self.detail):
             return False

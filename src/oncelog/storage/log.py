@@ -71,7 +71,7 @@ class PartitionLog:
         self._unflushed_count = 0
         self._folder_changed = True
         self._failure: StorageFailure | None = None
-        self._closed = False
+        self._closed = self._deleted = False
         self._changed = True
         self.directory = directory
         self.topic_partition = topic_partition
@@ -447,6 +447,8 @@ class PartitionLog:
 
         A failed fsync is final: the log takes nothing more (D12). Raises `StorageFailure`.
         """
+        if self._deleted:
+            return
         if self._failure is not None:
             raise self._failure
         with self._lock:
@@ -491,7 +493,7 @@ class PartitionLog:
 
         Later appends are refused.
         """
-        self._closed = True
+        self._closed = self._deleted = True
         self._failure = StorageFailure("append to", self.directory, "the log was deleted")
         with self._lock:
             for segment in self._segments:

@@ -300,6 +300,15 @@ def test_epochs_end_as_the_log_says(ctx: LogContext) -> None:
     assert ctx.kill().end_offset_for_epoch(0) == (0, 3)
 
 
+def test_a_flush_that_was_queued_before_the_log_was_deleted_does_nothing(tmp_path: Path) -> None:
+    """Found by simulation: it stopped the broker."""
+    ctx = LogContext(tmp_path / "t-0")
+    ctx.append_well()
+    ctx.log.abandon()
+    ctx.log.flush()
+    assert ctx.log.recovery_point == 0
+
+
 def test_a_deleted_log_is_refused_to_late_callers(ctx: LogContext) -> None:
     ctx.log.abandon()
     with pytest.raises(StorageFailure, match="was deleted"):

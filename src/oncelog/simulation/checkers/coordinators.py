@@ -282,7 +282,8 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
                     at_s=txn.ended_s,
                     who=txn.client,
                     values=tuple(record.value for record in txn.records[:20]),
-                    allowed=excuses.coordinator(event.at_s, txn.ended_s),
+                    # Before as well: then an epoch was handed out twice.
+                    allowed=excuses.coordinator(0.0, txn.ended_s),
                 )
                 break
 

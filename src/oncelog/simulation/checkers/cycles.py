@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence, Txn
+from oncelog.simulation.checkers.excuses import Excuses
 
 __all__ = ["g0", "g1c"]
 
@@ -70,8 +71,9 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
 
     A copy shows what its transaction read. Two transactions never read from each other, and on the
     partition of a copy the transaction that it was read from stands before it, since it had ended
-    when it was read. Nothing excuses it: what was read stays read.
+    when it was read. Excused: power took a marker, and the next one ended what it was not meant for.
     """
+    excuses = Excuses(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)
     last_of = _last_offsets(evidence)
     for copy, partition, offset in evidence.copies:
@@ -96,6 +98,7 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
                 topic_partition=copy.topic_partition,
                 offset=copy.shown[0],
                 values=(copy.value, source.value),
+                allowed=excuses.coordinator(0.0, evidence.end_s),
             )
     for cycle in _cycles(edges):
         yield found(

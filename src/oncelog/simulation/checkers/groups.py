@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
@@ -21,6 +22,10 @@ from oncelog.simulation.history import (
 )
 
 __all__ = ["generations", "ownership"]
+
+
+ANSWER_S: Final = 5.0
+"""An answer may be so long under way that its broker has died before it arrives."""
 
 
 def generations(evidence: Evidence) -> Iterator[Anomaly]:
@@ -70,7 +75,9 @@ def _old_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
             if event.generation <= asked.generation or event.at_s >= asked.at_s:
                 continue
             is_durable = isinstance(event, Assigned)
-            if not is_durable and any(event.at_s <= at_s <= answer.at_s for at_s in died):
+            if not is_durable and any(
+                event.at_s - ANSWER_S <= at_s <= answer.at_s for at_s in died
+            ):
                 continue
             yield found(
                 "INV-8",

@@ -226,7 +226,8 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
         client = record.value.client
         if record.acked_offset < 0 or client not in evidence.idempotent_clients:
             continue
-        if record.incarnation is None:
+        if record.incarnation is None or evidence.topics.was_deleted(record.topic_partition.topic):
+            # A topic that was made again knows nothing of producers, and takes what comes first.
             continue
         key = (client, record.topic_partition, record.incarnation)
         before = highest.setdefault(key, record)

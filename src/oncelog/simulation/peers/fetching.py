@@ -169,11 +169,17 @@ class Fetcher:
 
     def is_caught_up(self) -> bool:
         """Whether everything was read that there was when each partition was last answered."""
-        return not self._to_reset and all(
+        return not any(self._is_there(at) for at in self._to_reset) and all(
             self.high_watermarks.get(at, position + 1) <= position
             or self._corrupt.get(at, 0) >= _CORRUPT_COUNT_MAX
+            or not self._is_there(at)
             for at, position in self.positions.items()
         )
+
+    def _is_there(self, at: TopicPartition) -> bool:
+        """Whether the topic, which may have been made again, still has this partition."""
+        view = self.wire.topics.get(at.topic)
+        return view is None or at.partition in view.leaders
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation_level: int = 0

@@ -265,12 +265,10 @@ class Reader:
         self._journal.begin("commit")
         self._journal.record(OffsetsCommitting, *who, offsets)
         try:
-            if self._journal.chance(0.5):
-                await self._consumer.commit()
-            else:
-                await self._consumer.commit(
-                    {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-                )
+            # Not what the consumer's own positions are by then: they are not known before.
+            await self._consumer.commit(
+                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+            )
         except IllegalStateError:
             raise
         except RetriableError:
