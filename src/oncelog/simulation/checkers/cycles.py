@@ -71,7 +71,7 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
 
     A copy shows what its transaction read. Two transactions never read from each other, and on the
     partition of a copy the transaction that it was read from stands before it, since it had ended
-    when it was read. Excused: power took a marker, and the next one ended what it was not meant for.
+    when it was read. Excused: power took a marker, and the next one ended too much.
     """
     excuses = Excuses(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)

@@ -205,7 +205,9 @@ def test_a_superseded_producers_commit_is_not_acknowledged() -> None:
     found = fenced_commit(asked_late=True)
     assert found.signatures() == {"INV-5: a superseded producer's commit was acknowledged"}
     assert found.kinds(flush_every_message=False, power_losses_s=(0.045,)) == set()
-    assert found.kinds(flush_every_message=False, power_losses_s=(0.035,)) == {"INV-5"}
+    # One before may have had an epoch handed out twice; one after the answer has not.
+    assert found.kinds(flush_every_message=False, power_losses_s=(0.035,)) == set()
+    assert found.kinds(flush_every_message=False, power_losses_s=(5.0,)) == {"INV-5"}
 
 
 def test_a_commit_asked_for_before_the_take_over_may_be_answered_after() -> None:
