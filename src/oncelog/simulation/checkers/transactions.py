@@ -196,6 +196,9 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
         # Another transaction, still open, hides all behind it.
         blocking = log.record_at(log.final.last_stable_offset)
         blocked_s = blocking.sent_s if blocking is not None else 0.0
+        if log.final.last_stable_offset == log.final.log_start_offset:
+            # Its records may have been deleted, and what stands there is of others.
+            blocked_s = 0.0
         return excuses.coordinator(blocked_s, NEVER, partition)
     marker = log.closing_marker(offset)
     if marker is not None and marker.marker == "commit":
