@@ -1,8 +1,8 @@
 """One partition's log: append, read, and what a partition knows of its producers and transactions.
 
 `PartitionLog` joins the parts of this room: segments hold the bytes, `DerivedState` follows from
-them, `recovery` opens what a crash left. It must not know replication: the high watermark and the
-leader epoch come in as arguments.
+them, `recovery` opens what a crash left, `LogView` answers questions about it. It must not know
+replication: the high watermark and the leader epoch come in as arguments.
 
 Invariants kept here: INV-2 and INV-5 (a batch is judged before it is written), INV-3 and INV-7
 (last stable offset, aborted transactions), INV-9 (one write per append, then memory). A
@@ -14,27 +14,20 @@ come from the disk's executor. The lock covers the list of segments and nothing 
 write; an fsync runs outside of it.
 """
 
-import threading
-from collections.abc import Iterable
-
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import CONTROL_MASK
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
-from oncelog.storage.leader_epochs import EpochEnd
-from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
+from oncelog.storage.log_view import LogView
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
-from oncelog.storage.producer_state import Origin, ProducerEntry, Rejection
-from oncelog.storage.recovery import Recovered, RecoveryReport, recover, remove_segment_files
+from oncelog.storage.producer_state import Origin, Rejection
+from oncelog.storage.recovery import recover, remove_segment_files
 from oncelog.storage.replay import state_before
 from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
 from oncelog.storage.retention import expired_segments_count
 from oncelog.storage.segment import Segment
-from oncelog.storage.segment_list import SegmentList
-from oncelog.storage.state_files import StateFiles
 from oncelog.storage.validation import (
     LOG_APPEND_TIME,
     PRODUCER_CODEC,
@@ -42,7 +35,6 @@ from oncelog.storage.validation import (
     check_batches,
     recompress,
 )
-from oncelog.storage.verifications import Verifications
 
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
@@ -51,36 +43,8 @@ _NONE = ErrorCode.none
 _PASS_THROUGH = PRODUCER_CODEC
 
 
-class PartitionLog:
+class PartitionLog(LogView):
     """See the module's text. Create one with `open`."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        recovered: Recovered,
-    ) -> None:
-        self._disk = disk
-        self._files = StateFiles(disk, directory)
-        self._segments = SegmentList(recovered.segments)
-        self._state = recovered.state
-        self._snapshots = recovered.snapshots
-        self._lock = threading.RLock()
-        self._unflushed_count = 0
-        self._folder_changed = True
-        self._failure: StorageFailure | None = None
-        self._closed = self._deleted = False
-        self._changed = True
-        self.directory = directory
-        self.topic_partition = topic_partition
-        self.config = config
-        self.log_start_offset = recovered.log_start_offset
-        self.log_end_offset = recovered.log_end_offset
-        self.recovery: RecoveryReport = recovered.report
-        self.recovery_point = 0
-        """All below it survives a loss of power."""
 
     @classmethod
     def open(
@@ -284,94 +248,6 @@ class PartitionLog:
             return b""
         with self._lock:
             return self._segments.read(offset, max_bytes, upper_bound, min_one)
-
-    # ---- transactions and producers ----
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a read_committed reader must stop (INV-3), at most the high watermark.
-
-        A finished transaction still counts as undecided until its marker is below the high
-        watermark. That watermark must not move back within a leader epoch.
-        """
-        producers = self._state.producers
-        if not (producers.undecided or producers.unreplicated):
-            return high_watermark
-        first = producers.first_unstable_offset(high_watermark)
-        if first is None or first >= high_watermark:
-            return high_watermark
-        return max(first, self.log_start_offset)
-
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [from_offset, to_offset), for a fetch response."""
-        with self._lock:
-            return self._state.aborted.overlapping(from_offset, to_offset)
-
-    def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether this producer epoch has an undecided transaction in this partition."""
-        return self._state.producers.transaction_is_open(producer_id, epoch)
-
-    @property
-    def verifications(self) -> Verifications:
-        """What transactional batches that wait may be appended to (KIP-890)."""
-        return self._state.producers.verifications
-
-    def producer_state(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer; read only."""
-        return self._state.producers.entry(producer_id)
-
-    def active_producers(self) -> list[ProducerEntry]:
-        """All producers that are remembered; read only."""
-        return self._state.producers.entries()
-
-    def remove_expired_producers(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
-        """Of `entries` forget those idle for `producer.id.expiration.ms`; never in a transaction.
-
-        Returns how many. The entries come from `active_producers`, a part of them at a time.
-        """
-        expiration_ms = self.config.producer_id_expiration_ms
-        return self._state.producers.remove_expired(entries, now_ms, expiration_ms)
-
-    # ---- offsets ----
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at or after `timestamp_ms`, or None."""
-        with self._lock:
-            return search_timestamp(self._segments, timestamp_ms, self.log_start_offset)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp, or None when the log is empty."""
-        with self._lock:
-            return newest_timestamp(self._segments, self.log_start_offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """End of the largest leader epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
-        with self._lock:
-            return self._state.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch that wrote the batch at `offset`, or -1."""
-        with self._lock:
-            return self._state.epochs.epoch_at(offset)
-
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch that wrote here, or -1."""
-        return self._state.epochs.latest
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all `.log` files."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_base_offsets(self) -> list[int]:
-        """Base offsets of all segments, rising; the last one is active."""
-        return self._segments.base_offsets
-
-    @property
-    def failure(self) -> StorageFailure | None:
-        """Why the log takes nothing more, or None."""
-        return self._failure
 
     # ---- upkeep ----
 
