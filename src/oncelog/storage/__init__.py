@@ -13,6 +13,7 @@ from oncelog.storage.log import AppendResult, OffsetOutOfRange, PartitionLog
 from oncelog.storage.log_manager import FolderMismatch, LogManager
 from oncelog.storage.lookup import TimestampOffset
 from oncelog.storage.producer_state import CachedBatch, Origin, ProducerEntry
+from oncelog.storage.results import CorruptBatch
 from oncelog.storage.verifications import NO_SEQUENCE, Verification
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "AbortedTransaction",
     "AppendResult",
     "CachedBatch",
+    "CorruptBatch",
     "EpochEnd",
     "FolderInUse",
     "FolderMismatch",

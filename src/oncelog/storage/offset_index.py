@@ -36,13 +36,19 @@ class OffsetIndex:
         self.offsets.append(last_offset - self.base_offset)
         self._positions.append(position)
 
-    def position_before(self, offset: int) -> int:
-        """A batch boundary at or before the batch that holds `offset`.
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """(offset, position) of a batch at or before the one that holds `offset`.
 
-        Where a header walk begins.
+        A header walk begins there; the offset is one of that batch.
         """
         slot = bisect_right(self.offsets, offset - self.base_offset) - 1
-        return self._positions[slot] if slot >= 0 else 0
+        if slot < 0:
+            return self.base_offset, 0
+        return self.base_offset + self.offsets[slot], self._positions[slot]
+
+    def position_before(self, offset: int) -> int:
+        """The position of that batch."""
+        return self.entry_before(offset)[1]
 
     def boundary_at_or_before(self, position: int) -> int:
         """The last indexed batch boundary at or before a byte position; 0 when there is none."""

@@ -34,6 +34,7 @@ from oncelog.storage.files import (
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.replay import DerivedState, replay_headers
+from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment, parse_header
 from oncelog.storage.snapshots import Snapshots
 
@@ -185,7 +186,7 @@ class _Recovery:
         active = self._segments[-1]
         try:
             active.resume()
-        except StorageFailure as failure:
+        except (StorageFailure, CorruptBatch) as failure:
             self._report.reasons.append(str(failure))
             return False
         return True

@@ -1,11 +1,11 @@
-"""What a log answers to appends and reads."""
+"""What a log answers to appends and reads, and why it cannot."""
 
 from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.storage.producer_state import Rejection
 
-__all__ = ["AppendResult", "OffsetOutOfRange", "answer_to"]
+__all__ = ["AppendResult", "CorruptBatch", "OffsetOutOfRange", "answer_to"]
 
 
 class AppendResult(NamedTuple):
@@ -51,3 +51,23 @@ class OffsetOutOfRange(ProtocolError):  # noqa: N818 - Kafka's name
         super().__init__(
             ErrorCode.offset_out_of_range, f"offset {offset} is not within {start} to {end}"
         )
+
+
+class CorruptBatch(ProtocolError):  # noqa: N818 - names what was found
+    """A place in a log that holds no sound batch: its offsets cannot be read.
+
+    What stands in front of it and behind it can. It is damage of one place, not a failing disk: the
+    folder stays on line, and clients are told CORRUPT_MESSAGE for this partition.
+    """
+
+    def __init__(self, path: str, position: int, offset: int, why: str) -> None:
+        super().__init__(
+            ErrorCode.corrupt_message,
+            f"{path} has no sound batch at byte {position}, from offset {offset} on: {why}",
+        )
+        self.path = path
+        """The `.log` file."""
+        self.position = position
+        """The byte at which the damage begins."""
+        self.offset = offset
+        """The first offset that cannot be read."""

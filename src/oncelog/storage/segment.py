@@ -21,6 +21,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
 from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.results import CorruptBatch
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 
 __all__ = ["Segment", "parse_header"]
@@ -279,7 +280,8 @@ class Segment:
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or after `offset`."""
-        for position, header in self.walk(self._indexes()[0].position_before(offset)):
+        indexed_offset, start = self._indexes()[0].entry_before(offset)
+        for position, header in self.walk(start, indexed_offset):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -294,9 +296,15 @@ class Segment:
             if header.max_timestamp >= timestamp_ms
         )
 
-    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers from a batch boundary on, reading ahead in small chunks and skipping records."""
+    def walk(self, position: int, offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from a batch boundary on, reading ahead in small chunks and skipping records.
+
+        Raises `CorruptBatch` where no batch can begin; `offset` is one of the batch at `position`
+        if that is known.
+        """
         chunk, chunk_start, size = b"", position, self.size
+        expected = self.base_offset
+        offset = max(offset, expected)
         while position + HEADER_SIZE <= size:
             relative = position - chunk_start
             if relative + HEADER_SIZE > len(chunk):
@@ -306,11 +314,12 @@ class Segment:
                     0,
                 )
                 if len(chunk) < HEADER_SIZE:
-                    raise StorageFailure("read", self.path, "the file is shorter than its log")
+                    raise CorruptBatch(self.path, position, offset, "the file ends before it")
             header = parse_header(chunk, relative)
-            if header.length < HEADER_SIZE:
-                raise StorageFailure("read", self.path, f"no batch at byte {position}")
+            if header.length < HEADER_SIZE or header.base_offset < expected:
+                raise CorruptBatch(self.path, position, offset, "its header is damaged")
             yield position, header
+            expected = offset = header.next_offset
             position += header.length
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:

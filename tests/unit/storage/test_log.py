@@ -13,7 +13,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from oncelog.runtime.disk import Buffer
-from oncelog.storage import OffsetOutOfRange, Origin
+from oncelog.storage import CorruptBatch, OffsetOutOfRange, Origin
 from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
@@ -326,3 +326,20 @@ def test_damaged_records_are_found_when_the_broker_must_rewrite(make_log: MakeLo
     result = ctx.append(data)
     assert result.error is ErrorCode.corrupt_message
     assert issubclass(OffsetOutOfRange, ProtocolError)
+
+
+def test_a_damaged_header_is_an_error_for_its_offsets_only(make_log: MakeLog) -> None:
+    ctx = make_log(index_interval_bytes=1)
+    for _ in range(4):
+        ctx.append_well(value=b"x" * 100)
+    whole, size = ctx.all_bytes(), len(ctx.all_bytes()) // 4
+    ctx.restart()
+    with open(ctx.folder / f"{0:020}.log", "r+b") as file:
+        file.seek(2 * size + 8)
+        file.write(bytes(4))
+    end = ctx.log.log_end_offset
+    assert bytes(ctx.log.read(1, size, upper_bound=end)) == whole[size : 2 * size]
+    with pytest.raises(CorruptBatch, match="from offset 2 on") as raised:
+        ctx.log.read(2, size, upper_bound=end)
+    assert (raised.value.code, raised.value.offset) == (ErrorCode.corrupt_message, 2)
+    assert bytes(ctx.log.read(3, size, upper_bound=end)) == whole[3 * size :]
