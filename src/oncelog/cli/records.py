@@ -28,6 +28,7 @@ __all__ = [
     "for_terminal",
     "format_columns",
     "format_json",
+    "iso_time",
     "parse_json",
     "parse_raw",
     "unescape",
@@ -128,7 +129,7 @@ _FIELDS: Final[dict[str, Callable[[ConsumerRecord], bytes]]] = {
     "partition": lambda r: str(r.partition).encode(),
     "offset": lambda r: str(r.offset).encode(),
     "timestamp": lambda r: str(r.timestamp_ms).encode(),
-    "time": lambda r: _iso(r.timestamp_ms).encode(),
+    "time": lambda r: iso_time(r.timestamp_ms).encode(),
     "key": lambda r: NULL if r.key is None else r.key,
     "value": lambda r: NULL if r.value is None else r.value,
     "headers": lambda r: _headers_text(r.headers),
@@ -159,7 +160,8 @@ def compile_template(text: str) -> Callable[[ConsumerRecord], bytes]:
     )
 
 
-def _iso(timestamp_ms: int) -> str:
+def iso_time(timestamp_ms: int) -> str:
+    """Milliseconds since the epoch as a date and time in UTC; out of all range as they are."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

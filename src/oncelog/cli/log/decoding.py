@@ -1,0 +1,114 @@
+"""What control records and the records of the internal topics say, as plain values.
+
+Bytes that make no sense are shown as text with the reason beside it: a dump must go on.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from oncelog.cli.records import iso_time
+from oncelog.core.errors import ProtocolError
+from oncelog.protocol.record import Record, read_end_marker
+from oncelog.protocol.records import group_log, transaction_log
+from oncelog.transaction.states import TransactionState
+
+__all__ = ["Decoded", "decode_control", "decoder_for", "plain"]
+
+Values = dict[str, object]
+
+_STATES: Final = {state.value: state.name for state in TransactionState}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record's key and value as fields. `value` is None for a tombstone."""
+
+    key: Values
+    value: Values | None
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id of a record of `__transaction_state`."""
+        found = self.key.get("transactional_id")
+        return found if isinstance(found, str) else None
+
+
+def decoder_for(topic: str) -> Callable[[Record], Decoded | None] | None:
+    """What reads the records of an internal topic; None for a topic of users."""
+    return {"__transaction_state": _transaction, "__consumer_offsets": _group}.get(topic)
+
+
+def decode_control(record: Record) -> str:
+    """What a control record says, in words."""
+    try:
+        marker = read_end_marker(record)
+    except ProtocolError as error:
+        return f"control record: {error.message}"
+    if marker is None:
+        return "control record that ends no transaction"
+    end = "COMMIT" if marker.commit else "ABORT"
+    return f"{end} by coordinator epoch {marker.coordinator_epoch}"
+
+
+def _transaction(record: Record) -> Decoded | None:
+    transactional_id = transaction_log.decode_key(record.key or b"")
+    if transactional_id is None:
+        return None
+    key: Values = {"transactional_id": transactional_id}
+    if record.value is None:
+        return Decoded(key, None)
+    fields = transaction_log.decode_value(record.value)._asdict()
+    fields["status"] = _STATES.get(fields["status"], fields["status"])
+    fields["partitions"] = [
+        f"{topic}-{number}" for topic, numbers in fields["partitions"] or () for number in numbers
+    ]
+    return Decoded(key, plain(fields))
+
+
+def _group(record: Record) -> Decoded | None:
+    key = group_log.decode_key(record.key or b"")
+    if key is None:
+        return None
+    value: Values | None = None
+    if record.value is not None:
+        read: object
+        if isinstance(key, group_log.OffsetCommitKey):
+            read = group_log.decode_offset_commit_value(record.value)
+        else:
+            read = group_log.decode_group_metadata_value(record.value)
+        value = plain(dataclasses.asdict(read))
+    return Decoded(plain(dataclasses.asdict(key)), value)
+
+
+def plain(fields: Values) -> Values:
+    """The same values as JSON has them, times as text."""
+    return {name: _plain(name, value) for name, value in fields.items()}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, dict):
+        return plain(value)
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, UUID):
+        return str(value)
+    is_moment = name in _MOMENTS and isinstance(value, int) and value >= 0
+    return iso_time(value) if is_moment and isinstance(value, int) else value
+
+
+_MOMENTS: Final = frozenset(
+    {
+        "last_update_ms",
+        "start_ms",
+        "commit_timestamp_ms",
+        "expire_timestamp_ms",
+        "current_state_timestamp_ms",
+    }
+)

@@ -1,0 +1,20 @@
+"""The group ``oncelog log``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from oncelog.cli.lazy import LazyGroup
+
+__all__ = ["command"]
+
+COMMANDS: Final = {
+    "dump": ("oncelog.cli.log.dump", "Show what a file or a folder holds."),
+}
+
+
+@click.group("log", cls=LazyGroup, table=COMMANDS)
+def command() -> None:
+    """Look into a data folder, of Oncelog or of Apache Kafka."""

@@ -1,0 +1,180 @@
+"""Which file of a data folder is of which kind, and what of it a path given by a person names."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog.cli.tool import Failure
+from oncelog.storage.files import (
+    ABORTED_SUFFIX,
+    BATCHES_SUFFIX,
+    INDEX_SUFFIX,
+    LEADER_EPOCHS_NAME,
+    LOG_SUFFIX,
+    PARTITION_METADATA_NAME,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+)
+
+__all__ = [
+    "CLEAN_SHUTDOWN_NAME",
+    "FORMAT_NAME",
+    "LOG_STARTS_NAME",
+    "META_NAME",
+    "OFFSET_CHECKPOINTS",
+    "RECOVERY_POINTS_NAME",
+    "Kind",
+    "Target",
+    "base_offset",
+    "is_partition_folder",
+    "kind_of",
+    "look_at",
+    "partition_folders",
+    "partition_of",
+    "segments_in",
+    "unreadable",
+]
+
+META_NAME: Final = "meta.properties"
+FORMAT_NAME: Final = "oncelog.format"
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS_NAME: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS_NAME: Final = "log-start-offset-checkpoint"
+OFFSET_CHECKPOINTS: Final = (
+    RECOVERY_POINTS_NAME,
+    LOG_STARTS_NAME,
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+
+_PASSING = (".deleted", ".cleaned", ".swap", ".damaged")
+"""Suffixes of files that are on their way out, or in, behind the suffix of their kind."""
+_PARTITION_FOLDER = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})(\.[0-9a-f]{32}-(stray|delete|future))?"
+)
+
+
+class Kind(Enum):
+    """The kinds of files, by what they are called in print."""
+
+    LOG = "log"
+    INDEX = "offset index"
+    TIME_INDEX = "time index"
+    ABORTED = "aborted transactions"
+    SNAPSHOT = "producer snapshot"
+    BATCHES = "producer batches"
+    LEADER_EPOCHS = "leader epochs"
+    PARTITION_METADATA = "partition metadata"
+    OFFSETS = "offset checkpoint"
+    PROPERTIES = "folder properties"
+    FORMAT = "folder format"
+    CLEAN_SHUTDOWN = "clean shutdown marker"
+
+
+_BY_SUFFIX = {
+    LOG_SUFFIX: Kind.LOG,
+    INDEX_SUFFIX: Kind.INDEX,
+    TIME_INDEX_SUFFIX: Kind.TIME_INDEX,
+    ABORTED_SUFFIX: Kind.ABORTED,
+    SNAPSHOT_SUFFIX: Kind.SNAPSHOT,
+    BATCHES_SUFFIX: Kind.BATCHES,
+}
+_BY_NAME = {
+    LEADER_EPOCHS_NAME: Kind.LEADER_EPOCHS,
+    PARTITION_METADATA_NAME: Kind.PARTITION_METADATA,
+    META_NAME: Kind.PROPERTIES,
+    FORMAT_NAME: Kind.FORMAT,
+    CLEAN_SHUTDOWN_NAME: Kind.CLEAN_SHUTDOWN,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, Kind.OFFSETS),
+}
+
+
+class Target(NamedTuple):
+    """What a person's path names: one file, one partition's folder, or a whole data folder."""
+
+    path: str
+    is_file: bool
+    is_partition: bool
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind that a file's name says, or None for a name that is not one of ours or Kafka's."""
+    name = _settled_name(path)
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    stem, dot, suffix = name.rpartition(".")
+    is_ours = bool(dot) and stem.isdigit() and len(stem) == 20
+    return _BY_SUFFIX.get(dot + suffix) if is_ours else None
+
+
+def _settled_name(path: str) -> str:
+    name = os.path.basename(path)
+    for suffix in _PASSING:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def base_offset(path: str) -> int:
+    """The offset in a file's name; 0 when there is none."""
+    stem = _settled_name(path).partition(".")[0]
+    return int(stem) if stem.isdigit() else 0
+
+
+def partition_of(folder: str) -> tuple[str, int] | None:
+    """Topic and partition that a folder's name says; strays and folders on their way out too."""
+    match = _PARTITION_FOLDER.fullmatch(os.path.basename(os.path.abspath(folder)))
+    return (match["topic"], int(match["partition"])) if match else None
+
+
+def is_partition_folder(path: str) -> bool:
+    """Whether a folder holds one partition: by its name, or by the segments in it."""
+    if os.path.exists(os.path.join(path, META_NAME)):
+        return False
+    return partition_of(path) is not None or bool(segments_in(path))
+
+
+def segments_in(folder: str) -> list[int]:
+    """Base offsets of the `.log` files in a folder, rising."""
+    found = (base_offset_of(name, LOG_SUFFIX) for name in os.listdir(folder))
+    return sorted(offset for offset in found if offset is not None)
+
+
+def partition_folders(folder: str) -> list[str]:
+    """Paths of the partitions' folders in a data folder, by topic and number."""
+    found = []
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        partition = partition_of(path)
+        if partition is not None and os.path.isdir(path):
+            found.append((partition, path))
+    return [path for _, path in sorted(found)]
+
+
+def look_at(path: str) -> Target:
+    """Find out what a path names. Raises `Failure`, a sentence, when it can be nothing of ours."""
+    try:
+        os.stat(path)
+        if not os.path.isdir(path):
+            if kind_of(path) is None:
+                raise Failure(
+                    f"{path} is no file of a data folder: the name should be one like "
+                    "00000000000000000000.log or recovery-point-offset-checkpoint"
+                )
+            open(path, "rb").close()
+            return Target(path, is_file=True, is_partition=False)
+        if is_partition_folder(path):
+            return Target(path, is_file=False, is_partition=True)
+        if partition_folders(path) or any(kind_of(name) for name in os.listdir(path)):
+            return Target(path, is_file=False, is_partition=False)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    raise Failure(f"{path} holds no partitions: name a data folder, a partition's folder or a file")
+
+
+def unreadable(path: str, error: OSError) -> Failure:
+    """The sentence for a file or folder that the system refuses."""
+    return Failure(f"cannot read {error.filename or path}: {error.strerror or error}")

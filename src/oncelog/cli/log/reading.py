@@ -1,0 +1,192 @@
+"""The batches of a `.log` file, one by one, and the stretches of it that are none.
+
+Reads through a window of a fixed size and never the file whole. Where bytes are no batch, it looks
+for the next place where a batch begins whose CRC is right, so that one flipped bit costs one batch.
+Opens files for reading only, so it may run beside a broker; what that appends after the file was
+opened is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
+from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER_SIZE, MAGIC, BatchHeader
+from oncelog.storage.segment import parse_header
+
+__all__ = ["Batch", "Damage", "read_log"]
+
+_MAGIC_POSITION: Final = 16
+_MAGIC_BYTE: Final = bytes([MAGIC])
+_ATTRIBUTES_MASK: Final = 0x7F
+
+
+class Batch(NamedTuple):
+    """A batch whose sizes and CRC are right. `data` is all of it."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+class Damage(NamedTuple):
+    """Bytes that are no batch, up to the next batch or the end of the file."""
+
+    position: int
+    size: int
+    reason: str
+    next_offset: int
+    """What the next offset is as far as can be told: the damaged batch's header may say."""
+
+
+def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
+    """Everything in a `.log` file in order. `base_offset` is the one in its name.
+
+    Raises OSError.
+    """
+    with open(path, "rb", buffering=0) as file:
+        window = _Window(file)
+        position, expected = 0, base_offset
+        while position < window.size:
+            found = _judge(window, position, base_offset, expected)
+            if isinstance(found, BatchHeader) and _overtakes(window, position, found, expected):
+                found = f"offset {found.base_offset} does not fit between its neighbours"
+            if isinstance(found, BatchHeader):
+                yield Batch(position, found, window.read(position, found.length))
+                position, expected = position + found.length, found.next_offset
+                continue
+            end = _next_batch(window, position, base_offset, expected)
+            damage = Damage(position, end - position, found, expected)
+            # What follows is judged by the last sound batch, for this header may be what is wrong.
+            yield damage._replace(next_offset=_claimed_end(window, damage, base_offset))
+            position = end
+
+
+class _Window:
+    """The part of a file that was read last."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._start = 0
+        self._bytes = b""
+        self.size = os.fstat(file.fileno()).st_size
+
+    def read(self, position: int, length: int) -> bytes:
+        """`length` bytes, fewer at the end of the file."""
+        place = position - self._start
+        if place < 0 or place + length > len(self._bytes):
+            wanted = min(max(length, RECOVERY_READ_SIZE_BYTES), self.size - position)
+            self._bytes = self._pread(wanted, position)
+            self._start, place = position, 0
+        return self._bytes[place : place + length]
+
+    def crc(self, position: int, length: int) -> int:
+        """CRC-32C of a range that may be larger than the window."""
+        crc = 0
+        for start in range(position, position + length, RECOVERY_READ_SIZE_BYTES):
+            size = min(RECOVERY_READ_SIZE_BYTES, position + length - start)
+            crc = crc32c(self.read(start, size), crc)
+        return crc
+
+    def _pread(self, size: int, position: int) -> bytes:
+        parts = []
+        while size > 0 and (data := os.pread(self._file.fileno(), size, position)):
+            parts.append(data)
+            size, position = size - len(data), position + len(data)
+        return b"".join(parts)
+
+
+def _judge(window: _Window, position: int, base: int, expected: int) -> BatchHeader | str:
+    """The header of a sound batch, or why there is none."""
+    available = window.size - position
+    if available < HEADER_SIZE:
+        return f"{available} bytes are too few for a batch"
+    header = parse_header(window.read(position, HEADER_SIZE), 0)
+    reason = _implausible(header, available, base, expected)
+    if reason is not None:
+        return reason
+    if window.crc(position + CRC_START, header.length - CRC_START) != header.crc:
+        return "the CRC is wrong"
+    return header
+
+
+def _implausible(header: BatchHeader, available: int, base: int, expected: int) -> str | None:
+    if header.magic != MAGIC:
+        is_old = header.magic in (0, 1) and header.length > LENGTH_MIN_OLD
+        return f"message format v{header.magic} is not read" if is_old else "no batch header"
+    if header.length < HEADER_SIZE:
+        return f"a batch of {header.length} bytes"
+    if header.length > available:
+        return f"a batch of {header.length} bytes is cut after {available}"
+    if header.last_offset_delta < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
+        return f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+    if header.base_offset < expected:
+        return f"offset {header.base_offset} comes after {expected - 1}"
+    if header.last_offset - base > INT32_MAX:
+        return f"offset {header.last_offset} is too far from the segment's first"
+    return None
+
+
+LENGTH_MIN_OLD: Final = 26
+"""An empty message of format v0 with its offset and size."""
+
+
+def _overtakes(window: _Window, position: int, header: BatchHeader, expected: int) -> bool:
+    """Whether a sound batch follows that begins before this one ends.
+
+    The CRC covers no base offset, so a wrong one shows only beside the neighbours.
+    """
+    behind = position + header.length
+    if window.size - behind < HEADER_SIZE:
+        return False
+    following = parse_header(window.read(behind, HEADER_SIZE), 0)
+    if not expected <= following.base_offset < header.next_offset:
+        return False
+    return isinstance(_judge(window, behind, expected, expected), BatchHeader)
+
+
+def _next_batch(window: _Window, damaged: int, base: int, expected: int) -> int:
+    """Where the next sound batch begins, or the end of the file."""
+    if window.size - damaged >= HEADER_SIZE:
+        header = parse_header(window.read(damaged, HEADER_SIZE), 0)
+        behind = damaged + header.length
+        if header.length >= HEADER_SIZE and behind <= window.size:
+            is_sound = not isinstance(_judge(window, behind, base, expected), str)
+            if behind == window.size or is_sound:
+                return behind
+    start = damaged + 1
+    while start + HEADER_SIZE <= window.size:
+        data = window.read(start, min(RECOVERY_READ_SIZE_BYTES, window.size - start))
+        place = data.find(_MAGIC_BYTE, _MAGIC_POSITION)
+        while place >= 0:
+            candidate = start + place - _MAGIC_POSITION
+            if _may_begin(window, candidate, base, expected):
+                return candidate
+            place = data.find(_MAGIC_BYTE, place + 1)
+        start += max(1, len(data) - _MAGIC_POSITION)
+    return window.size
+
+
+def _may_begin(window: _Window, position: int, base: int, expected: int) -> bool:
+    if window.size - position < HEADER_SIZE:
+        return False
+    header = parse_header(window.read(position, HEADER_SIZE), 0)
+    known = not header.attributes & ~_ATTRIBUTES_MASK and header.codec_id < len(CODEC_NAMES)
+    return known and isinstance(_judge(window, position, base, expected), BatchHeader)
+
+
+def _claimed_end(window: _Window, damage: Damage, base: int) -> int:
+    """The offset after a damaged batch, if its header is plausible and about as long as it."""
+    if damage.size < HEADER_SIZE:
+        return damage.next_offset
+    header = parse_header(window.read(damage.position, HEADER_SIZE), 0)
+    is_whole = header.length == damage.size and header.magic == MAGIC
+    in_order = header.base_offset == damage.next_offset
+    is_near = header.last_offset_delta >= 0 and header.last_offset - base <= INT32_MAX
+    if is_whole and in_order and is_near:
+        return header.next_offset
+    return damage.next_offset

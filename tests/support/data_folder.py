@@ -1,0 +1,85 @@
+"""A small data folder that has everything: what tools, the corruption matrix and mutations work on.
+
+Several small segments per partition, transactions that committed and aborted, an open one, offsets
+of a group, deleted records, and topics without transactions. It is made by a real broker once and
+copied for every use.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from oncelog import Admin, Consumer, EmbeddedBroker, OffsetAndMetadata, Producer, TopicPartition
+from oncelog.client import NewTopic
+from oncelog.protocol.record import Record, build_batch
+
+__all__ = ["MIXED", "OPEN_PRODUCER_ID", "PLAIN", "SETTINGS", "TRIMMED", "make"]
+
+SETTINGS = {
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "log.index.interval.bytes": 60,
+    # 16 entries in each index, then a new segment.
+    "log.index.size.max.bytes": 192,
+    "auto.create.topics.enable": False,
+    "group.initial.rebalance.delay.ms": 0,
+}
+OPEN_PRODUCER_ID = 99
+MIXED = TopicPartition("mixed", 0)
+PLAIN = TopicPartition("plain", 0)
+TRIMMED = TopicPartition("trimmed", 0)
+"""Of its 40 records the first 25 were deleted by an admin."""
+
+
+async def _fill(servers: str) -> None:
+    async with Admin(servers) as admin:
+        await admin.create_topics([NewTopic(t.topic, 1, 1, {}) for t in (MIXED, PLAIN, TRIMMED)])
+        async with Producer(servers) as producer:
+            for number in range(40):
+                for topic in (PLAIN.topic, TRIMMED.topic):
+                    await producer.send(topic, b"value %d" % number, key=b"key %d" % (number % 7))
+    await _transactions(servers)
+
+
+async def _transactions(servers: str) -> None:
+    async with (
+        Consumer(servers, group_id="readers") as consumer,
+        Producer(servers, transactional_id="ends") as ends,
+    ):
+        await ends.init_transactions()
+        for number in range(16):
+            await ends.begin_transaction()
+            for part in range(2):
+                await ends.send(MIXED.topic, b"%d.%d" % (number, part), key=b"key %d" % number)
+            if number % 3 == 1:
+                await ends.abort_transaction()
+                continue
+            at = {PLAIN: OffsetAndMetadata(number)}
+            await ends.send_offsets_to_transaction(at, "readers")
+            await ends.commit_transaction()
+        await consumer.commit({TRIMMED: OffsetAndMetadata(30)})
+
+
+async def _make(clean: Path, killed: Path) -> None:
+    async with EmbeddedBroker(str(clean), config=SETTINGS) as embedded:
+        await _fill(embedded.bootstrap_servers)
+        partitions = embedded.broker.partitions
+        mixed, trimmed = partitions.get(*MIXED), partitions.get(*TRIMMED)
+        assert mixed is not None
+        assert trimmed is not None
+        trimmed.log.delete_records(25)
+        undecided = build_batch(
+            [Record(0, embedded.broker.clock.now_ms(), b"key", b"undecided")],
+            producer_id=OPEN_PRODUCER_ID,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        mixed.log.append(undecided, leader_epoch=0, now_ms=embedded.broker.clock.now_ms())
+        await partitions.note_log_starts()
+        shutil.copytree(clean, killed)
+
+
+def make(clean: Path, killed: Path) -> None:
+    """Fill the folder `clean` and stop its broker in order; `killed` is it before the stop."""
+    asyncio.run(_make(clean, killed))
