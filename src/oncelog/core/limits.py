@@ -71,6 +71,10 @@ header walk.
 RECOVERY_READ_SIZE_BYTES = 1024 * 1024
 """Bytes read at a time while a segment is scanned."""
 
+DAMAGED_PLACES_NAMED_COUNT_MAX = 100
+"""Damaged places of a partition that the broker's log names, each once: readers try again for ever.
+"""
+
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
 

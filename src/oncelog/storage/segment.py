@@ -27,6 +27,7 @@ from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 __all__ = ["Segment", "parse_header"]
 
 _PREFIX = Struct(">qi")
+_LENGTH_MIN = HEADER_SIZE - _PREFIX.size
 _WALK_SIZE_BYTES = 16 * 1024
 _NO_TIMESTAMP = -1
 
@@ -263,10 +264,11 @@ class Segment:
         boundary = offset_index.boundary_at_or_before(start + len(data))
         if upper_bound < self.end_offset:
             boundary = min(boundary, offset_index.position_before(upper_bound))
-        end = max(boundary - start, 0)
+        end, room = max(boundary - start, 0), len(data) - _PREFIX.size
         while end + _PREFIX.size <= len(data):
             base_offset, length = _PREFIX.unpack_from(data, end)
-            if base_offset >= upper_bound or end + _PREFIX.size + length > len(data):
+            # A length that no batch has ends the read: the next one begins there, and says so.
+            if base_offset >= upper_bound or not _LENGTH_MIN <= length <= room - end:
                 break
             end += _PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]
@@ -283,6 +285,11 @@ class Segment:
         indexed_offset, start = self._indexes()[0].entry_before(offset)
         for position, header in self.walk(start, indexed_offset):
             if header.last_offset >= offset:
+                if header.next_offset > self.end_offset:
+                    # No CRC covers the base offset. Taken for what holds `offset`, the batch would
+                    # give a reader nothing for ever.
+                    why = f"it ends at {header.last_offset}, beyond the log"
+                    raise CorruptBatch(self.path, position, offset, why)
                 return position, header
         return None
 

@@ -343,3 +343,34 @@ def test_a_damaged_header_is_an_error_for_its_offsets_only(make_log: MakeLog) ->
         ctx.log.read(2, size, upper_bound=end)
     assert (raised.value.code, raised.value.offset) == (ErrorCode.corrupt_message, 2)
     assert bytes(ctx.log.read(3, size, upper_bound=end)) == whole[3 * size :]
+
+
+@pytest.mark.parametrize("length", [-12, -85, 0, 48, 2**31 - 1])
+def test_a_read_ends_in_front_of_a_batch_of_impossible_length(
+    make_log: MakeLog, length: int
+) -> None:
+    ctx = make_log()
+    for _ in range(4):
+        ctx.append_well()
+    size = len(ctx.all_bytes()) // 4
+    ctx.restart()
+    damage(ctx, 2 * size + 8, length.to_bytes(4, "big", signed=True))
+    data = ctx.log.read(0, 10 * size, upper_bound=4)
+    assert [header.base_offset for _, header in iter_headers(data)] == [0, 1]
+
+
+def test_a_batch_whose_offset_lies_beyond_the_log_is_damaged(make_log: MakeLog) -> None:
+    ctx = make_log()
+    for _ in range(4):
+        ctx.append_well()
+    size = len(ctx.all_bytes()) // 4
+    ctx.restart()
+    damage(ctx, 2 * size, b"\x40")
+    with pytest.raises(CorruptBatch, match="beyond the log"):
+        ctx.log.read(2, 10 * size, upper_bound=4)
+
+
+def damage(ctx: LogContext, position: int, data: bytes) -> None:
+    with open(ctx.folder / f"{0:020}.log", "r+b") as file:
+        file.seek(position)
+        file.write(data)

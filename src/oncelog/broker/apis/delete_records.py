@@ -4,8 +4,8 @@ An offset of -1 means the high watermark. An offset at or below the start change
 error; one above the high watermark is OFFSET_OUT_OF_RANGE. Refused for internal topics
 (INVALID_TOPIC_EXCEPTION) and for topics that are only compacted (POLICY_VIOLATION). The files go
 with the next look at retention. Unlike Kafka, which writes it within a minute, the new start is on
-the disk before the answer leaves, so that a crash does not bring the records back. Gap: the
-request's timeout is not looked at.
+the disk before the answer leaves, so that a crash does not bring the records back; where the disk
+refuses that, the answer is KAFKA_STORAGE_ERROR. Gap: the request's timeout is not looked at.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
 from oncelog.protocol.messages import message
+from oncelog.runtime.disk import StorageFailure
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -32,35 +33,51 @@ __all__ = ["handle"]
 HIGH_WATERMARK: Final = -1
 INVALID_LOW_WATERMARK: Final = -1
 
+Outcome = tuple[ErrorCode, int]
+"""An error and the low watermark after it."""
+
 
 def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     """Move each partition's start, then note the starts durably."""
+    outcomes = [
+        [_delete(context, topic.name, asked) for asked in topic.partitions]
+        for topic in request.body.topics
+    ]
+    if any(error is ErrorCode.none for results in outcomes for error, _ in results):
+        return _noted(context, request, outcomes)
+    return _response(request, outcomes)
+
+
+async def _noted(context: Context, request: Request, outcomes: list[list[Outcome]]) -> Any:
+    """Answer once the new starts are on the disk; who has none there is told that it failed."""
+    try:
+        await context.partitions.note_log_starts()
+    except StorageFailure as failure:
+        for topic, results in zip(request.body.topics, outcomes, strict=True):
+            for place, asked in enumerate(topic.partitions):
+                partition = context.partitions.get(topic.name, asked.partition_index)
+                if results[place][0] is ErrorCode.none and partition is not None:
+                    results[place] = partition.note_damage(failure), INVALID_LOW_WATERMARK
+    return _response(request, outcomes)
+
+
+def _response(request: Request, outcomes: list[list[Outcome]]) -> Any:
     topics = []
-    moved = False
-    for topic in request.body.topics:
-        results = []
-        for asked in topic.partitions:
-            error, low_watermark = _delete(context, topic.name, asked)
-            moved = moved or error is ErrorCode.none
-            results.append(
-                message(
-                    DeleteRecordsPartitionResult,
-                    partition_index=asked.partition_index,
-                    low_watermark=low_watermark,
-                    error_code=error,
-                )
+    for topic, results in zip(request.body.topics, outcomes, strict=True):
+        partitions = tuple(
+            message(
+                DeleteRecordsPartitionResult,
+                partition_index=asked.partition_index,
+                low_watermark=low_watermark,
+                error_code=error,
             )
-        topics.append(message(DeleteRecordsTopicResult, name=topic.name, partitions=tuple(results)))
-    response = message(DeleteRecordsResponse, topics=tuple(topics))
-    return _noted(context, response) if moved else response
+            for asked, (error, low_watermark) in zip(topic.partitions, results, strict=True)
+        )
+        topics.append(message(DeleteRecordsTopicResult, name=topic.name, partitions=partitions))
+    return message(DeleteRecordsResponse, topics=tuple(topics))
 
 
-async def _noted(context: Context, response: Any) -> Any:
-    await context.partitions.note_log_starts()
-    return response
-
-
-def _delete(context: Context, topic: str, asked: Any) -> tuple[ErrorCode, int]:
+def _delete(context: Context, topic: str, asked: Any) -> Outcome:
     index = asked.partition_index
     if context.image.partition(topic, index) is None:
         return ErrorCode.unknown_topic_or_partition, INVALID_LOW_WATERMARK
@@ -79,4 +96,7 @@ def _delete(context: Context, topic: str, asked: Any) -> tuple[ErrorCode, int]:
     offset = high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= high_watermark:
         return ErrorCode.offset_out_of_range, INVALID_LOW_WATERMARK
-    return ErrorCode.none, partition.delete_records(offset)
+    try:
+        return ErrorCode.none, partition.delete_records(offset)
+    except StorageFailure as failure:
+        return partition.note_damage(failure), INVALID_LOW_WATERMARK

@@ -6,6 +6,10 @@ partition's, the request's and the broker's limits. With fewer than `min_bytes` 
 waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
 at once. Later requests of the connection go on meanwhile (D13).
 
+Damage is told per partition, the others are answered: CORRUPT_MESSAGE where a batch's header is
+broken, KAFKA_STORAGE_ERROR where the disk does not read, as Kafka does. As there, the records' CRC
+is left to the client.
+
 Fetch sessions (KIP-227) are kept in `oncelog.broker.partitions.fetch_sessions`; what is read for
 one is read as for a full request. Known gaps: fetches of followers; preferred replicas.
 """
@@ -29,6 +33,7 @@ from oncelog.protocol.fetch import (
     encode_fetch_response,
     parse_fetch_request,
 )
+from oncelog.runtime.disk import StorageFailure
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -151,8 +156,8 @@ class Reading:
                     upper_bound=end,
                     min_one=self._bytes == 0,
                 )
-            except ProtocolError as error_:
-                return FetchPartitionResponse(index, error_.code)
+            except (ProtocolError, StorageFailure) as unread:
+                return FetchPartitionResponse(index, partition.note_damage(unread))
             self._bytes += len(records)
         return FetchPartitionResponse(
             index,
@@ -173,8 +178,12 @@ class Reading:
         if not records or not partition.log.aborted_transactions(offset, end):
             return []
         next_offset = end
-        for _, header in iter_headers(records):
-            next_offset = header.next_offset
+        try:
+            for _, header in iter_headers(records):
+                next_offset = header.next_offset
+        except ProtocolError:
+            # Behind a damaged header: name all that may follow. A client passes over too many.
+            next_offset = end
         return [
             (aborted.producer_id, aborted.first_offset)
             for aborted in partition.log.aborted_transactions(offset, next_offset)

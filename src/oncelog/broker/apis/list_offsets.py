@@ -4,7 +4,9 @@ Timestamps >= 0 ask for the first record at or after that time; -1 is the end (t
 or for read_committed the last stable offset, INV-7), -2 the start, -3 the record with the largest
 timestamp, -4 the start of the local log, which is the start, as nothing is tiered here; -5 (latest
 tiered) and -6 (earliest pending upload) find nothing. A record found by time that a consumer may
-not read yet is not given. Gap: lookups by time read the file system in the loop.
+not read yet is not given. Where a lookup by time meets damage, that partition is answered
+CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the disk does not read. Gap: lookups by time read the
+file system in the loop.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from kio.schema.list_offsets.v11.response import (
 )
 
 from oncelog.broker.net.request import Request
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages import message
+from oncelog.runtime.disk import StorageFailure
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -78,7 +81,10 @@ def _partition(context: Context, request: Request, topic: str, asked: Any) -> An
         _MIN_VERSION_OF
     ):
         return _result(index, ErrorCode.unsupported_version)
-    timestamp, offset, leader_epoch = _look_up(partition, request, asked.timestamp)
+    try:
+        timestamp, offset, leader_epoch = _look_up(partition, request, asked.timestamp)
+    except (ProtocolError, StorageFailure) as unread:
+        return _result(index, partition.note_damage(unread))
     return message(
         ListOffsetsPartitionResponse,
         partition_index=index,

@@ -10,6 +10,7 @@ waiters are called back within it when the high watermark moves.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from oncelog.broker.partitions.delayed import (
@@ -18,13 +19,16 @@ from oncelog.broker.partitions.delayed import (
     DelayedFetch,
     FetchPurgatory,
 )
-from oncelog.core.errors import ErrorCode, InvariantViolation, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
+from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
 from oncelog.replication.partition import PartitionState
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
 __all__ = ["MarkerListener", "Partition"]
+
+log = logging.getLogger(__name__)
 
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
@@ -40,6 +44,7 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_named_damage",
         "_on_failure",
         "_purgatory",
         "fetches",
@@ -68,6 +73,7 @@ class Partition:
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
         # Made for the first that has to wait: on a lone replica nobody ever does.
         self._commit_waiters: CommitWaiters | None = None
+        self._named_damage: set[str] = set()
         self._purgatory = purgatory
         self._on_failure = on_failure
 
@@ -191,6 +197,21 @@ class Partition:
         else:
             self._advanced()
             self.wake_fetches()
+
+    def note_damage(self, error: StorageFailure | ProtocolError) -> ErrorCode:
+        """Say what to answer a request that could not read or write here.
+
+        A disk that fails takes its folder off line (D12). A damaged batch is CORRUPT_MESSAGE for
+        those who read it, each place said once, and all else in the log stays readable.
+        """
+        if isinstance(error, StorageFailure):
+            self._on_failure(error)
+        elif error.code is ErrorCode.corrupt_message:
+            said = self._named_damage
+            if error.message not in said and len(said) < DAMAGED_PLACES_NAMED_COUNT_MAX:
+                said.add(error.message)
+                log.error("%s is damaged: %s", self.topic_partition, error.message)
+        return error.code
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the folder off line (D12): the write may be torn, so nothing is acknowledged."""
