@@ -200,17 +200,7 @@ class _SparkRun(Run):
         number = len(self._rivals)
         process = self.world.new_process(f"r{number}.0", f"10.0.{4 + number // 250}.{number % 250}")
         self._rivals.append(process)
-        context = ClientContext(
-            name=process.name,
-            bootstrap=self.world.broker.address,
-            network=process.network,
-            clock=process.clock,
-            rng=process.rng,
-            history=self.world.history_of(process),
-            now_s=lambda: self.world.now_s,
-            stopping=lambda: False,
-            parameters={"lives_s": 0.8},
-        )
+        context = self.world.context(process, parameters={"lives_s": 0.8})
         process.spawn(self._live_and_end(context, process))
         return True
 

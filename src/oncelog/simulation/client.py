@@ -85,17 +85,8 @@ class ClientNode:
 
     async def _live(self, process: Process) -> None:
         world = self._world
-        context = ClientContext(
-            name=process.name,
-            bootstrap=world.broker.address,
-            network=process.network,
-            clock=process.clock,
-            rng=process.rng,
-            history=world.history_of(process),
-            now_s=lambda: world.now_s,
-            stopping=self._stopping,
-            parameters=self._planned.parameters,
-        )
+        parameters = self._planned.parameters
+        context = world.context(process, stopping=self._stopping, parameters=parameters)
         try:
             await self._run(context)
         except Exception as error:  # noqa: BLE001 - a task boundary: a role never raises

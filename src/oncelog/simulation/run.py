@@ -208,20 +208,8 @@ class Run:
         return frozenset(planned | (made - {t.name for t in self.plan.topics}))
 
     def _context(self, name: str) -> ClientContext:
-        world = self.world
-        self._asking = world.new_process(name, f"10.0.2.{len(name)}")
-        process = self._asking
-        return ClientContext(
-            name=name,
-            bootstrap=world.broker.address,
-            network=process.network,
-            clock=process.clock,
-            rng=process.rng,
-            history=world.history_of(process),
-            now_s=lambda: world.now_s,
-            stopping=lambda: False,
-            parameters={},
-        )
+        self._asking = self.world.new_process(name, f"10.0.2.{len(name)}")
+        return self.world.context(self._asking)
 
     def _ask(self, work: Any, name: str) -> object:
         try:

@@ -15,6 +15,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.crashes import CrashContext
 from oncelog.simulation.disk import SimulatedDisk
@@ -77,6 +78,26 @@ class World:
     def history_of(self, process: Process) -> History:
         """The history as a process writes it: once it is dead it can add nothing."""
         return _HistoryOf(self, process)
+
+    def context(
+        self,
+        process: Process,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> ClientContext:
+        """What a client in this process is given."""
+        return ClientContext(
+            name=process.name,
+            bootstrap=self.broker.address,
+            network=process.network,
+            clock=process.clock,
+            rng=process.rng,
+            history=self.history_of(process),
+            now_s=lambda: self.now_s,
+            stopping=stopping,
+            parameters=parameters or {},
+        )
 
     def watch(self, event: str, strike: Callable[[Process], None]) -> None:
         """Call `strike` once, when a process records an event of that class."""
