@@ -14,7 +14,7 @@ from oncelog.simulation.disk import FaultKind
 from oncelog.simulation.history import Fault
 from oncelog.simulation.plan import PlannedFault
 from oncelog.simulation.process import Process, ProcessDied
-from oncelog.simulation.world import World
+from oncelog.simulation.world import POWER, World
 
 __all__ = ["Injector"]
 
@@ -48,7 +48,6 @@ class Injector:
         world = self._world
         world.network.heal()
         world.broker.disk.faults.heal()
-        world.broker.held_down = False
         for process in self._processes():
             process.thaw()
             process.disarm()
@@ -152,7 +151,7 @@ class Injector:
 
     def _kill(self, parameters: Parameters) -> str | None:
         node = self._world.broker
-        if node.process is None or not node.process.alive:
+        if node.living is None:
             return None
         node.kill()
         return node.name
@@ -166,9 +165,9 @@ class Injector:
 
     def _kill_at_await(self, parameters: Parameters) -> str | None:
         node = self._world.broker
-        if node.process is None or not node.process.alive:
+        if node.living is None:
             return None
-        node.process.kill_after_steps(int(parameters["steps"]), "kill")
+        node.living.kill_after_steps(int(parameters["steps"]), "kill")
         return node.name
 
     def _kill_while_starting(self, parameters: Parameters) -> str | None:
@@ -186,15 +185,22 @@ class Injector:
         return node.name
 
     def _kill_at_operation(self, parameters: Parameters) -> str | None:
+        return self._die_at_operation(parameters, "kill")
+
+    def _power_loss_at_operation(self, parameters: Parameters) -> str | None:
+        """The process dies at a file operation, and the power is gone at the same moment."""
+        return self._die_at_operation(parameters, POWER)
+
+    def _die_at_operation(self, parameters: Parameters, cause: str) -> str | None:
         node = self._world.broker
-        if node.process is None or not node.process.alive:
+        if node.living is None:
             return None
         node.disk.arm_kill(
-            node.process,
+            node.living,
             after_operations=int(parameters["operations"]),
             moment=parameters["when"],
             rng=self._rng,
-            cause="kill",
+            cause=cause,
             aim=str(parameters.get("aim", "")),
         )
         return node.name
@@ -217,30 +223,14 @@ class Injector:
         if not self._healed:
             self._world.broker.kill()
 
-    def _power_loss_at_operation(self, parameters: Parameters) -> str | None:
-        """The process dies at a file operation, and the power is gone at the same moment."""
-        node = self._world.broker
-        process = node.process
-        if process is None or not process.alive:
-            return None
-        node.disk.arm_kill(
-            process,
-            after_operations=int(parameters["operations"]),
-            moment=parameters["when"],
-            rng=self._rng,
-            cause="power",
-            aim=str(parameters.get("aim", "")),
-        )
-        return node.name
-
     def _power_loss(self, parameters: Parameters) -> str | None:
         node = self._world.broker
         node.lose_power()
         return node.name
 
     def _freeze(self, parameters: Parameters) -> str | None:
-        process = self._world.broker.process
-        if process is None or not process.alive or process.frozen:
+        process = self._world.broker.living
+        if process is None or process.frozen:
             return None
         self._freeze_for(process, float(parameters["for_s"]))
         return self._world.broker.name

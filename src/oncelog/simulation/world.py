@@ -35,7 +35,7 @@ from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore
 from oncelog.simulation.trace import Trace
 
-__all__ = ["BrokerNode", "World"]
+__all__ = ["POWER", "BrokerNode", "World"]
 
 BROKER_HOST: Final = "10.0.0.1"
 BROKER_PORT: Final = 9092
@@ -194,10 +194,7 @@ class BrokerNode:
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.observed: ObservedBroker | None = None
-        self.on_started: list[Callable[[Broker], None]] = []
         self.before_start: list[Callable[[Process], None]] = []
-        self.held_down = False
-        """While set, the supervisor does not start it."""
         self._settings = dict(settings)
         self._clock_rate = 1.0 + world.plan.rng(f"drift of {name}").uniform(-2e-4, 2e-4)
         self._rng = world.plan.rng(f"supervisor of {name}")
@@ -210,9 +207,15 @@ class BrokerNode:
         return self.host, BROKER_PORT
 
     @property
+    def living(self) -> Process | None:
+        """Its present process, unless that has died."""
+        process = self.process
+        return process if process is not None and process.alive else None
+
+    @property
     def is_serving(self) -> bool:
         """Whether its present process has finished its start and lives."""
-        return self.broker is not None and self.process is not None and self.process.alive
+        return self.broker is not None and self.living is not None
 
     def _install(self) -> None:
         """The data folder is there from the installation, and its name is safe."""
@@ -226,7 +229,7 @@ class BrokerNode:
 
     def start(self) -> None:
         """Begin the next life, unless one goes on."""
-        if self.held_down or (self.process is not None and self.process.alive):
+        if self.living is not None:
             return
         self.incarnation += 1
         name = f"{self.name}.{self.incarnation}"
@@ -249,8 +252,8 @@ class BrokerNode:
 
     def lose_power(self) -> None:
         """End its process, and lose what its disk had not synced."""
-        if self.process is not None and self.process.alive:
-            self.process.kill(POWER)
+        if self.living is not None:
+            self.living.kill(POWER)
         else:
             self._lose_unsynced()
 
@@ -295,8 +298,6 @@ class BrokerNode:
             return
         self.broker = broker
         world.record(BrokerStarted(world.now_s, self.name, self.incarnation))
-        for tell in self.on_started:
-            tell(broker)
         await broker.wait_until_stop_is_requested()
         failure = broker.stopped_because
         try:
