@@ -159,31 +159,23 @@ class ProcessDisk(Gate):
     def remove(self, path: str) -> None:
         """Remove a file; harmless when it is gone already."""
         with _failing("remove", path):
-            self.enter()
-            try:
-                folder, name = self._tree.place(path)
-            except FileNotFoundError:
+            if (found := self._look_up(path)) is None:
                 return
-            node = folder.names.get(name)
+            folder, name, node = found
             if isinstance(node, Folder):
                 raise os_error(errno.EISDIR, path)
-            if node is not None:
-                self._unlink(folder, name, "remove", path)
+            self._unlink(folder, name, "remove", path)
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder and all in it, children first, each a change of its own."""
         with _failing("remove", path):
-            self.enter()
-            try:
-                folder, name = self._tree.place(path)
-            except FileNotFoundError:
+            if (found := self._look_up(path)) is None:
                 return
-            node = folder.names.get(name)
+            folder, name, node = found
             if isinstance(node, File):
                 raise os_error(errno.ENOTDIR, path)
-            if node is not None:
-                self._empty(node, path)
-                self._unlink(folder, name, "rmdir", path)
+            self._empty(node, path)
+            self._unlink(folder, name, "rmdir", path)
 
     def sync_dir(self, path: str) -> None:
         """Make the names in this folder survive a loss of power."""
@@ -312,6 +304,16 @@ class ProcessDisk(Gate):
         self._tree.link(folder, name, file, "create")
         self.after("create", path)
         return file
+
+    def _look_up(self, path: str) -> tuple[Folder, str, Node] | None:
+        """The folder that holds `path`, its name there, and what it is; None if it is gone."""
+        self.enter()
+        try:
+            folder, name = self._tree.place(path)
+        except FileNotFoundError:
+            return None
+        node = folder.names.get(name)
+        return None if node is None else (folder, name, node)
 
     def _rename(self, source: str, target: str) -> None:
         self.enter()
