@@ -11,6 +11,7 @@ Sources: `AbstractCoordinator`, `ConsumerCoordinator` (Java).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.heartbeat.v4 import request as heartbeat
@@ -19,6 +20,7 @@ from kio.schema.leave_group.v5 import request as leave_group
 from kio.schema.sync_group.v5 import request as sync_group
 
 from oncelog.client import requests
+from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol import canonical
@@ -299,29 +301,16 @@ class Member:
         return None if is_known else requests.OFFSETS_BY_NAME_MAX
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> object:
-        return message(
-            canonical.OffsetCommitRequest,
-            group_id=self.group_id,
+        request: Any = requests.offset_commit_request(
+            self.group_id, {at: OffsetAndMetadata(offset) for at, offset in offsets.items()}
+        )
+        return replace(
+            request,
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             topics=tuple(
-                message(
-                    canonical.OffsetCommitRequestTopic,
-                    name=name,
-                    topic_id=self.wire.topic_id(name),
-                    partitions=tuple(
-                        message(
-                            canonical.OffsetCommitRequestPartition,
-                            partition_index=index,
-                            committed_offset=offsets[TopicPartition(name, index)],
-                            committed_leader_epoch=-1,
-                            committed_metadata="",
-                        )
-                        for index in indexes
-                    ),
-                )
-                for name, indexes in requests.by_topic(offsets).items()
+                replace(topic, topic_id=self.wire.topic_id(topic.name)) for topic in request.topics
             ),
         )
 

@@ -10,15 +10,14 @@ Sources: `TransactionManager` (Java), `rdkafka_txnmgr.c`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
-
 from oncelog.client import requests
+from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
@@ -213,32 +212,15 @@ class Transactional:
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Membership
     ) -> object:
         generation, member_id, instance_id = member
-        return message(
-            txn_offset_commit.TxnOffsetCommitRequest,
-            transactional_id=self.transactional_id,
-            group_id=group_id,
-            producer_id=self.sender.producer_id,
-            producer_epoch=self.sender.epoch,
-            generation_id=generation,
-            member_id=member_id,
-            group_instance_id=instance_id,
-            topics=tuple(
-                message(
-                    txn_offset_commit.TxnOffsetCommitRequestTopic,
-                    name=name,
-                    partitions=tuple(
-                        message(
-                            txn_offset_commit.TxnOffsetCommitRequestPartition,
-                            partition_index=index,
-                            committed_offset=offsets[TopicPartition(name, index)],
-                            committed_leader_epoch=-1,
-                            committed_metadata="",
-                        )
-                        for index in indexes
-                    ),
-                )
-                for name, indexes in requests.by_topic(offsets).items()
-            ),
+        request: Any = requests.txn_offset_commit_request(
+            self.transactional_id,
+            self.sender.producer_id,
+            self.sender.epoch,
+            group_id,
+            {at: OffsetAndMetadata(offset) for at, offset in offsets.items()},
+        )
+        return replace(
+            request, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
 
     # --- the end ----------------------------------------------------------------------
