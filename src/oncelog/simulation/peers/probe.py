@@ -8,7 +8,8 @@ Parameters: `flavor`, `topics`, `groups` (()), `pace_ms` (700).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.describe_groups.v6 import request as describe_groups
@@ -18,6 +19,7 @@ from kio.schema.list_transactions.v2 import request as list_transactions
 
 from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
 from oncelog.simulation.context import ClientContext
@@ -68,8 +70,8 @@ class _Probe:
         self._looks = (
             self._transactions,
             self._groups,
-            self._producers,
-            self._offsets,
+            partial(self._some_partition, self._producers),
+            partial(self._some_partition, self._offsets),
             self._metadata,
         )
 
@@ -179,14 +181,15 @@ class _Probe:
                 )
         return True
 
-    async def _producers(self) -> bool:
-        """DescribeProducers of a partition."""
+    async def _some_partition(self, look: Callable[[TopicPartition], Awaitable[bool]]) -> bool:
+        """A look at one partition, if there is any."""
         if not await self._wire.refresh(self._topics):
             return False
         known = self._wire.partitions(self._topics)
-        if not known:
-            return True
-        at = self._context.rng.choice(known)
+        return not known or await look(self._context.rng.choice(known))
+
+    async def _producers(self, at: TopicPartition) -> bool:
+        """DescribeProducers of a partition."""
         topic = message(
             describe_producers.TopicRequest, name=at.topic, partition_indexes=(at.partition,)
         )
@@ -204,14 +207,8 @@ class _Probe:
             )
         return True
 
-    async def _offsets(self) -> bool:
+    async def _offsets(self, at: TopicPartition) -> bool:
         """ListOffsets: the log's start, its last stable offset, its high watermark."""
-        if not await self._wire.refresh(self._topics):
-            return False
-        known = self._wire.partitions(self._topics)
-        if not known:
-            return True
-        at = self._context.rng.choice(known)
         try:
             connection = await self._wire.open(self._wire.leader(at))
         except LostError:
