@@ -13,9 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from oncelog.simulation.campaign import Campaign, run_seeds
+from oncelog.simulation.campaign import Finding, Summary, run_campaign
 from oncelog.simulation.coverage import UNREACHABLE, Coverage
-from oncelog.simulation.progress import Display
 from tests.support import evidence
 
 NAME = "simulation"
@@ -30,12 +29,7 @@ def campaign(name: str, seeds: range, profile: str | None, jobs: int) -> tuple[E
     """Carry out one campaign; what is to be kept of it, and what it reached."""
     began_s = time.monotonic()
     commit = evidence.commit()
-    done = Campaign()
-    with Display(len(seeds)) as display:
-        for summary in run_seeds(seeds, profile, None, jobs):
-            for finding in done.add(summary):
-                print(f"seed {summary.seed} {summary.profile}: {finding.detail}", file=sys.stderr)
-            display.update(summary)
+    done = run_campaign(seeds, profile, None, jobs, print_finding)
     entry = {
         "campaign": name,
         "commit": commit,
@@ -51,6 +45,11 @@ def campaign(name: str, seeds: range, profile: str | None, jobs: int) -> tuple[E
         "verdict": "failed" if done.unknown else "passed",
     }
     return entry, done.coverage
+
+
+def print_finding(summary: Summary, finding: Finding) -> None:
+    """Say what is new and not known."""
+    print(f"seed {summary.seed} {summary.profile}: {finding.detail}", file=sys.stderr)
 
 
 def keep(entries: list[Entry], reached: Coverage) -> None:

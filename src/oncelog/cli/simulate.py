@@ -16,11 +16,17 @@ import click
 
 from oncelog.cli.output import console, warn
 from oncelog.cli.tool import Failure, ToolCommand
-from oncelog.simulation.campaign import Campaign, Finding, judge_run, run_seeds, smallest
+from oncelog.simulation.campaign import (
+    Campaign,
+    Finding,
+    Summary,
+    judge_run,
+    run_campaign,
+    smallest,
+)
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES
 from oncelog.simulation.plan import Plan, from_json, to_json
-from oncelog.simulation.progress import Display
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import RunResult, execute
 from oncelog.simulation.timeline import write_timeline
@@ -64,7 +70,8 @@ def command(
 ) -> None:
     """Search for defects under virtual time, where one seed decides everything."""
     if runs is not None:
-        campaign = _many(range(first_seed, first_seed + runs), profile, duration, jobs)
+        seeds = range(first_seed, first_seed + runs)
+        campaign = run_campaign(seeds, profile, duration, jobs, _warn)
         _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
@@ -110,15 +117,8 @@ def _read_plan(path: str) -> Plan:
         raise Failure(f"{path} is not a plan: {error}") from None
 
 
-def _many(seeds: range, profile: str | None, duration: float | None, jobs: int) -> Campaign:
-    campaign = Campaign()
-    with Display(len(seeds)) as display:
-        for summary in run_seeds(seeds, profile, duration, jobs):
-            for finding in campaign.add(summary):
-                again = f"--seed {summary.seed} --profile {summary.profile}"
-                warn(f"{again}: {finding.detail}")
-            display.update(summary)
-    return campaign
+def _warn(summary: Summary, finding: Finding) -> None:
+    warn(f"--seed {summary.seed} --profile {summary.profile}: {finding.detail}")
 
 
 def _file_name(wanted: str) -> str:

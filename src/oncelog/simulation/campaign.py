@@ -6,7 +6,7 @@ import gc
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,10 +16,20 @@ from oncelog.simulation.history import Fault
 from oncelog.simulation.known import RunFacts, known_as, known_defects
 from oncelog.simulation.minimise import minimise
 from oncelog.simulation.plan import Plan
+from oncelog.simulation.progress import Display
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import RunResult, execute
 
-__all__ = ["Campaign", "Finding", "Summary", "judge_run", "run_seed", "run_seeds", "smallest"]
+__all__ = [
+    "Campaign",
+    "Finding",
+    "Summary",
+    "judge_run",
+    "run_campaign",
+    "run_seed",
+    "run_seeds",
+    "smallest",
+]
 
 
 RUNS_PER_PROCESS: Final = 200
@@ -161,13 +171,29 @@ class Campaign:
         for finding in summary.findings:
             if finding.known_as:
                 self.known[finding.known_as, finding.issue] += 1
-            else:
-                if finding.signature not in self.unknown:
-                    self.unknown[finding.signature] = summary.seed, finding
-                    new.append(finding)
+            elif finding.signature not in self.unknown:
+                self.unknown[finding.signature] = summary.seed, finding
+                new.append(finding)
         return new
 
     @property
     def runs_per_minute(self) -> float:
         """By the machine's clock."""
         return 60.0 * self.run_count / max(time.monotonic() - self.began_s, 1e-9)
+
+
+def run_campaign(
+    seeds: range,
+    profile: str | None,
+    duration_s: float | None,
+    jobs: int,
+    tell: Callable[[Summary, Finding], None],
+) -> Campaign:
+    """Carry out many runs and show how far they are; `tell` gets what is new and not known."""
+    campaign = Campaign()
+    with Display(len(seeds)) as display:
+        for summary in run_seeds(seeds, profile, duration_s, jobs):
+            for finding in campaign.add(summary):
+                tell(summary, finding)
+            display.update(summary)
+    return campaign
