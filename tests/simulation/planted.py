@@ -17,7 +17,6 @@ on the sources as they are has shown such a one.
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -25,12 +24,10 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +35,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.support import evidence
+from tests.support import evidence, patches
+from tests.support.patches import (
+    EDIT_KEYS,
+    BadPatch,
+    Edit,
+    check_keys,
+    edit_of,
+    patched,
+    read,
+    why_of,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "simulation" / "planted"
@@ -51,23 +58,9 @@ MEDIAN_RUNS_MAX = 200
 SECONDS_MAX = 180.0
 """Of one bug, over all its starts: the search for all bugs has an hour on two cores."""
 
-KEYS = frozenset({"file", "before", "after", "why", "caught_by", "profile"})
-EDIT_KEYS = frozenset({"file", "before", "after"})
+KEYS = EDIT_KEYS | {"why", "caught_by", "profile"}
 
 Findings = list[tuple[str, str]]
-
-
-class BadBug(ValueError):  # noqa: N818 - names a state of the file
-    """A planted bug's file that cannot be used, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One place in the code that a bug changes."""
-
-    file: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,63 +117,26 @@ def names() -> list[str]:
 
 
 def load(name: str, root: Path = ROOT) -> Bug:
-    """Read one bug. Raises `BadBug` if it is not well formed or does not fit the code."""
-    path = root / "tests" / "simulation" / "planted" / f"{name}.toml"
-    if not path.is_file():
-        raise BadBug(f"{name}: there is no {path.relative_to(root)}")
-    try:
-        content = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise BadBug(f"{name}: {error}") from error
+    """Read one bug. Raises `BadPatch` if it is not well formed or does not fit the code."""
+    content = read(name, "tests/simulation/planted", root)
     tables = content.pop("edit", [])
     strict = bool(content.pop("strict", False))
-    _check_keys(name, content, KEYS)
+    check_keys(name, content, KEYS)
     for table in tables:
-        _check_keys(name, table, EDIT_KEYS)
+        check_keys(name, table, EDIT_KEYS)
     caught_by = content["caught_by"]
     if not isinstance(caught_by, list) or not caught_by:
-        raise BadBug(f"{name}: `caught_by` is a list of checkers")
-    if not content["why"].strip():
-        raise BadBug(f"{name}: `why` is empty")
-    edits = tuple(
-        Edit(table["file"], table["before"], table["after"]) for table in (content, *tables)
-    )
-    bug = Bug(name, edits, content["why"], tuple(caught_by), content["profile"], strict)
-    patched(bug, root)
-    return bug
-
-
-def _check_keys(name: str, table: Mapping[str, Any], keys: frozenset[str]) -> None:
-    if set(table) != keys:
-        odd = ", ".join(sorted(set(table) ^ keys))
-        raise BadBug(f"{name}: keys missing or unknown: {odd}")
-
-
-def patched(bug: Bug, root: Path) -> dict[str, str]:
-    """The text of each file that the bug changes. Raises `BadBug` unless each edit fits once."""
-    texts: dict[str, str] = {}
-    for edit in bug.edits:
-        path = root / edit.file
-        if not path.is_file():
-            raise BadBug(f"{bug.name}: there is no {edit.file}")
-        text = texts.get(edit.file) or path.read_text()
-        count = text.count(edit.before)
-        if count != 1:
-            raise BadBug(f"{bug.name}: {edit.file} has `before` {count} times, not once")
-        if edit.before == edit.after:
-            raise BadBug(f"{bug.name}: `after` changes nothing in {edit.file}")
-        texts[edit.file] = text.replace(edit.before, edit.after)
-    return texts
+        raise BadPatch(f"{name}: `caught_by` is a list of checkers")
+    edits = tuple(edit_of(name, table) for table in (content, *tables))
+    why = why_of(name, content)
+    patched(name, edits, root)
+    return Bug(name, edits, why, tuple(caught_by), content["profile"], strict)
 
 
 def plant(bug: Bug, tree: Path) -> None:
     """Copy the sources to `tree`, with the bug in them."""
     shutil.copytree(ROOT / "src", tree / "src")
-    for file, text in patched(bug, ROOT).items():
-        path = tree / file
-        path.write_text(text)
-        # It could pass for up to date: same size, and written within the same second.
-        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+    patches.plant(bug.name, bug.edits, tree)
 
 
 # --- the search --------------------------------------------------------------------------
@@ -203,7 +159,7 @@ class Unplanted:
             task = _task(profile, [seed], runs_max=1, seconds_max=SECONDS_MAX)
             done = subprocess.run(
                 [sys.executable, WORKER, json.dumps(task)],
-                env=_environment(ROOT),
+                env=environment(ROOT),
                 capture_output=True,
                 text=True,
                 check=True,
@@ -226,12 +182,9 @@ def _task(
     }
 
 
-def _environment(tree: Path) -> dict[str, str]:
-    return os.environ | {
-        "PYTHONPATH": f"{tree / 'src'}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONWARNINGS": "ignore",
-    }
+def environment(tree: Path) -> dict[str, str]:
+    """In which a search imports the sources of `tree`."""
+    return patches.environment(tree) | {"PYTHONWARNINGS": "ignore"}
 
 
 def search(
@@ -246,7 +199,7 @@ def search(
         plant(bug, tree)
         with subprocess.Popen(
             [sys.executable, WORKER, json.dumps(task)],
-            env=_environment(tree),
+            env=environment(tree),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -405,7 +358,7 @@ def main() -> int:
     console = Console()
     try:
         bugs = [load(name) for name in arguments.names or names()]
-    except BadBug as error:
+    except BadPatch as error:
         console.print(f"[red]{error}[/red]")
         return 1
     if arguments.profile is not None:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.simulation.planted import FOLDER, ROOT, Bug, _environment, load, plant
+from tests.simulation.planted import FOLDER, ROOT, Bug, environment, load, plant
 
 __all__ = ["names", "runs_until_found"]
 
@@ -42,7 +42,7 @@ def runs_until_found(bug: Bug, start: int, runs_max: int) -> tuple[int | None, s
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env=_environment(tree),
+            env=environment(tree),
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,

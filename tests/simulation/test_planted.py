@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.simulation.checkers import CHECKERS
-from tests.simulation.planted import BadBug, Bug, Search, Unplanted, load, names, patched, search
+from tests.simulation.planted import ROOT, Bug, Search, Unplanted, load, names, search
+from tests.support.patches import BadPatch, patched
 
 GOOD = """
 file = "src/a.py"
@@ -37,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", names())
 def test_a_planted_bug_fits_the_code(name: str) -> None:
     bug = load(name)
-    for file, text in patched(bug, Path(__file__).resolve().parents[2]).items():
+    for file, text in patched(name, bug.edits, ROOT).items():
         compile(text, file, "exec")
     assert set(bug.caught_by) <= set(CHECKERS)
 
@@ -50,7 +51,7 @@ def test_every_checker_is_expected_to_find_something() -> None:
 
 
 def test_all_edits_of_a_bug_are_planted(root: Path) -> None:
-    assert patched(load("a", root), root) == {"src/a.py": "x = 2\ny = 2\n"}
+    assert patched("a", load("a", root).edits, root) == {"src/a.py": "x = 2\ny = 2\n"}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,14 @@ def test_a_bug_that_does_not_fit_is_refused_by_name(
     root: Path, old: str, new: str, reason: str
 ) -> None:
     (root / "tests/simulation/planted/a.toml").write_text(GOOD.replace(old, new))
-    with pytest.raises(BadBug, match=r"^a: ") as refused:
+    with pytest.raises(BadPatch, match=r"^a: ") as refused:
         load("a", root)
     assert reason in str(refused.value)
 
 
 def test_a_bug_that_fits_twice_is_refused(root: Path) -> None:
     (root / "src/a.py").write_text("x = 1\nx = 1\ny = 1\n")
-    with pytest.raises(BadBug, match="2 times"):
+    with pytest.raises(BadPatch, match="2 times"):
         load("a", root)
 
 

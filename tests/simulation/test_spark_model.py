@@ -10,12 +10,13 @@ from oncelog.core.ids import TopicPartition
 from oncelog.simulation.final import FinalPartition, FinalState, LoggedRecord
 from oncelog.simulation.history import Value
 from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
-from tests.simulation.planted import ROOT, load, patched
+from tests.simulation.planted import ROOT, load
 from tests.simulation.spark_checkpoint import Checkpoint
 from tests.simulation.spark_judge import judge_batches
 from tests.simulation.spark_model import draw_spark_plan, run_spark
 from tests.simulation.spark_planted import names
 from tests.simulation.spark_query import Application, Refusal
+from tests.support.patches import patched
 
 SOURCE = TopicPartition("source", 0)
 OUTPUT = TopicPartition("output", 0)
@@ -37,7 +38,7 @@ def test_a_seed_decides_everything_though_drivers_block_on_threads() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_a_planted_bug_fits_the_code(name: str) -> None:
-    for file, text in patched(load(name), ROOT).items():
+    for file, text in patched(name, load(name).edits, ROOT).items():
         compile(text, file, "exec")
 
 

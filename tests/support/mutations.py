@@ -9,17 +9,14 @@ copy of its own. First all named tests run on an unchanged copy, where they must
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from importlib.util import cache_from_source
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +24,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.support import evidence
+from tests.support.patches import (
+    BadPatch,
+    Edit,
+    check_keys,
+    edit_of,
+    environment,
+    patched,
+    plant,
+    read,
+    why_of,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "mutations"
@@ -38,11 +46,7 @@ RUN_SECONDS_MAX = 600
 TEST_SECONDS_MAX = 60
 FAILED_LINE = "FAILED "
 EXIT_OK, EXIT_TESTS_FAILED = 0, 1
-KEYS = ("file", "before", "after", "tests", "why")
-
-
-class BadMutation(ValueError):  # noqa: N818 - names a state of the file
-    """A mutation's file that cannot be used, and why."""
+KEYS = frozenset({"file", "before", "after", "tests", "why"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,7 @@ class Mutation:
     """One planted bug. See the module."""
 
     name: str
-    file: str
-    before: str
-    after: str
+    edit: Edit
     tests: tuple[str, ...]
     why: str
 
@@ -78,55 +80,29 @@ def names() -> list[str]:
 
 
 def load(name: str, root: Path = ROOT) -> Mutation:
-    """Read one mutation. Raises `BadMutation` if it is not well formed or does not fit the code."""
-    path = root / "tests" / "mutations" / f"{name}.toml"
-    if not path.is_file():
-        raise BadMutation(f"{name}: there is no {path.relative_to(root)}")
-    try:
-        content = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise BadMutation(f"{name}: {error}") from error
-    if set(content) != set(KEYS):
-        odd = ", ".join(sorted(set(content) ^ set(KEYS)))
-        raise BadMutation(f"{name}: keys missing or unknown: {odd}")
-    tests = content.pop("tests")
+    """Read one mutation. Raises `BadPatch` if it is not well formed or does not fit the code."""
+    content = read(name, "tests/mutations", root)
+    check_keys(name, content, KEYS)
+    tests = content["tests"]
     if not isinstance(tests, list) or not tests or not all(isinstance(t, str) for t in tests):
-        raise BadMutation(f"{name}: `tests` is a list of paths or node ids")
-    if not all(isinstance(value, str) for value in content.values()):
-        raise BadMutation(f"{name}: all keys but `tests` hold text")
-    mutation = Mutation(name, tests=tuple(tests), **content)
-    _check(mutation, root)
+        raise BadPatch(f"{name}: `tests` is a list of paths or node ids")
+    mutation = Mutation(name, edit_of(name, content), tuple(tests), why_of(name, content))
+    patched(name, [mutation.edit], root)
+    _check_tests(mutation, root)
     return mutation
 
 
-def _check(mutation: Mutation, root: Path) -> None:
+def _check_tests(mutation: Mutation, root: Path) -> None:
     name = mutation.name
-    if not mutation.why.strip():
-        raise BadMutation(f"{name}: `why` is empty")
-    if mutation.before == mutation.after:
-        raise BadMutation(f"{name}: `after` changes nothing")
-    planted(mutation, root)
     for test in mutation.tests:
         file, *parts = test.split("::")
         path = root / file
         if not path.exists():
-            raise BadMutation(f"{name}: there is no test {file}")
+            raise BadPatch(f"{name}: there is no test {file}")
         for part in parts:
             word = part.partition("[")[0]
             if f"def {word}(" not in path.read_text() and f"class {word}" not in path.read_text():
-                raise BadMutation(f"{name}: {file} has no {word}")
-
-
-def planted(mutation: Mutation, root: Path) -> str:
-    """The text of the mutated file. Raises `BadMutation` unless `before` is in it exactly once."""
-    path = root / mutation.file
-    if not path.is_file():
-        raise BadMutation(f"{mutation.name}: there is no {mutation.file}")
-    text = path.read_text()
-    count = text.count(mutation.before)
-    if count != 1:
-        raise BadMutation(f"{mutation.name}: {mutation.file} has `before` {count} times, not once")
-    return text.replace(mutation.before, mutation.after)
+                raise BadPatch(f"{name}: {file} has no {word}")
 
 
 def copy_tree(target: Path) -> None:
@@ -152,16 +128,11 @@ def run_pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
         "no:randomly",
     ]
     options.append(f"--timeout={TEST_SECONDS_MAX}")
-    environment = os.environ | {
-        "PYTHONPATH": f"{tree / 'src'}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "COLUMNS": "1000",
-    }
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=tree,
-            env=environment,
+            env=environment(tree) | {"COLUMNS": "1000"},
             capture_output=True,
             text=True,
             timeout=RUN_SECONDS_MAX,
@@ -181,7 +152,7 @@ def check_unchanged(mutations: Sequence[Mutation]) -> str:
         imported = subprocess.run(
             [sys.executable, "-c", "import oncelog; print(oncelog.__file__)"],
             cwd=tree,
-            env=os.environ | {"PYTHONPATH": f"{tree / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment(tree),
             capture_output=True,
             text=True,
             check=True,
@@ -198,11 +169,7 @@ def run_mutation(mutation: Mutation) -> Result:
     with tempfile.TemporaryDirectory(prefix="oncelog-mutation-") as folder:
         tree = Path(folder)
         copy_tree(tree)
-        path = tree / mutation.file
-        path.write_text(planted(mutation, tree))
-        if path.suffix == ".py":
-            # It could pass for up to date: same size, and written within the same second.
-            Path(cache_from_source(str(path))).unlink(missing_ok=True)
+        plant(mutation.name, [mutation.edit], tree)
         code, output = run_pytest(tree, mutation.tests)
     return Result(mutation, time.monotonic() - begun, judge(mutation.tests, code, output), output)
 
@@ -254,7 +221,7 @@ def show(results: Sequence[Result], console: Console) -> None:
     for result in results:
         verdict = "[green]caught[/green]" if result.caught else f"[bold red]{result.problem}[/]"
         mutation = result.mutation
-        table.add_row(mutation.name, mutation.file, verdict, f"{result.seconds:.1f}")
+        table.add_row(mutation.name, mutation.edit.file, verdict, f"{result.seconds:.1f}")
     console.print(table)
     for result in results:
         if not result.caught:
@@ -267,7 +234,7 @@ def write_evidence(results: Sequence[Result]) -> None:
     passed = all(result.caught for result in results)
     facts = {
         result.mutation.name: {
-            "file": result.mutation.file,
+            "file": result.mutation.edit.file,
             "why": result.mutation.why.strip(),
             "caught": result.caught,
             "tests": list(result.mutation.tests),
@@ -282,7 +249,7 @@ def run(wanted: Sequence[str], console: Console, *, with_evidence: bool) -> bool
     """Run the named mutations, or all; true if every one was caught."""
     try:
         mutations = [load(name) for name in wanted or names()]
-    except BadMutation as error:
+    except BadPatch as error:
         console.print(f"[red]{error}[/red]")
         return False
     with console.status("the same tests without any bug"):

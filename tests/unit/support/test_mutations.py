@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mutations import BadMutation, judge, load, names, planted
+from tests.support.mutations import judge, load, names
+from tests.support.patches import BadPatch, patched
 
 GOOD = """
 file = "src/a.py"
@@ -33,7 +34,7 @@ def test_a_mutation_fits_the_code(name: str) -> None:
 
 
 def test_a_mutation_is_planted(root: Path) -> None:
-    assert planted(load("a", root), root) == "x = 2\n"
+    assert patched("a", [load("a", root).edit], root) == {"src/a.py": "x = 2\n"}
 
 
 @pytest.mark.parametrize(
@@ -54,14 +55,14 @@ def test_a_mutation_that_does_not_fit_is_refused_by_name(
     root: Path, old: str, new: str, reason: str
 ) -> None:
     (root / "tests/mutations/a.toml").write_text(GOOD.replace(old, new))
-    with pytest.raises(BadMutation, match=r"^a: ") as refused:
+    with pytest.raises(BadPatch, match=r"^a: ") as refused:
         load("a", root)
     assert reason in str(refused.value)
 
 
 def test_a_mutation_that_fits_twice_is_refused(root: Path) -> None:
     (root / "src/a.py").write_text("x = 1\nx = 1\n")
-    with pytest.raises(BadMutation, match="2 times"):
+    with pytest.raises(BadPatch, match="2 times"):
         load("a", root)
 
 
