@@ -3,7 +3,7 @@
 It composes the rooms by their constructors and owns their start and stop. It must not know any API,
 nor decide anything that a pure room decides.
 
-Order of the start: folder locked and logs recovered, metadata read, partitions led, coordinators
+Order of the start: folders locked, metadata read, logs recovered, partitions led, coordinators
 loading, socket open. The stop is the reverse (one stack of exits), so no request is acknowledged
 after its log has closed.
 """
@@ -30,12 +30,14 @@ from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.strays import stray_reason
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.disk import Disk, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 __all__ = ["Broker"]
@@ -102,7 +104,7 @@ class Broker:
 
         On failure what was started is stopped again.
 
-        Raises `FolderInUse` and `StorageFailure` for the data folder, `OSError` for the address.
+        Raises `FolderInUse` and `StorageFailure` for a data folder, `OSError` for the address.
         """
         async with self._exits as exits:
             await self._start_storage(exits)
@@ -115,14 +117,14 @@ class Broker:
         await self._exits.aclose()
 
     async def _start_storage(self, exits: AsyncExitStack) -> None:
-        """The data folder and the metadata, as the last run left them."""
-        self.logs = await self.disk.run(self._open_logs)
+        """The data folders and the metadata, as the last run left them."""
+        self.logs = await self.disk.run(self._take_folders)
         exits.push_async_callback(self._close_logs)
         self.store = self._given_store or self._open_store()
         exits.push_async_callback(self.store.close)
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         await self.controller.load(self.logs.cluster_id, new_folder=not len(self.logs))
-        await self.disk.run(self._remove_stray_logs)
+        await self.disk.run(self._open_logs)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """What lives on the logs and follows the image."""
@@ -150,7 +152,7 @@ class Broker:
             config=self.config,
             clock=self.clock,
             disk=self.disk,
-            log_dir=self.logs.directory,
+            logs=self.logs,
             controller=self.controller,
             partitions=self.partitions,
             producer_ids=self.producer_ids,
@@ -174,42 +176,42 @@ class Broker:
         self.transactions.apply(delta)
         self.groups.apply(delta)
 
-    def _open_logs(self) -> LogManager:
-        # Overrides of single topics come with the image; recovery does not depend on them.
-        config = log_config(self.config, {})
-        return LogManager.open(
+    def _take_folders(self) -> LogManager:
+        return LogManager.take(
             self.disk,
-            self.config.data_dir,
-            config_for=lambda _topic: config,
-            now_ms=self.clock.now_ms(),
+            self.config.data_dirs,
             node_id=self.broker_id,
-            cluster_id=fresh_kafka_uuid(self.rng),
-            directory_id=fresh_kafka_uuid(self.rng),
+            fresh_id=lambda: fresh_kafka_uuid(self.rng),
         )
+
+    def _open_logs(self) -> None:
+        image = self.image
+
+        def config_for(name: str) -> LogConfig:
+            topic = image.topic(name)
+            return log_config(self.config, topic.config if topic is not None else {})
+
+        self._set_strays_aside()
+        self.logs.open_logs(config_for, self.clock.now_ms())
 
     async def _close_logs(self) -> None:
         # After a broken invariant the next start has to look at everything again.
         close = self.logs.close if self.stopped_because is None else self.logs.abandon
         await self.disk.run(close)
 
-    def _remove_stray_logs(self) -> None:
-        """Finish deletions that a crash interrupted.
-
-        The store forgot the topic, the folder is still there.
-        """
-        image = self.image
+    def _set_strays_aside(self) -> None:
+        """Keep folders aside that the metadata does not know (D14)."""
         for topic_partition in self.logs:
-            topic = image.topic(topic_partition.topic)
-            topic_id = self.logs.topic_id(topic_partition)
-            if topic is None or topic_id not in (None, topic.topic_id):
-                log.info("removing the folder of %s: its topic was deleted", topic_partition)
-                self.logs.delete(topic_partition)
+            reason = stray_reason(self.image, topic_partition, self.logs.topic_id(topic_partition))
+            if reason is not None:
+                self.logs.set_aside(topic_partition, reason)
 
     def _open_store(self) -> MetadataStore:
         # Imported here because tests and the simulation never need SQLite.
         from oncelog.metadata.sqlite import SqliteStore
 
-        return SqliteStore(f"{self.config.data_dir}/{METADATA_FILE}")
+        paths = [f"{directory}/{METADATA_FILE}" for directory in self.config.data_dirs]
+        return SqliteStore(next(filter(self.disk.exists, paths), paths[0]))
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""

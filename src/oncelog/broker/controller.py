@@ -31,9 +31,15 @@ from oncelog.core.ids import (
     TopicId,
 )
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
-from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, ControllerFenced, MetadataStore
+from oncelog.metadata.store import (
+    CONTROLLER_EPOCH_PATH,
+    Conflict,
+    ControllerFenced,
+    MetadataStore,
+    StoreFailure,
+)
 from oncelog.runtime.ids import fresh_uuid
-from oncelog.storage.log_manager import FolderMismatch
+from oncelog.storage.identity import FolderMismatch
 
 __all__ = ["ControllerShell", "fresh_kafka_uuid"]
 
@@ -329,7 +335,13 @@ class ControllerShell:
             if value is None:
                 self._topics.pop(path.removeprefix(layout.TOPICS_PREFIX), None)
             else:
-                topic = layout.decode_topic(path, value)
+                try:
+                    topic = layout.decode_topic(path, value)
+                except (ValueError, LookupError, TypeError) as error:
+                    raise StoreFailure(
+                        f"the metadata at {path} is damaged ({error}): put back a copy of "
+                        "metadata.sqlite, or delete that row and create the topic again"
+                    ) from error
                 self._topics[topic.name] = topic
         self._publish(changes.revision)
         return True

@@ -38,7 +38,7 @@ _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @click.command("serve")
 @click.option("--config", "config_file", metavar="FILE", help="A Kafka-style .properties file.")
-@click.option("--data-dir", metavar="DIR", help="The data folder (log.dirs).")
+@click.option("--data-dir", metavar="DIR[,DIR]...", help="The data folders (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes any free port.")
 @click.option(
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable."
@@ -122,7 +122,7 @@ def _announce(broker: Broker) -> None:
     topics = f"{count} topic{'s' if count != 1 else ''}"
     click.echo(
         f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
-        f"data {os.path.abspath(broker.config.data_dir)}, {topics})"
+        f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics})"
     )
     sys.stdout.flush()
 

@@ -109,8 +109,11 @@ class BrokerConfig:
             None if advertised is None else parse_listener("advertised.listeners", advertised[0])
         )
         key = "log.dirs" if self._values["log.dirs"] else "log.dir"
-        if len(self._values[key]) != 1:
-            raise ConfigError(f"{key} has to name exactly one folder: more are not supported")
+        folders = self._values[key]
+        if not folders or not all(folders):
+            raise ConfigError(f"{key} has to name at least one folder")
+        if len(set(folders)) != len(folders):
+            raise ConfigError(f"{key} names a folder more than once")
 
     def _definition(self, name: str) -> Definition:
         definition = BROKER_KEYS.get(name)
@@ -148,10 +151,10 @@ class BrokerConfig:
         return self._values[name]
 
     @property
-    def data_dir(self) -> str:
-        """The one folder that holds everything (`log.dirs`, else `log.dir`)."""
+    def data_dirs(self) -> tuple[str, ...]:
+        """The data folders (`log.dirs`, else `log.dir`); the first one holds the metadata too."""
         folders: tuple[str, ...] = self._values["log.dirs"] or self._values["log.dir"]
-        return folders[0]
+        return folders
 
     def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:
         """Where a broker key's value could come from, best first."""

@@ -77,7 +77,7 @@ _BROKER: Final = (
     Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
     Definition("advertised.listeners", _LIST, None, "Where clients are told to connect to; port 0 is the port that was bound."),
     Definition("log.dir", _LIST, ("oncelog-data",), "The data folder, when log.dirs is not set. Kafka's default lies in /tmp."),
-    Definition("log.dirs", _LIST, None, "The data folder. Exactly one is supported."),
+    Definition("log.dirs", _LIST, None, "The data folders, separated by commas. The first one holds the metadata too."),
     # --- connections
     Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),

@@ -23,7 +23,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import Disk, DiskFile, DiskLock, StorageFailure
 from oncelog.simulation.crashes import CrashContext, CrashRow
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
-from oncelog.storage.log_manager import DELETE_SUFFIX
+from oncelog.storage.folder_names import DELETE_SUFFIX
 from oncelog.transaction import TransactionMetadata, TransactionState, records
 
 __all__ = ["BrokerWatch", "WatchedDisk", "WatchedFile"]

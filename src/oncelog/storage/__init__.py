@@ -1,4 +1,4 @@
-"""One partition's log, and the folder that holds all of a broker's logs.
+"""One partition's log, and the folders that hold all of a broker's logs.
 
 Kafka's own file formats, byte for byte (D5): Apache's tools read what this room writes. It knows
 files, batches' headers and Kafka's rules for producers and transactions; it must not know
@@ -8,9 +8,10 @@ connections, replicas or coordinators.
 from oncelog.runtime.disk import FolderInUse, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
+from oncelog.storage.identity import FolderMismatch
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.log import AppendResult, OffsetOutOfRange, PartitionLog
-from oncelog.storage.log_manager import FolderMismatch, LogManager
+from oncelog.storage.log_manager import LogManager
 from oncelog.storage.lookup import TimestampOffset
 from oncelog.storage.producer_state import CachedBatch, Origin, ProducerEntry
 from oncelog.storage.results import CorruptBatch

@@ -1,17 +1,29 @@
-"""Names of the files in a partition's folder. Kafka's, so that its tools read ours (D5)."""
+"""Names of the files in a data folder and in a partition's.
+
+They are Kafka's, so that its tools read ours (D5); those with `oncelog` in it and `.batches` are
+our own.
+"""
 
 import re
 
 __all__ = [
     "ABORTED_SUFFIX",
     "BATCHES_SUFFIX",
+    "CLEAN_SHUTDOWN_NAME",
     "DELETED_SUFFIX",
+    "FORMAT_NAME",
+    "HIGH_WATERMARKS_NAME",
     "INDEX_SUFFIX",
     "LEADER_EPOCHS_NAME",
+    "LOCK_NAME",
+    "LOG_STARTS_NAME",
     "LOG_SUFFIX",
+    "META_NAME",
     "PARTITION_METADATA_NAME",
+    "RECOVERY_POINTS_NAME",
     "SEGMENT_SUFFIXES",
     "SNAPSHOT_SUFFIX",
+    "STRAY_NOTE_NAME",
     "TIME_INDEX_SUFFIX",
     "base_offset_of",
     "file_prefix",
@@ -29,6 +41,16 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 LEADER_EPOCHS_NAME = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME = "partition.metadata"
+
+FORMAT_NAME = "oncelog.format"
+LOCK_NAME = ".lock"
+META_NAME = "meta.properties"
+CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
+RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
+LOG_STARTS_NAME = "log-start-offset-checkpoint"
+HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
+STRAY_NOTE_NAME = "oncelog.stray"
+"""In a folder that was set aside: whose it was, and why."""
 
 _NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 

@@ -1,307 +1,206 @@
-"""The data folder of a broker: its identity, its lock, and all the logs in it.
+"""All logs of a broker, in one or more data folders (`log.dirs`).
 
-It must not know which topics should exist; the broker compares what it finds here with the metadata
-image. Files are Kafka's (D5), and one of ours: `oncelog.format`, the version of this layout, so
-that a later version can refuse or convert.
-
-INV-9: `.kafka_cleanshutdown` is removed, durably, before any log is opened, and written only after
-all were closed. So a crash at any moment in between is followed by a recovery.
+A new partition goes to the folder with the fewest. It must not know which topics should exist: the
+broker compares what it finds here with the metadata image, before any log is opened.
 """
 
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from __future__ import annotations
 
-from oncelog.core.errors import OncelogError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.runtime.disk import Disk, DiskLock, StorageFailure
-from oncelog.storage.checkpoints import (
-    format_offsets,
-    format_partition_metadata,
-    format_properties,
-    parse_offsets,
-    parse_partition_metadata,
-    parse_properties,
-)
+from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
-from oncelog.storage.files import PARTITION_METADATA_NAME
+from oncelog.storage.identity import FolderMismatch, Identity
 from oncelog.storage.log import PartitionLog
+from oncelog.storage.log_folder import LogFolder
 
-__all__ = ["FolderMismatch", "LogManager"]
-
-FORMAT_VERSION = 1
-FORMAT_NAME = "oncelog.format"
-LOCK_NAME = ".lock"
-META_NAME = "meta.properties"
-CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
-RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
-LOG_STARTS_NAME = "log-start-offset-checkpoint"
-HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
-DELETE_SUFFIX = "-delete"
-
-_PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-_FOLDER_NAME_LENGTH_MAX = 255
-
-
-class FolderMismatch(OncelogError):  # noqa: N818 - names a state of the folder
-    """The folder is of another broker, another cluster, another layout, or not ours at all."""
+__all__ = ["LogManager"]
 
 
 class LogManager:
-    """All logs of one data folder.
+    """The data folders of one broker, locked.
 
-    Create one with `open`; methods are for the event loop unless they say Blocking.
+    `take` them, then `open_logs`. Methods are for the event loop unless they say Blocking.
     """
 
-    def __init__(self, disk: Disk, directory: str, lock: DiskLock, meta: Mapping[str, str]) -> None:
-        self._disk = disk
-        self._lock = lock
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._topic_ids: dict[TopicPartition, TopicId | None] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
-        self.directory = directory
-        self.cluster_id = meta["cluster.id"]
-        self.directory_id = meta["directory.id"]
-        self.node_id = int(meta["node.id"])
-        self.was_clean = False
-        """Whether the last process closed this folder in order."""
+    def __init__(self, folders: Sequence[LogFolder], cluster_id: str) -> None:
+        self.folders = tuple(folders)
+        self.cluster_id = cluster_id
 
     @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        *,
-        config_for: Callable[[str], LogConfig],
-        now_ms: int,
-        node_id: int,
-        cluster_id: str,
-        directory_id: str,
-    ) -> "LogManager":
-        """Take the folder, make it if it is new, and open every log in it. Blocking.
+    def take(
+        cls, disk: Disk, directories: Sequence[str], *, node_id: int, fresh_id: Callable[[], str]
+    ) -> LogManager:
+        """Lock the folders, make those that are new, and look what is in them. Blocking.
 
-        `config_for` gives a topic's settings by name. `cluster_id` and `directory_id` (22
-        characters each, as Kafka spells UUIDs) count for a new folder only; afterwards
-        `meta.properties` holds them. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`.
+        No log is opened yet. `fresh_id` gives the ids of what is new, of 22 characters each, as
+        Kafka spells UUIDs. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then nothing
+        that was in any of the folders has been changed.
         """
-        if not disk.is_dir(directory):
-            disk.mkdir(directory)
-            disk.sync_dir(directory.rpartition("/")[0] or "/" * directory.startswith("/") or ".")
-        lock = disk.lock(f"{directory}/{LOCK_NAME}")
+        folders: list[LogFolder] = []
         try:
-            meta = _take_identity(disk, directory, node_id, cluster_id, directory_id)
-            manager = cls(disk, directory, lock, meta)
-            manager._open_logs(config_for, now_ms)
+            for directory in directories:
+                folders.append(LogFolder.take(disk, directory, node_id))
+            _check_each_once(folders)
+            cluster_id = _common_cluster_id(folders) or fresh_id()
+            for folder in folders:
+                folder.claim(folder.identity or Identity(cluster_id, node_id, fresh_id()))
         except BaseException:
-            lock.release()
+            for folder in folders:
+                folder.release()
             raise
-        return manager
+        return cls(folders, cluster_id)
+
+    def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Open every log, recovering those that were not closed in order. Blocking.
+
+        `config_for` gives a topic's settings by name. Raises `FolderMismatch`, `StorageFailure`.
+        """
+        for folder in self.folders:
+            folder.open_logs(config_for, now_ms)
 
     # ---- logs ----
 
+    def folder_of(self, topic_partition: TopicPartition) -> LogFolder | None:
+        """The folder that holds the partition."""
+        for folder in self.folders:
+            if topic_partition in folder:
+                return folder
+        return None
+
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if the folder has one."""
-        return self._logs.get(topic_partition)
+        """The log of a partition, if there is one."""
+        folder = self.folder_of(topic_partition)
+        return None if folder is None else folder.get(topic_partition)
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
-        """The topic that the folder was made for; None when a loss of power took the note."""
-        return self._topic_ids.get(topic_partition)
+        """The topic that a log was made for; None when a loss of power took the note."""
+        folder = self.folder_of(topic_partition)
+        return None if folder is None else folder.topic_id(topic_partition)
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(tuple(self._logs))
+        """Every partition found or made, whether its log is open or not."""
+        for folder in self.folders:
+            yield from folder
 
     def __len__(self) -> int:
-        return len(self._logs)
+        return sum(map(len, self.folders))
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
     ) -> PartitionLog:
         """Make a new, empty log; an existing one of the same topic is returned as it is.
 
-        Raises `FolderMismatch` when the folder belongs to an earlier topic of that name: `delete`
-        it first.
+        Raises `FolderMismatch` when the folder belongs to another topic of that name: `set_aside`
+        or `delete` it first.
         """
-        existing = self._logs.get(topic_partition)
-        if existing is not None:
-            found = self._topic_ids.get(topic_partition)
-            if found is None:
-                self._note_topic_id(topic_partition, topic_id)
-            elif found != topic_id:
-                raise FolderMismatch(f"{existing.directory} belongs to another topic, {found}")
-            return existing
-        directory = self._folder(topic_partition)
-        log = PartitionLog.open(self._disk, directory, topic_partition, config, now_ms)
-        if config.flush_messages == 1:
-            # Whoever syncs each record before its acknowledgement must find its folder (INV-9).
-            self._disk.sync_dir(self.directory)
-        self._logs[topic_partition] = log
-        self._note_topic_id(topic_partition, topic_id)
-        return log
+        folder = self.folder_of(topic_partition)
+        existing = None if folder is None else folder.get(topic_partition)
+        if folder is None or existing is None:
+            folder = min(self.folders, key=len)
+            return folder.create(topic_partition, topic_id, config, now_ms)
+        found = folder.topic_id(topic_partition)
+        if found is None:
+            folder.note_topic_id(topic_partition, topic_id)
+        elif found != topic_id:
+            raise FolderMismatch(f"{existing.directory} belongs to another topic, {found}")
+        return existing
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Remove a partition's log; harmless when there is none. Blocking.
 
-        The folder is renamed first, so that a crash in between cannot leave half a log under the
-        partition's name.
+        Only for a deletion that the metadata records (D14).
         """
-        log = self._logs.pop(topic_partition, None)
-        topic_id = self._topic_ids.pop(topic_partition, None)
-        if log is None:
-            return
-        log.abandon()
-        suffix = f".{topic_id.hex if topic_id else '0' * 32}{DELETE_SUFFIX}"
-        name = str(topic_partition)[: _FOLDER_NAME_LENGTH_MAX - len(suffix)] + suffix
-        doomed = f"{self.directory}/{name}"
-        self._disk.remove_tree(doomed)
-        self._disk.rename(log.directory, doomed)
-        self._disk.remove_tree(doomed)
+        folder = self.folder_of(topic_partition)
+        if folder is not None:
+            folder.delete(topic_partition)
+
+    def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Keep a partition's folder aside, unserved, and say so (D14). Blocking."""
+        folder = self.folder_of(topic_partition)
+        if folder is not None:
+            folder.set_aside(topic_partition, reason)
 
     @property
     def failure(self) -> StorageFailure | None:
-        """The first failure of any log.
-
-        The folder is off line then, and the broker should stop serving it.
-        """
-        return next((log.failure for log in self._logs.values() if log.failure is not None), None)
+        """The first failure of any log."""
+        return next((folder.failure for folder in self.folders if folder.failure), None)
 
     # ---- upkeep ----
 
     def flush(self) -> None:
         """Make everything appended so far survive a loss of power, and note that. Blocking."""
-        for log in tuple(self._logs.values()):
-            if log.recovery_point < log.log_end_offset:
-                log.flush()
-        self.checkpoint()
+        for folder in self.folders:
+            folder.flush()
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts, which shorten the next start. Blocking."""
-        logs = dict(self._logs)
-        points = {partition: log.recovery_point for partition, log in logs.items()}
-        starts = {
-            partition: log.log_start_offset
-            for partition, log in logs.items()
-            if log.log_start_offset > log.segment_base_offsets[0]
-        }
-        self._write(RECOVERY_POINTS_NAME, format_offsets(points))
-        self._write(LOG_STARTS_NAME, format_offsets(starts))
+        for folder in self.folders:
+            folder.checkpoint()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the checkpoint of high watermarks. Blocking."""
-        self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
+        """Write the checkpoints of high watermarks. Blocking."""
+        for folder in self.folders:
+            here = {p: offset for p, offset in high_watermarks.items() if p in folder}
+            folder.write_high_watermarks(here)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks as last written; empty when there are none."""
-        return self._read_offsets(HIGH_WATERMARKS_NAME)
+        found: dict[TopicPartition, int] = {}
+        for folder in self.folders:
+            found |= folder.read_high_watermarks()
+        return found
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs and let go of the folder. Blocking.
+        """Close all logs and let go of the folders. Blocking.
 
-        It is marked as closed in order, unless a log had failed or `clean` is false.
+        They are marked as closed in order, unless a log had failed or `clean` is false. Raises the
+        first `StorageFailure` once all are closed.
         """
-        try:
-            for log in self._logs.values():
-                log.close()
-            if clean and self.failure is None:
-                self.checkpoint()
-                content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
-                self._write(CLEAN_SHUTDOWN_NAME, content)
-        finally:
-            self._lock.release()
+        failures = []
+        for folder in self.folders:
+            try:
+                folder.close(clean=clean)
+            except StorageFailure as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def abandon(self) -> None:
-        """Let go of the folder as a crash would: nothing is noted as closed in order. Blocking."""
-        try:
-            for log in self._logs.values():
-                log.abandon()
-        finally:
-            self._lock.release()
-
-    # ---- opening ----
-
-    def _open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        disk, directory = self._disk, self.directory
-        clean_path = f"{directory}/{CLEAN_SHUTDOWN_NAME}"
-        self.was_clean = disk.exists(clean_path)
-        if self.was_clean:
-            disk.remove(clean_path)
-            disk.sync_dir(directory)
-        points = self._read_offsets(RECOVERY_POINTS_NAME)
-        starts = self._read_offsets(LOG_STARTS_NAME)
-        for name in disk.list(directory):
-            path = f"{directory}/{name}"
-            if name.endswith(DELETE_SUFFIX):
-                disk.remove_tree(path)
-                continue
-            if name.endswith(".tmp"):
-                disk.remove(path)
-                continue
-            match = _PARTITION_FOLDER.fullmatch(name)
-            if match is None or not disk.is_dir(path):
-                continue
-            partition = TopicPartition(match["topic"], int(match["partition"]))
-            if str(partition) != name:
-                continue
-            self._logs[partition] = PartitionLog.open(
-                disk,
-                path,
-                partition,
-                config_for(partition.topic),
-                now_ms,
-                self.was_clean,
-                recovery_point=points.get(partition, 0),
-                log_start_offset=starts.get(partition, 0),
-            )
-            metadata = disk.read(f"{path}/{PARTITION_METADATA_NAME}")
-            self._topic_ids[partition] = parse_partition_metadata(metadata)
-
-    def _note_topic_id(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        path = f"{self._folder(topic_partition)}/{PARTITION_METADATA_NAME}"
-        self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
-        self._topic_ids[topic_partition] = topic_id
-
-    def _folder(self, topic_partition: TopicPartition) -> str:
-        return f"{self.directory}/{topic_partition}"
-
-    def _write(self, name: str, data: bytes) -> None:
-        self._disk.write_atomic(f"{self.directory}/{name}", data, sync=True)
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        return parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}
+        """Let go of the folders as a crash would. Blocking."""
+        for folder in self.folders:
+            folder.abandon()
 
 
-def _take_identity(
-    disk: Disk, directory: str, node_id: int, cluster_id: str, directory_id: str
-) -> dict[str, str]:
-    """Check that the folder is ours, or make it so.
+def _check_each_once(folders: Sequence[LogFolder]) -> None:
+    """Two folders must not be copies of each other, nor hold the same partition."""
+    by_id: dict[str, str] = {}
+    by_partition: dict[TopicPartition, str] = {}
+    for folder in folders:
+        if folder.identity is not None:
+            other = by_id.setdefault(folder.identity.directory_id, folder.directory)
+            if other != folder.directory:
+                raise FolderMismatch(
+                    f"the folders {other} and {folder.directory} have the same directory.id: "
+                    "one is a copy of the other, take it out of log.dirs"
+                )
+        for partition in folder:
+            other = by_partition.setdefault(partition, folder.directory)
+            if other != folder.directory:
+                raise FolderMismatch(
+                    f"the partition {partition} is both in {other} and in {folder.directory}: "
+                    "move the older one out of its folder"
+                )
 
-    The format comes first: a folder without one is not ours.
-    """
-    layout = disk.read(f"{directory}/{FORMAT_NAME}")
-    meta_path = f"{directory}/{META_NAME}"
-    meta = parse_properties(disk.read(meta_path))
-    if layout is None:
-        if meta:
+
+def _common_cluster_id(folders: Sequence[LogFolder]) -> str | None:
+    known = [(folder.identity, folder.directory) for folder in folders]
+    owned = [(found.cluster_id, directory) for found, directory in known if found is not None]
+    for cluster_id, directory in owned:
+        if cluster_id != owned[0][0]:
             raise FolderMismatch(
-                f"the folder {directory} has a {META_NAME} but no {FORMAT_NAME}: "
-                "it belongs to another program, for example Apache Kafka"
+                f"the folder {directory} belongs to cluster {cluster_id}, "
+                f"the folder {owned[0][1]} to {owned[0][0]}"
             )
-        disk.write_atomic(f"{directory}/{FORMAT_NAME}", b"%d\n" % FORMAT_VERSION, sync=True)
-    elif layout.strip() != b"%d" % FORMAT_VERSION:
-        raise FolderMismatch(
-            f"the folder {directory} has format {layout.decode('ascii', 'replace').strip()!r}; "
-            f"this version reads format {FORMAT_VERSION}"
-        )
-    if {"cluster.id", "node.id", "directory.id"} <= meta.keys():
-        if meta["node.id"] != str(node_id):
-            raise FolderMismatch(
-                f"the folder {directory} belongs to broker {meta['node.id']}, not {node_id}"
-            )
-        return meta
-    meta = {
-        "version": "1",
-        "cluster.id": cluster_id,
-        "node.id": str(node_id),
-        "directory.id": directory_id,
-    }
-    disk.write_atomic(meta_path, format_properties(meta), sync=True)
-    return meta
+    return owned[0][0] if owned else None

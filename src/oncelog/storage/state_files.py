@@ -4,6 +4,8 @@ Each saves work at the next start and can be rebuilt, so they are written withou
 where a start trusts them (below the recovery point). It decides nothing.
 """
 
+import os
+
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import format_aborted
 from oncelog.storage.checkpoints import format_epochs
@@ -20,6 +22,7 @@ class StateFiles:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
+        self._is_named = False
 
     def write_epochs(self, state: DerivedState) -> None:
         """Write the leader epoch checkpoint; `sync_names` makes it last."""
@@ -42,9 +45,16 @@ class StateFiles:
             self._sync(path)
 
     def sync_names(self) -> None:
-        """Make the epoch checkpoint and the names of all files survive a loss of power."""
+        """Make the epoch checkpoint and the names of all files survive a loss of power.
+
+        The first time also the name of the folder itself: what is acknowledged once it is flushed
+        must be found (INV-9).
+        """
         self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
         self._disk.sync_dir(self._directory)
+        if not self._is_named:
+            self._disk.sync_dir(os.path.dirname(self._directory) or ".")
+            self._is_named = True
 
     def _sync(self, path: str) -> None:
         try:

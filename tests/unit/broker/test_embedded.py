@@ -21,7 +21,7 @@ from oncelog.core.pending import Pending, unchanged
 from oncelog.metadata import MemoryStore
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
-from oncelog.storage.log_manager import FolderMismatch
+from oncelog.storage import FolderMismatch
 from tests.unit.broker.context import Running, running
 
 
@@ -34,7 +34,7 @@ def reachable(address: str) -> bool:
 def test_with_runs_a_broker_in_a_thread_and_stops_it() -> None:
     with EmbeddedBroker() as broker:
         address = broker.bootstrap_servers
-        folder = Path(broker.broker.config.data_dir)
+        folder = Path(broker.broker.config.data_dirs[0])
         assert reachable(address)
         assert folder.exists()
     assert not reachable(address)

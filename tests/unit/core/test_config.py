@@ -30,9 +30,9 @@ from oncelog.core.config_keys import TOPIC_KEYS
         ("listeners", "SSL://:9093", "listeners other than PLAINTEXT"),
         ("listeners", "PLAINTEXT://host", "expected HOST:PORT"),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "exactly one listener"),
-        ("log.dirs", "/a,/b", "exactly one folder"),
-        ("log.dir", "/a,/b", "exactly one folder"),
-        ("log.dir", "", "exactly one folder"),
+        ("log.dirs", "/a,/b,/a", "log.dirs names a folder more than once"),
+        ("log.dirs", "/a,,/b", "at least one folder"),
+        ("log.dir", "", "at least one folder"),
     ],
 )
 def test_what_cannot_be_accepted_is_refused_in_one_sentence(

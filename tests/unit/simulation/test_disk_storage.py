@@ -11,7 +11,7 @@ from oncelog.runtime import FolderInUse
 from oncelog.simulation.disk import Moment
 from oncelog.simulation.process import ProcessDied
 from oncelog.storage import LogConfig
-from oncelog.storage.log_manager import LogManager
+from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch, read_all
 
@@ -30,21 +30,9 @@ def new_machine() -> Machine:
     return machine
 
 
-def open_logs(machine: Machine, config: LogConfig) -> LogManager:
-    return LogManager.open(
-        machine.disk,
-        "/data",
-        config_for=lambda _: config,
-        now_ms=NOW_MS,
-        node_id=0,
-        cluster_id="c" * 22,
-        directory_id="d" * 22,
-    )
-
-
 def live(machine: Machine, config: LogConfig, acknowledged: list[bytes]) -> None:
     """Open the folder, append, roll, flush, retain and close; add what was acknowledged."""
-    logs = open_logs(machine, config)
+    logs = open_logs("/data", disk=machine.disk, node_id=0, config=config)
     log = logs.create(PARTITION, TOPIC_ID, config, NOW_MS)
     for index in range(6):
         value = b"%03d" % len(acknowledged) + b"x" * 150
@@ -66,7 +54,7 @@ def die_at(machine: Machine, config: LogConfig, values: list[bytes]) -> bool:
 
 
 def what_is_missing(machine: Machine, config: LogConfig, acknowledged: list[bytes]) -> list[bytes]:
-    log = open_logs(machine, config).get(PARTITION)
+    log = open_logs("/data", disk=machine.disk, node_id=0, config=config).get(PARTITION)
     data = b"" if log is None else read_all(log)
     places = [data.find(value) for value in acknowledged]
     assert places == sorted(places) or -1 in places
@@ -118,17 +106,17 @@ def test_the_folder_of_a_new_partition_survives_a_loss_of_power() -> None:
 
 def test_a_new_data_folder_survives_a_loss_of_power() -> None:
     machine = Machine()
-    open_logs(machine, CONFIG).close()
+    open_logs("/data", disk=machine.disk, node_id=0, config=CONFIG).close()
     machine.lose_power(rate=0.0)
     assert machine.disk.exists("/data")
 
 
 def test_a_folder_is_refused_to_a_second_process_while_the_first_lives() -> None:
     machine = new_machine()
-    open_logs(machine, CONFIG)
+    open_logs("/data", disk=machine.disk, node_id=0, config=CONFIG)
     first = machine.process
     machine.process, machine.disk = machine.new_process()
     with pytest.raises(FolderInUse):
-        open_logs(machine, CONFIG)
+        open_logs("/data", disk=machine.disk, node_id=0, config=CONFIG)
     first.kill("killed")
-    assert not open_logs(machine, CONFIG).was_clean
+    assert not open_logs("/data", disk=machine.disk, node_id=0, config=CONFIG).folders[0].was_clean

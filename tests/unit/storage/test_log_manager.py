@@ -1,6 +1,6 @@
-"""The data folder: identity, lock, clean stops, and folders that come and go."""
+"""Data folders together: clean stops, partitions that come and go, and where they go."""
 
-import base64
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -8,25 +8,13 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.runtime import FolderInUse, SystemDisk
+from oncelog.runtime import FolderInUse
 from oncelog.storage import FolderMismatch, LogConfig, LogManager
+from tests.support.folders import CLUSTER, open_logs, take_folders
 from tests.unit.storage.context import NOW_MS, batch
 
-CLUSTER = base64.urlsafe_b64encode(bytes(16)).decode()[:22]
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 PARTITION = TopicPartition("flights.by-carrier", 3)
-
-
-def open_folder(folder: Path, node_id: int = 1) -> LogManager:
-    return LogManager.open(
-        SystemDisk(),
-        str(folder),
-        config_for=lambda topic: LogConfig(),
-        now_ms=NOW_MS,
-        node_id=node_id,
-        cluster_id=CLUSTER,
-        directory_id=CLUSTER,
-    )
 
 
 def fill(manager: LogManager, count: int = 3) -> None:
@@ -37,43 +25,32 @@ def fill(manager: LogManager, count: int = 3) -> None:
 
 
 def test_a_new_folder_takes_its_identity_and_keeps_it(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     manager.close()
     meta = (tmp_path / "meta.properties").read_text().splitlines()
-    assert meta == ["version=1", f"cluster.id={CLUSTER}", "node.id=1", f"directory.id={CLUSTER}"]
-    again = open_folder(tmp_path)
-    assert (again.cluster_id, again.node_id, again.directory_id) == (CLUSTER, 1, CLUSTER)
+    assert meta == ["version=1", f"cluster.id={CLUSTER}", "node.id=1", f"directory.id={1:022d}"]
+    again = open_logs(tmp_path)
+    assert again.cluster_id == CLUSTER
+    assert again.folders[0].identity == (CLUSTER, 1, f"{1:022d}", 2)
     again.close()
 
 
 def test_a_folder_has_one_broker_at_a_time(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     with pytest.raises(FolderInUse, match=str(tmp_path)):
-        open_folder(tmp_path)
+        open_logs(tmp_path)
     manager.close()
-    open_folder(tmp_path).close()
-
-
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    open_folder(tmp_path).close()
-    with pytest.raises(FolderMismatch, match="belongs to broker 1, not 2"):
-        open_folder(tmp_path, node_id=2)
-    (tmp_path / "oncelog.format").write_text("9\n")
-    with pytest.raises(FolderMismatch, match="format '9'"):
-        open_folder(tmp_path)
-    (tmp_path / "oncelog.format").unlink()
-    with pytest.raises(FolderMismatch, match="another program"):
-        open_folder(tmp_path)
+    open_logs(tmp_path).close()
 
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_logs_come_back_after_any_stop(tmp_path: Path, clean: bool) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     fill(manager)
     manager.write_high_watermarks({PARTITION: 2})
     manager.close(clean=clean)
-    again = open_folder(tmp_path)
-    assert again.was_clean is clean
+    again = open_logs(tmp_path)
+    assert again.folders[0].was_clean is clean
     assert list(again) == [PARTITION]
     assert len(again) == 1
     log = again.get(PARTITION)
@@ -87,12 +64,12 @@ def test_logs_come_back_after_any_stop(tmp_path: Path, clean: bool) -> None:
 
 
 def test_a_crash_after_a_clean_start_is_a_crash(tmp_path: Path) -> None:
-    open_folder(tmp_path).close()
-    killed = open_folder(tmp_path)
+    open_logs(tmp_path).close()
+    killed = open_logs(tmp_path)
     fill(killed)
-    killed._lock.release()
-    again = open_folder(tmp_path)
-    assert not again.was_clean
+    killed.folders[0].release()
+    again = open_logs(tmp_path)
+    assert not again.folders[0].was_clean
     log = again.get(PARTITION)
     assert log is not None
     assert log.log_end_offset == 3
@@ -100,7 +77,7 @@ def test_a_crash_after_a_clean_start_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_checkpoints_carry_recovery_points_and_log_starts(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     fill(manager)
     log = manager.get(PARTITION)
     assert log is not None
@@ -110,8 +87,8 @@ def test_checkpoints_carry_recovery_points_and_log_starts(tmp_path: Path) -> Non
     assert recovery == "0\n1\nflights.by-carrier 3 3\n"
     starts = (tmp_path / "log-start-offset-checkpoint").read_text()
     assert starts == "0\n1\nflights.by-carrier 3 2\n"
-    manager._lock.release()
-    again = open_folder(tmp_path)
+    manager.folders[0].release()
+    again = open_logs(tmp_path)
     found = again.get(PARTITION)
     assert found is not None
     assert (found.log_start_offset, found.recovery_point) == (2, 3)
@@ -119,7 +96,7 @@ def test_checkpoints_carry_recovery_points_and_log_starts(tmp_path: Path) -> Non
 
 
 def test_a_topic_made_again_does_not_inherit_the_old_log(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     fill(manager)
     with pytest.raises(FolderMismatch):
         manager.create(PARTITION, SECOND, LogConfig(), NOW_MS)
@@ -133,14 +110,14 @@ def test_a_topic_made_again_does_not_inherit_the_old_log(tmp_path: Path) -> None
 
 
 def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     fill(manager)
     manager.close()
     doomed = tmp_path / f"{PARTITION}.{FIRST.hex}-delete"
     (tmp_path / str(PARTITION)).rename(doomed)
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "meta.properties.1.tmp").write_text("torn")
-    again = open_folder(tmp_path)
+    again = open_logs(tmp_path)
     assert len(again) == 0
     assert not doomed.exists()
     assert (tmp_path / "lost+found").exists()
@@ -148,13 +125,101 @@ def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
 
 
 def test_a_lost_topic_id_is_noted_again(tmp_path: Path) -> None:
-    manager = open_folder(tmp_path)
+    manager = open_logs(tmp_path)
     fill(manager)
     manager.close()
     (tmp_path / str(PARTITION) / "partition.metadata").write_bytes(b"")
-    again = open_folder(tmp_path)
+    again = open_logs(tmp_path)
     assert again.topic_id(PARTITION) is None
     again.create(PARTITION, FIRST, LogConfig(), NOW_MS)
     assert again.topic_id(PARTITION) == FIRST
     assert again.failure is None
     again.close()
+
+
+def name_of(manager: LogManager, partition: TopicPartition) -> str:
+    folder = manager.folder_of(partition)
+    assert folder is not None
+    return Path(folder.directory).name
+
+
+def test_a_new_partition_goes_to_the_folder_with_the_fewest(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    manager = open_logs(*folders)
+    partitions = [TopicPartition("t", index) for index in range(5)]
+    for partition in partitions:
+        manager.create(partition, FIRST, LogConfig(), NOW_MS)
+    assert [name_of(manager, partition) for partition in partitions] == ["a", "b", "c", "a", "b"]
+    manager.write_high_watermarks(dict.fromkeys(partitions, 0))
+    manager.close()
+    for folder, count in zip(folders, (2, 2, 1), strict=True):
+        assert (folder / "recovery-point-offset-checkpoint").read_text().split()[1] == str(count)
+        assert (folder / "replication-offset-checkpoint").read_text().split()[1] == str(count)
+        assert (folder / ".kafka_cleanshutdown").exists()
+    again = open_logs(*reversed(folders))
+    assert sorted(again) == partitions
+    assert again.read_high_watermarks() == dict.fromkeys(partitions, 0)
+    assert [name_of(again, partition) for partition in partitions] == ["a", "b", "c", "a", "b"]
+    again.close()
+
+
+def test_folders_of_one_broker_share_the_cluster_and_differ_in_their_ids(tmp_path: Path) -> None:
+    open_logs(tmp_path / "a").close()
+    manager = open_logs(tmp_path / "b", tmp_path / "a")
+    identities = [folder.identity for folder in manager.folders]
+    assert None not in identities
+    assert {identity.cluster_id for identity in identities if identity} == {CLUSTER}
+    assert len({identity.directory_id for identity in identities if identity}) == 2
+    manager.close()
+
+
+def test_a_folder_that_was_not_closed_in_order_is_recovered_alone(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path / "a", tmp_path / "b")
+    fill(manager)
+    manager.close()
+    (tmp_path / "b" / ".kafka_cleanshutdown").unlink()
+    again = open_logs(tmp_path / "a", tmp_path / "b")
+    assert [folder.was_clean for folder in again.folders] == [True, False]
+    again.close()
+
+
+def test_a_partition_in_two_folders_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path / "a", tmp_path / "b")
+    fill(manager)
+    manager.close()
+    (tmp_path / "b" / str(PARTITION)).mkdir()
+    before = contents(tmp_path)
+    with pytest.raises(FolderMismatch, match=f"the partition {PARTITION} is both in"):
+        open_logs(tmp_path / "a", tmp_path / "b")
+    assert contents(tmp_path) == before
+
+
+def test_a_copy_of_a_folder_is_refused(tmp_path: Path) -> None:
+    open_logs(tmp_path / "a").close()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(FolderMismatch, match=r"same directory\.id"):
+        open_logs(tmp_path / "a", tmp_path / "b")
+
+
+def test_folders_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    open_logs(tmp_path / "a").close()
+    open_logs(tmp_path / "b").close()
+    meta = tmp_path / "b" / "meta.properties"
+    meta.write_text("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n")
+    with pytest.raises(FolderMismatch, match="belongs to cluster x"):
+        open_logs(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_start_that_goes_no_further_leaves_checkpoints_and_marks_nothing(tmp_path: Path) -> None:
+    """The metadata may be refused between the two steps."""
+    manager = open_logs(tmp_path)
+    fill(manager)
+    manager.flush()
+    manager.folders[0].release()
+    before = contents(tmp_path)
+    take_folders(tmp_path).close()
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

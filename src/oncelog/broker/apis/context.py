@@ -14,6 +14,7 @@ from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk
+from oncelog.storage.log_manager import LogManager
 
 __all__ = ["Context"]
 
@@ -22,15 +23,14 @@ __all__ = ["Context"]
 class Context:
     """The parts of a broker that requests are about.
 
-    `log_dir` is the data folder; `server` is there for what it counts, `rng` for
-    fresh ids.
+    `logs` holds the data folders; `server` is there for what it counts, `rng` for fresh ids.
     """
 
     broker_id: int
     config: BrokerConfig
     clock: Clock
     disk: Disk
-    log_dir: str
+    logs: LogManager
     controller: ControllerShell
     partitions: PartitionManager
     producer_ids: ProducerIds

@@ -1,8 +1,8 @@
-"""DescribeLogDirs (35), versions 1-5: the data folder, its room, and the size of each log in it.
+"""DescribeLogDirs (35), versions 1-5: the data folders, their room, and the size of each log.
 
-A null topic list asks for every log. There is one folder and no log is ever on its way to another
-one (`is_future_key` is false). Total and usable bytes are those of the file system (KIP-827), -1
-when it does not say. Gap: none known.
+A null topic list asks for every log. No log is ever on its way to another folder (`is_future_key`
+is false). Total and usable bytes are those of the file system (KIP-827), -1 when it does not say.
+Gap: none known.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.messages import message
+from oncelog.storage.log_folder import LogFolder
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -31,28 +32,38 @@ _UNKNOWN_BYTES = -1
 
 
 async def handle(context: Context, request: Request) -> Any:
-    """Describe the one folder."""
-    path = await context.disk.run(lambda: os.path.abspath(context.log_dir))
-    usage = await context.disk.run(lambda: context.disk.usage(path))
-    total_bytes, usable_bytes = usage or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
-    result = message(
-        DescribeLogDirsResult,
-        error_code=ErrorCode.none,
-        log_dir=path,
-        topics=_topics(context, request),
-        total_bytes=min(total_bytes, INT64_MAX),
-        usable_bytes=min(usable_bytes, INT64_MAX),
-    )
-    return message(DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+    """Describe each folder."""
+    folders = context.logs.folders
+
+    def look() -> list[tuple[str, tuple[int, int] | None]]:
+        paths = [os.path.abspath(folder.directory) for folder in folders]
+        return [(path, context.disk.usage(path)) for path in paths]
+
+    results = []
+    for folder, (path, usage) in zip(folders, await context.disk.run(look), strict=True):
+        total_bytes, usable_bytes = usage or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
+        results.append(
+            message(
+                DescribeLogDirsResult,
+                error_code=ErrorCode.none,
+                log_dir=path,
+                topics=_topics(context, request, folder),
+                total_bytes=min(total_bytes, INT64_MAX),
+                usable_bytes=min(usable_bytes, INT64_MAX),
+            )
+        )
+    return message(DescribeLogDirsResponse, error_code=ErrorCode.none, results=tuple(results))
 
 
-def _topics(context: Context, request: Request) -> tuple[Any, ...]:
+def _topics(context: Context, request: Request, folder: LogFolder) -> tuple[Any, ...]:
     wanted = None
     if request.body.topics is not None:
         wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
     found: dict[str, list[Any]] = {}
     for partition in context.partitions:
         name, index = partition.topic_partition
+        if partition.topic_partition not in folder:
+            continue
         if wanted is not None and (name, index) not in wanted:
             continue
         behind = partition.state.high_watermark - partition.log.log_end_offset

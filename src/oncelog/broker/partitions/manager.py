@@ -1,8 +1,9 @@
 """The partitions of this broker, in step with the metadata image, and the upkeep of their logs.
 
 Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What
-the image says decides which partitions are here: a folder that belongs to an earlier topic of the
-same name is removed (topic ids are identity, D9). A failed disk ends `run`, and with it the broker.
+the image says decides which partitions are here: a folder that belongs to another topic of the same
+name is kept aside (topic ids are identity, D9; D14). A failed disk ends `run`, and with it the
+broker.
 
 This module must not know the wire, nor what is in a log.
 """
@@ -116,8 +117,8 @@ class PartitionManager:
     def _make(self, topic: TopicImage, topic_partition: TopicPartition) -> Partition:
         held = self._logs.get(topic_partition)
         if held is not None and self._logs.topic_id(topic_partition) not in (None, topic.topic_id):
-            log.warning("removing the folder of %s: it is of an earlier topic", topic_partition)
-            self._logs.delete(topic_partition)
+            other = self._logs.topic_id(topic_partition)
+            self._logs.set_aside(topic_partition, f"it is of another topic, {other}")
             self._high_watermarks.pop(topic_partition, None)
         config = log_config(self._config, topic.config)
         made = self._logs.create(topic_partition, topic.topic_id, config, self.clock.now_ms())

@@ -141,7 +141,7 @@ async def test_the_folder_is_described_for_all_topics_or_for_some(context: Runni
     await produce(client, 9, batch(1))
     (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=None)).results
     assert {topic.name for topic in folder.topics} == {"t", "compacted", OFFSETS}
-    assert folder.log_dir == context.broker.logs.directory
+    assert folder.log_dir == context.broker.logs.folders[0].directory
     assert folder.total_bytes >= folder.usable_bytes > 0
     asked = message(DescribableLogDirTopic, topic="t", partitions=(0, 9))
     (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=(asked,))).results

@@ -16,10 +16,8 @@ from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import NO_PRODUCER_ID
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
-from oncelog.runtime import SystemDisk
-from oncelog.storage import LogConfig
-from oncelog.storage.log_manager import LogManager
 from oncelog.storage.producer_state import ProducerEntry
+from tests.support.folders import open_logs
 from tests.unit.broker.support import ME, NOW_MS, batch
 
 MINUTE_MS = 60_000
@@ -64,15 +62,7 @@ class Bench:
 
     def __init__(self, folder: Path, partitions_count: int) -> None:
         self.clock = Clock()
-        self.logs = LogManager.open(
-            SystemDisk(),
-            str(folder),
-            config_for=lambda _topic: LogConfig(),
-            now_ms=NOW_MS,
-            node_id=ME,
-            cluster_id="c" * 22,
-            directory_id="d" * 22,
-        )
+        self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS)
         disk: Any = self
         self.partitions = PartitionManager(
             ME, BrokerConfig(), self.logs, disk, self.clock, random.Random(1)

@@ -1,0 +1,143 @@
+"""Whose a data folder is: `oncelog.format` and `meta.properties`.
+
+`read_identity` looks and changes nothing; `write_identity` makes a new folder ours, or notes that
+an older layout was upgraded. What is damaged or of somebody else is refused, never overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from oncelog.core.errors import OncelogError
+from oncelog.runtime.disk import Disk
+from oncelog.storage.checkpoints import format_properties, parse_properties
+from oncelog.storage.files import (
+    CLEAN_SHUTDOWN_NAME,
+    FORMAT_NAME,
+    HIGH_WATERMARKS_NAME,
+    LOG_STARTS_NAME,
+    META_NAME,
+    RECOVERY_POINTS_NAME,
+)
+from oncelog.storage.folder_names import parse_folder_name, parse_suffixed_name
+
+__all__ = ["FORMAT_VERSION", "FolderMismatch", "Identity", "read_identity", "write_identity"]
+
+log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 2
+"""2: compacted logs have gaps, and other data folders may hold more of the broker's partitions.
+
+A version that reads format 1 would cut a log at its first gap.
+"""
+
+_CHECKPOINTS = (CLEAN_SHUTDOWN_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME)
+_KEYS = ("cluster.id", "node.id", "directory.id")
+
+
+class FolderMismatch(OncelogError):  # noqa: N818 - names a state of the folder
+    """The folder is of another broker, another cluster, another layout, or not ours at all."""
+
+
+class Identity(NamedTuple):
+    """What `meta.properties` says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+    format_version: int = FORMAT_VERSION
+
+
+def read_identity(disk: Disk, directory: str, node_id: int) -> Identity | None:
+    """Whose the folder is; None when it is new. Raises `FolderMismatch`, `StorageFailure`."""
+    format_version = _read_format(disk, directory)
+    content = disk.read(f"{directory}/{META_NAME}")
+    if format_version is None:
+        _check_new(disk, directory, has_meta=content is not None)
+        return None
+    if content is None:
+        held = _what_it_holds(disk, directory)
+        if held is None:
+            # The first start died between its two writes.
+            return None
+        raise FolderMismatch(
+            f"the folder {directory} holds {held}, but its {META_NAME} is gone: put it back "
+            "(cluster.id, node.id and directory.id, as in the broker's other folders)"
+        )
+    fields = parse_properties(content)
+    missing = [key for key in _KEYS if not fields.get(key)]
+    if missing or not fields["node.id"].isdecimal():
+        what = "is empty" if not content.strip() else f"has no valid {(missing or ['node.id'])[0]}"
+        raise FolderMismatch(
+            f"the {META_NAME} of the folder {directory} {what}: put back the one that it had"
+        )
+    if int(fields["node.id"]) != node_id:
+        raise FolderMismatch(
+            f"the folder {directory} belongs to broker {fields['node.id']}, not {node_id}"
+        )
+    return Identity(fields["cluster.id"], node_id, fields["directory.id"], format_version)
+
+
+def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
+    """Make a folder ours that is new, or that had an older format, durably."""
+    layout = b"%d\n" % FORMAT_VERSION
+    if identity.format_version < FORMAT_VERSION:
+        disk.write_atomic(f"{directory}/{FORMAT_NAME}", layout, sync=True)
+        log.info(
+            "upgraded the folder %s from format %d to %d: older versions of Oncelog refuse it now",
+            directory,
+            identity.format_version,
+            FORMAT_VERSION,
+        )
+        return
+    meta = {
+        "version": "1",
+        "cluster.id": identity.cluster_id,
+        "node.id": str(identity.node_id),
+        "directory.id": identity.directory_id,
+    }
+    disk.write_atomic(f"{directory}/{FORMAT_NAME}", layout, sync=True)
+    disk.write_atomic(f"{directory}/{META_NAME}", format_properties(meta), sync=True)
+
+
+def _read_format(disk: Disk, directory: str) -> int | None:
+    content = disk.read(f"{directory}/{FORMAT_NAME}")
+    if content is None:
+        return None
+    text = content.decode("ascii", "replace").strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise FolderMismatch(
+            f"the {FORMAT_NAME} of the folder {directory} is damaged ({text!r}): "
+            f"this version of Oncelog writes {FORMAT_VERSION}"
+        )
+    if int(text) > FORMAT_VERSION:
+        raise FolderMismatch(
+            f"the folder {directory} has format {text} of a newer Oncelog; "
+            f"this version reads formats 1 to {FORMAT_VERSION}: use the newer one"
+        )
+    return int(text)
+
+
+def _check_new(disk: Disk, directory: str, *, has_meta: bool) -> None:
+    if has_meta:
+        raise FolderMismatch(
+            f"the folder {directory} has a {META_NAME} but no {FORMAT_NAME}: "
+            "it belongs to another program, for example Apache Kafka"
+        )
+    held = _what_it_holds(disk, directory)
+    if held is not None:
+        raise FolderMismatch(
+            f"the folder {directory} holds {held} but no {FORMAT_NAME}: it is not a data folder "
+            "of Oncelog, or that file is lost"
+        )
+
+
+def _what_it_holds(disk: Disk, directory: str) -> str | None:
+    """The name of something that only a data folder holds that was in use."""
+    for name in disk.list(directory):
+        is_ours = name in _CHECKPOINTS or name.startswith("metadata.sqlite")
+        is_partition = parse_folder_name(name) or parse_suffixed_name(name)
+        if is_ours or (is_partition and disk.is_dir(f"{directory}/{name}")):
+            return name
+    return None

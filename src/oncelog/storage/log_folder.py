@@ -1,0 +1,308 @@
+"""One data folder: its identity, its lock, its checkpoints, and the logs in it.
+
+`LogManager` holds all data folders of a broker; this class must not know that there are others, nor
+which topics should exist. Files are Kafka's (D5), and one of ours: `oncelog.format`.
+
+INV-9: `.kafka_cleanshutdown` is removed, durably, before any log is opened, and written only after
+all were closed. So a crash at any moment in between is followed by a recovery.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.runtime.disk import Disk, DiskLock, StorageFailure
+from oncelog.storage.checkpoints import (
+    format_offsets,
+    format_partition_metadata,
+    format_properties,
+    parse_offsets,
+    parse_partition_metadata,
+)
+from oncelog.storage.config import LogConfig
+from oncelog.storage.files import (
+    CLEAN_SHUTDOWN_NAME,
+    HIGH_WATERMARKS_NAME,
+    LOCK_NAME,
+    LOG_STARTS_NAME,
+    PARTITION_METADATA_NAME,
+    RECOVERY_POINTS_NAME,
+    STRAY_NOTE_NAME,
+)
+from oncelog.storage.folder_names import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    parse_folder_name,
+    suffixed_name,
+)
+from oncelog.storage.identity import (
+    FORMAT_VERSION,
+    FolderMismatch,
+    Identity,
+    read_identity,
+    write_identity,
+)
+from oncelog.storage.log import PartitionLog
+
+__all__ = ["LogFolder"]
+
+log = logging.getLogger(__name__)
+
+
+class LogFolder:
+    """One data folder. Methods are for the event loop unless they say Blocking.
+
+    `take` it, then `claim` it, then `open_logs`: until `claim` nothing in it was changed.
+    """
+
+    def __init__(self, disk: Disk, directory: str, lock: DiskLock) -> None:
+        self._disk = disk
+        self._lock = lock
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._topic_ids: dict[TopicPartition, TopicId | None] = {}
+        self._is_open = False
+        self.directory = directory
+        self.identity: Identity | None = None
+        """None while the folder is new."""
+        self.was_clean = False
+        """Whether the last process closed this folder in order."""
+
+    @classmethod
+    def take(cls, disk: Disk, directory: str, node_id: int) -> LogFolder:
+        """Lock the folder, making it if it is not there, and look what it is. Blocking.
+
+        Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`.
+        """
+        _make_durably(disk, directory)
+        folder = cls(disk, directory, disk.lock(f"{directory}/{LOCK_NAME}"))
+        try:
+            folder.identity = read_identity(disk, directory, node_id)
+            folder._find_partitions()
+        except BaseException:
+            folder.release()
+            raise
+        return folder
+
+    def claim(self, identity: Identity) -> None:
+        """Make a new folder the broker's own, or one of an older layout current. Blocking."""
+        if self.identity != identity or identity.format_version < FORMAT_VERSION:
+            write_identity(self._disk, self.directory, identity)
+        self.identity = identity
+
+    def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Open every log in the folder. Blocking.
+
+        `config_for` gives a topic's settings by name. Raises `FolderMismatch`, `StorageFailure`.
+        """
+        disk, directory = self._disk, self.directory
+        # Before anything changes: what cannot be read is refused.
+        self.read_high_watermarks()
+        clean_path = f"{directory}/{CLEAN_SHUTDOWN_NAME}"
+        self.was_clean = disk.exists(clean_path)
+        if self.was_clean:
+            disk.remove(clean_path)
+            disk.sync_dir(directory)
+        self._remove_leftovers()
+        points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
+        starts = self._read_offsets(LOG_STARTS_NAME, "logs start at their first segment again")
+        for partition in self._topic_ids:
+            self._logs[partition] = PartitionLog.open(
+                disk,
+                self.path_of(partition),
+                partition,
+                config_for(partition.topic),
+                now_ms,
+                self.was_clean,
+                recovery_point=points.get(partition, 0),
+                log_start_offset=starts.get(partition, 0),
+            )
+        self._is_open = True
+
+    # ---- logs ----
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, if the folder has one that is open."""
+        return self._logs.get(topic_partition)
+
+    def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
+        """The topic that a log was made for; None when a loss of power took the note."""
+        return self._topic_ids.get(topic_partition)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        """Every partition that has a folder here, whether its log is open or not."""
+        return iter(tuple(self._topic_ids))
+
+    def __len__(self) -> int:
+        return len(self._topic_ids)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._topic_ids
+
+    def path_of(self, topic_partition: TopicPartition) -> str:
+        """Where a partition's files are, or would be."""
+        return f"{self.directory}/{topic_partition}"
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Make a new, empty log where there is none."""
+        made = PartitionLog.open(
+            self._disk, self.path_of(topic_partition), topic_partition, config, now_ms
+        )
+        self._logs[topic_partition] = made
+        self.note_topic_id(topic_partition, topic_id)
+        return made
+
+    def note_topic_id(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """Write down which topic a partition's folder is of."""
+        path = f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}"
+        self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
+        self._topic_ids[topic_partition] = topic_id
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition's folder. Blocking.
+
+        It is renamed first: that is the recorded decision, which the next start finishes (D14).
+        """
+        doomed = self._rename(topic_partition, DELETE_SUFFIX)
+        self._disk.remove_tree(doomed)
+
+    def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Keep a partition's folder under the name of a stray; it is not served (D14). Blocking."""
+        path = self.path_of(topic_partition)
+        note = format_properties({"partition": str(topic_partition), "reason": reason})
+        self._disk.write_atomic(f"{path}/{STRAY_NOTE_NAME}", note, sync=True)
+        stray = self._rename(topic_partition, STRAY_SUFFIX)
+        self._disk.sync_dir(self.directory)
+        log.error("%s is kept aside as %s: %s", path, stray, reason)
+
+    def _rename(self, topic_partition: TopicPartition, suffix: str) -> str:
+        """Rename a partition's folder to a name that is free; returns the new path."""
+        held = self._logs.pop(topic_partition, None)
+        topic_id = self._topic_ids.pop(topic_partition, None)
+        if held is not None:
+            held.abandon()
+        unique = topic_id or TopicId(int=0)
+        while True:
+            target = f"{self.directory}/{suffixed_name(topic_partition, unique, suffix)}"
+            if not self._disk.exists(target):
+                break
+            unique = TopicId(int=(unique.int + 1) % 2**128)
+        self._disk.rename(self.path_of(topic_partition), target)
+        return target
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """The first failure of any log: the folder is off line then."""
+        return next((held.failure for held in self._logs.values() if held.failure), None)
+
+    # ---- upkeep ----
+
+    def flush(self) -> None:
+        """Make everything appended so far survive a loss of power, and note that. Blocking."""
+        for held in tuple(self._logs.values()):
+            if held.recovery_point < held.log_end_offset:
+                held.flush()
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write recovery points and log starts, which shorten the next start. Blocking."""
+        logs = dict(self._logs)
+        points = {partition: held.recovery_point for partition, held in logs.items()}
+        starts = {
+            partition: held.log_start_offset
+            for partition, held in logs.items()
+            if held.log_start_offset > held.segment_base_offsets[0]
+        }
+        self._write(RECOVERY_POINTS_NAME, format_offsets(points))
+        self._write(LOG_STARTS_NAME, format_offsets(starts))
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the checkpoint of high watermarks. Blocking."""
+        self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """High watermarks as last written; empty when there are none. Raises `FolderMismatch`."""
+        path = f"{self.directory}/{HIGH_WATERMARKS_NAME}"
+        content = self._disk.read(path)
+        found = parse_offsets(content)
+        if found is None and content is not None:
+            raise FolderMismatch(
+                f"{path} is damaged: remove it, and high watermarks are found anew"
+            )
+        return found or {}
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close all logs and let go of the folder. Blocking.
+
+        It is marked as closed in order, unless a log had failed, `clean` is false, or its logs were
+        never opened.
+        """
+        try:
+            for held in self._logs.values():
+                held.close()
+            if clean and self._is_open and self.failure is None:
+                self.checkpoint()
+                content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                self._write(CLEAN_SHUTDOWN_NAME, content)
+        finally:
+            self.release()
+
+    def abandon(self) -> None:
+        """Let go of the folder as a crash would: nothing is noted as closed in order. Blocking."""
+        try:
+            for held in self._logs.values():
+                held.abandon()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the lock only."""
+        self._lock.release()
+
+    # ---- parts of the start ----
+
+    def _find_partitions(self) -> None:
+        for name in self._disk.list(self.directory):
+            partition = parse_folder_name(name)
+            path = f"{self.directory}/{name}"
+            if partition is not None and self._disk.is_dir(path):
+                metadata = self._disk.read(f"{path}/{PARTITION_METADATA_NAME}")
+                self._topic_ids[partition] = parse_partition_metadata(metadata)
+
+    def _remove_leftovers(self) -> None:
+        """Finish deletions, and remove files that were not renamed to their place."""
+        for name in self._disk.list(self.directory):
+            path = f"{self.directory}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                self._disk.remove_tree(path)
+            elif name.endswith(".tmp"):
+                self._disk.remove(path)
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._disk.write_atomic(f"{self.directory}/{name}", data, sync=True)
+
+    def _read_offsets(self, name: str, consequence: str) -> dict[TopicPartition, int]:
+        path = f"{self.directory}/{name}"
+        content = self._disk.read(path)
+        found = parse_offsets(content)
+        if found is None and content is not None:
+            log.warning("%s is damaged, %d bytes: %s", path, len(content), consequence)
+        return found or {}
+
+
+def _make_durably(disk: Disk, directory: str) -> None:
+    """Make the folder and its parents so that their names survive a loss of power."""
+    made = []
+    path = directory
+    while path and not disk.is_dir(path):
+        made.append(path)
+        path = os.path.dirname(path)
+    if made:
+        disk.mkdir(directory)
+    for path in reversed(made):
+        disk.sync_dir(os.path.dirname(path) or ".")

@@ -1,0 +1,131 @@
+"""One data folder: what is kept aside, its checkpoints, and their damage."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from oncelog.storage import FolderMismatch
+from tests.support.folders import open_logs
+from tests.support.machine import Machine
+from tests.unit.storage.context import NOW_MS, batch
+from tests.unit.storage.test_log_manager import FIRST, PARTITION, contents, fill
+
+STRAY = f"{PARTITION}.{FIRST.hex}-stray"
+
+
+def test_a_stray_keeps_all_its_files_and_says_whose_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = open_logs(tmp_path)
+    fill(manager)
+    manager.flush()
+    files = contents(tmp_path / str(PARTITION))
+    manager.set_aside(PARTITION, "for the test")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    path = tmp_path / str(PARTITION)
+    assert record.getMessage() == f"{path} is kept aside as {tmp_path / STRAY}: for the test"
+    assert not path.exists()
+    kept = {Path(name).name: data for name, data in contents(tmp_path / STRAY).items()}
+    note = kept.pop("oncelog.stray")
+    assert kept == {Path(name).name: data for name, data in files.items()}
+    assert note == f"partition={PARTITION}\nreason=for the test\n".encode()
+    assert manager.get(PARTITION) is None
+    manager.close()
+    again = open_logs(tmp_path)
+    assert len(again) == 0
+    assert (tmp_path / STRAY).exists()
+    again.close()
+
+
+def test_two_strays_of_one_partition_are_both_kept(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path)
+    for _ in range(2):
+        fill(manager)
+        manager.set_aside(PARTITION, "for the test")
+    strays = sorted(path.name for path in tmp_path.glob("*-stray"))
+    assert strays == [STRAY, f"{PARTITION}.{UUID(int=2).hex}-stray"]
+    manager.close()
+
+
+def test_a_stray_survives_a_loss_of_power() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager)
+    manager.flush()
+    machine.disk.sync_dir("/data")
+    manager.set_aside(PARTITION, "for the test")
+    machine.lose_power(rate=0.0)
+    assert f"/data/{STRAY}/00000000000000000000.log" in machine.paths()
+
+
+@pytest.mark.parametrize(
+    ("name", "consequence"),
+    [
+        ("recovery-point-offset-checkpoint", "every log is scanned from its start"),
+        ("log-start-offset-checkpoint", "logs start at their first segment again"),
+    ],
+)
+@pytest.mark.parametrize("content", [b"", b"garbage", b"0\n2\nflights.by-carrier 3 2\n"])
+def test_damaged_checkpoints_are_passed_over_with_a_warning_as_in_kafka(
+    tmp_path: Path, name: str, consequence: str, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = open_logs(tmp_path)
+    fill(manager)
+    manager.close()
+    (tmp_path / name).write_bytes(content)
+    again = open_logs(tmp_path)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"{name} is damaged, {len(content)} bytes: {consequence}" in record.getMessage()
+    held = again.get(PARTITION)
+    assert held is not None
+    assert (held.log_start_offset, held.log_end_offset) == (0, 3)
+    again.close()
+
+
+def test_a_damaged_checkpoint_of_high_watermarks_is_refused_as_in_kafka(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path)
+    fill(manager)
+    manager.close()
+    (tmp_path / "replication-offset-checkpoint").write_bytes(b"garbage")
+    with pytest.raises(FolderMismatch, match="replication-offset-checkpoint is damaged: remove it"):
+        open_logs(tmp_path)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_names_of_new_folders_survive_a_loss_of_power() -> None:
+    """INV-9: also those of the folders above, which the broker makes."""
+    machine = Machine()
+    machine.disk.mkdir("/disk")
+    machine.disk.sync_dir("/")
+    manager = open_logs("/disk/a/b", disk=machine.disk)
+    fill(manager)
+    manager.flush()
+    machine.disk.sync_dir("/disk/a/b")
+    machine.lose_power(rate=0.0)
+    again = open_logs("/disk/a/b", disk=machine.disk)
+    held = again.get(PARTITION)
+    assert held is not None
+    assert held.log_end_offset == 3
+
+
+def test_a_flushed_log_has_its_folder_after_a_loss_of_power() -> None:
+    """Whatever it was set to when it was made: a topic may be told later to flush."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager)
+    held = manager.get(PARTITION)
+    assert held is not None
+    held.config = replace(held.config, flush_messages=1)
+    held.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    machine.lose_power(rate=0.0)
+    again = open_logs("/data", disk=machine.disk)
+    held = again.get(PARTITION)
+    assert held is not None
+    assert held.log_end_offset == 4
