@@ -1,7 +1,8 @@
 """The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
 
 Pure: it knows no transactions, no groups, no sockets and no time. `machine` says what a
-coordinator's logic looks like, `shard` runs one for one partition of an internal topic.
+coordinator's logic looks like, `shard` runs one for one partition of an internal topic, `replay`
+says what of the log a shard has to apply when it loads.
 """
 
 from oncelog.coordinator.machine import (
@@ -13,7 +14,9 @@ from oncelog.coordinator.machine import (
     Machine,
     Reply,
     Token,
+    UnknownKind,
 )
+from oncelog.coordinator.replay import EndOfTransaction, RecordToApply, Replay
 from oncelog.coordinator.shard import Append, Output, Shard, ShardState
 
 __all__ = [
@@ -22,11 +25,15 @@ __all__ = [
     "AppendProducer",
     "ApplyContext",
     "Decision",
+    "EndOfTransaction",
     "Entry",
     "Machine",
     "Output",
+    "RecordToApply",
+    "Replay",
     "Reply",
     "Shard",
     "ShardState",
     "Token",
+    "UnknownKind",
 ]

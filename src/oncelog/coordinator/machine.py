@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 
 Token = Hashable
@@ -116,6 +116,18 @@ class ApplyContext:
     transactional: bool = False
 
 
+class UnknownKind(OncelogError):  # noqa: N818 - names what was found
+    """A record of the log whose key is of a kind that the machine does not know.
+
+    Kafka passes over such records: a newer version may have left them. `kind` is what all keys of
+    both internal topics begin with.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self.kind = int.from_bytes(key[:2], signed=True)
+        super().__init__(f"records of type {self.kind} are not known")
+
+
 class Machine(ABC):
     """One coordinator's logic for one partition of its internal topic.
 
@@ -133,7 +145,8 @@ class Machine(ABC):
     def apply(self, entry: Entry, context: ApplyContext) -> None:
         """Take over one committed record: after an append of ours, or in replay.
 
-        The only writer of durable state.
+        The only writer of durable state. Raises `UnknownKind`, and `ProtocolError` for bytes that
+        make no sense; both in replay only.
         """
 
     @abstractmethod

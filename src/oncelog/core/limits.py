@@ -158,9 +158,19 @@ PRODUCER_ID_REFILL_COUNT = 100
 """With this few producer ids left the next block is reserved."""
 
 COORDINATOR_LOAD_BYTES = 1024 * 1024
-"""Bytes of an internal partition replayed at a time while a coordinator loads; the loop runs in
-between.
-"""
+"""Bytes of an internal partition read at a time while a coordinator loads."""
+
+LOAD_RECORDS_PER_TURN_COUNT_MAX = 1_000
+"""Records that a loading coordinator takes in per turn of the loop: some 3 ms."""
+
+LOAD_APPLIED_PER_TURN_COUNT_MAX = 200
+"""Records that a loading coordinator decodes and applies per turn of the loop: some 3 ms."""
+
+LOAD_STRETCH_RECORDS_COUNT_MAX = 32_768
+"""Records that still count, after which a loading coordinator applies them and goes on."""
+
+LOAD_STRETCH_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of an internal partition after which a loading coordinator does the same."""
 
 COORDINATOR_APPEND_BYTES_MAX = 32 * 1024
 """Bytes of tombstones that the group coordinator writes at a time, for offsets that expired or

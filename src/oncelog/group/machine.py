@@ -29,6 +29,7 @@ from oncelog.coordinator.machine import (
     Entry,
     Machine,
     Token,
+    UnknownKind,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
@@ -124,6 +125,8 @@ class GroupMachine(Machine):
             self._apply_offset(decoded, context)
         elif isinstance(decoded, records.GroupRecord):
             self._apply_group(decoded, context)
+        else:
+            raise UnknownKind(entry.key)
 
     def _apply_offset(self, record: records.OffsetRecord, context: ApplyContext) -> None:
         store = self.room.offsets

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from oncelog.coordinator.machine import ApplyContext, Entry, Token
+from oncelog.coordinator.machine import ApplyContext, Entry, Token, UnknownKind
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
@@ -163,6 +163,8 @@ class Store:
         elif transactional_id is not None:
             self._proposed.pop(entry.key, None)
             self._forget(transactional_id, context.timestamp_ms)
+        else:
+            raise UnknownKind(entry.key)
 
     def _proposal_of(self, entry: Entry) -> Proposal | None:
         """Find the proposal that this very entry was made from: it need not be decoded again."""

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator import ApplyContext, Entry, Shard
+from oncelog.coordinator import ApplyContext, Entry, Shard, UnknownKind
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
@@ -137,9 +137,11 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails() -> None:
     assert c.synced(999).error is ErrorCode.unknown_member_id
 
 
-def test_records_of_other_kinds_are_left_alone() -> None:
+def test_records_of_other_kinds_are_left_alone_and_named() -> None:
     machine = GroupMachine(GroupConfig())
-    machine.apply(Entry(b"\x00\x03\x00\x01g", b""), ApplyContext(Offset(0), 0))
+    with pytest.raises(UnknownKind) as caught:
+        machine.apply(Entry(b"\x00\x03\x00\x01g", b""), ApplyContext(Offset(0), 0))
+    assert caught.value.kind == 3
     assert machine.room.groups == {}
 
 

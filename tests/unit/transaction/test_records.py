@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.coordinator import ApplyContext, Entry
+from oncelog.coordinator import ApplyContext, Entry, UnknownKind
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
@@ -47,9 +47,15 @@ def test_a_tombstone_names_its_id() -> None:
     assert records.decode(records.tombstone("a")) == ("a", None)
 
 
-def test_a_kind_of_record_that_we_do_not_know_is_passed_over() -> None:
+def test_a_kind_of_record_that_we_do_not_know_is_named() -> None:
     machine = TransactionMachine(0, lambda: None)
-    machine.apply(Entry(b"\x00\x09??", b""), ApplyContext(Offset(0), 0))
+    with pytest.raises(UnknownKind) as caught:
+        machine.apply(Entry(b"\x00\x09??", b""), ApplyContext(Offset(0), 0))
+    assert caught.value.kind == 9
+
+
+def test_the_tombstone_of_an_id_that_never_was_changes_nothing() -> None:
+    machine = TransactionMachine(0, lambda: None)
     machine.apply(records.tombstone("never seen"), ApplyContext(Offset(1), 0))
     assert machine.transactions == {}
 

@@ -21,18 +21,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, TopicImage
-from oncelog.coordinator.machine import AppendProducer, ApplyContext, Entry, Machine, Token
+from oncelog.coordinator.machine import AppendProducer, Machine, Token
 from oncelog.coordinator.shard import Append, Output, Shard, ShardState
-from oncelog.core.errors import ErrorCode, require
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
-from oncelog.core.limits import COORDINATOR_LOAD_BYTES
 from oncelog.core.pending import Pending, unchanged
-from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
-from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
+from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import Origin, Verification
 
 __all__ = ["CoordinatorRuntime", "EffectHandler", "LedShard"]
@@ -101,36 +101,6 @@ class LedShard:
         deadline_ms = self.shard.next_deadline_ms()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
             self._arm(deadline_ms)
-
-    def replay(self, batches: bytes | memoryview) -> int:
-        """Apply whole batches of the log in order; returns the offset after them."""
-        shard = self.shard
-        next_offset = 0
-        for position, header in iter_headers(batches):
-            next_offset = header.next_offset
-            producer_id = ProducerId(header.producer_id)
-            producer_epoch = ProducerEpoch(header.producer_epoch)
-            if header.is_control:
-                for record in iter_records(batches, position, header):
-                    marker = read_end_marker(record)
-                    if marker is None:
-                        continue
-                    shard.replay_marker(
-                        producer_id, producer_epoch, marker.commit, Offset(record.offset)
-                    )
-                continue
-            for record in iter_records(batches, position, header):
-                if record.key is None:
-                    continue
-                context = ApplyContext(
-                    Offset(record.offset),
-                    record.timestamp,
-                    producer_id,
-                    producer_epoch,
-                    header.is_transactional,
-                )
-                shard.replay(Entry(record.key, record.value), context)
-        return next_offset
 
     def activate(self) -> None:
         """Replay is over: serve."""
@@ -229,6 +199,7 @@ class CoordinatorRuntime:
         self.topic = topic
         self.clock = partitions.clock
         self._partitions = partitions
+        self._disk = partitions.disk
         self._topic_deleted = topic_deleted
         self._after_load = after_load
         self.loop = asyncio.get_running_loop()
@@ -238,6 +209,8 @@ class CoordinatorRuntime:
         self.make_machine = make_machine
         self._led: dict[int, LedShard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
+        # One load at a time: together they would take longer turns, and none be done sooner.
+        self._load_turn = asyncio.Lock()
         self._failure: asyncio.Future[Exception] = self.loop.create_future()
 
     def partition_of(self, id_: str) -> int:
@@ -343,7 +316,7 @@ class CoordinatorRuntime:
     async def run(self) -> None:
         """Raise what a timer or a load of this coordinator met: a bug, or a disk that failed.
 
-        Ends only so.
+        Ends only so. Damage in the log is neither: it takes one partition, see `_load`.
         """
         raise await self._failure
 
@@ -359,24 +332,23 @@ class CoordinatorRuntime:
             self._failure.set_result(error)
 
     async def _load(self, led: LedShard) -> None:
-        """Replay from the log's start to its end; entries are appended only after `activate`.
+        """Replay the log, then serve.
 
-        Transaction markers may be appended meanwhile by other coordinators, so the end is read
-        again in each round.
+        What cannot be understood stays unserved, and nothing of it is dropped: the shard resigns,
+        so that its ids are answered NOT_COORDINATOR as by Kafka, until the log is repaired.
         """
-        log_ = led.partition.log
-        offset = log_.log_start_offset
-        while offset < log_.log_end_offset:
-            batches = log_.read(
-                offset, COORDINATOR_LOAD_BYTES, upper_bound=log_.log_end_offset, min_one=True
-            )
-            next_offset = led.replay(batches) if batches else log_.log_end_offset
-            require(next_offset > offset, f"replay of {led.partition.topic_partition} stands still")
-            offset = next_offset
-            await asyncio.sleep(0)
-        led.activate()
-        if self._after_load is not None:
-            led.submit(self._after_load())
+        async with self._load_turn:
+            try:
+                await load(led.shard, led.partition, self._disk)
+            except StorageFailure:
+                raise
+            except Exception as error:  # noqa: BLE001 - a log may hold anything, and this is a task
+                led.resign()
+                _tell_of_damage(led.partition, error)
+                return
+            led.activate()
+            if self._after_load is not None:
+                led.submit(self._after_load())
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:
@@ -385,6 +357,18 @@ class CoordinatorRuntime:
             error = task.exception()
             if isinstance(error, Exception):
                 self.report(error)
+
+
+def _tell_of_damage(partition: Partition, error: Exception) -> None:
+    """Name the partition, the place and the way out, once per load."""
+    log.error(
+        "%s cannot be loaded: %s. Its coordinator is not available, everything else is; stop the "
+        "broker and run: oncelog log repair %s",
+        partition.topic_partition,
+        error.message if isinstance(error, ProtocolError) else error,
+        partition.log.directory,
+        exc_info=None if isinstance(error, ProtocolError) else error,
+    )
 
 
 def _ask(led: LedShard, event: object, pending: Pending) -> Pending:

@@ -59,7 +59,7 @@ class PartitionManager:
         self._config = config
         self._logs = logs
         self._rng = rng
-        self._disk = disk
+        self.disk = disk
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -176,7 +176,7 @@ class PartitionManager:
         """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
         while True:
             await self.clock.sleep(interval_ms)
-            await self._disk.run(work())
+            await self.disk.run(work())
 
     async def _expire_producers(self) -> None:
         """Forget idle producers, in the loop because appends read and write the same tables.
@@ -246,7 +246,7 @@ class PartitionManager:
 
     async def note_log_starts(self) -> None:
         """Make durable where each log starts, after records were deleted."""
-        await self._disk.run(self._logs.checkpoint)
+        await self.disk.run(self._logs.checkpoint)
 
     def close(self) -> None:
         """Answer everything that waits. The logs are closed by their owner, after this."""

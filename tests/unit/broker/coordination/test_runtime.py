@@ -24,6 +24,7 @@ from oncelog.coordinator.machine import (
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.pending import unchanged
+from oncelog.runtime.disk import Disk, SystemDisk
 from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
 
 OTHER = 2
@@ -96,10 +97,14 @@ class Bench:
         self.partition: Partition = make_partition(folder, HandLoop(), isr, TOPIC)
         self.machines: list[Memory] = []
         self.effects: list[object] = []
-        partitions: Any = self
         clock: Any = Clock()
         self.clock = clock
-        self.runtime = CoordinatorRuntime(
+        self.disk: Disk = SystemDisk()
+        self.runtime = self.make_runtime()
+
+    def make_runtime(self) -> CoordinatorRuntime:
+        partitions: Any = self
+        return CoordinatorRuntime(
             TOPIC,
             partition_count_default=1,
             partitions=partitions,
@@ -116,12 +121,14 @@ class Bench:
     def get(self, _topic: str, _index: int) -> Partition:
         return self.partition
 
-    def follow(self) -> None:
+    def follow(self, runtime: CoordinatorRuntime | None = None) -> None:
         image = PartitionImage(ME, 0, (ME,), (ME,))
-        self.runtime.apply(ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),)))
+        (runtime or self.runtime).apply(
+            ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),))
+        )
 
-    def elect_again(self) -> None:
-        self.partition.state.assign(leader=ME, leader_epoch=1, isr=(ME,), replicas=(ME,))
+    def elect_again(self, epoch: int = 1) -> None:
+        self.partition.state.assign(leader=ME, leader_epoch=epoch, isr=(ME,), replicas=(ME,))
         self.follow()
 
     def delete_topic(self, name: str) -> None:

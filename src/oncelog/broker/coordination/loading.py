@@ -1,0 +1,154 @@
+"""Loading a coordinator: its partition is read from start to end and replayed into its shard.
+
+The reads run in the disk's executor; what they bring is parsed and applied in the loop, a bounded
+piece per turn, so that other clients are served meanwhile. Of each stretch only what still counts
+is decoded and applied (`oncelog.coordinator.replay`).
+
+It must not decide what becomes of a partition that cannot be loaded: it raises, and names the
+offset. Nothing is passed over but records of kinds that are not known, as in Kafka, and that is
+said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.coordinator.machine import UnknownKind
+from oncelog.coordinator.replay import EndOfTransaction, RecordToApply, Replay
+from oncelog.core.errors import OncelogError, ProtocolError
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.limits import (
+    COORDINATOR_LOAD_BYTES,
+    LOAD_APPLIED_PER_TURN_COUNT_MAX,
+    LOAD_RECORDS_PER_TURN_COUNT_MAX,
+    LOAD_STRETCH_BYTES_MAX,
+    LOAD_STRETCH_RECORDS_COUNT_MAX,
+)
+from oncelog.protocol.batch import BatchHeader
+from oncelog.protocol.record import Record, read_end_marker
+from oncelog.protocol.records.scan import DamagedRecord, ScannedRecord, scan_batches
+
+if TYPE_CHECKING:
+    from oncelog.broker.partitions.partition import Partition
+    from oncelog.coordinator.shard import Shard
+    from oncelog.runtime.disk import Disk
+
+__all__ = ["load"]
+
+log = logging.getLogger(__name__)
+
+
+async def load(shard: Shard, partition: Partition, disk: Disk) -> None:
+    """Replay the partition into the shard; when it returns, nothing is left to replay.
+
+    Markers may be appended meanwhile by other coordinators, so the end is looked at again after
+    each turn. Raises `DamagedRecord`, `CorruptBatch` and whatever else reading the log raises.
+    """
+    log_ = partition.log
+    loading = _Loading(shard)
+    offset = log_.log_start_offset
+    while offset < log_.log_end_offset or loading.has_more:
+        end = log_.log_end_offset
+        if offset < end and not loading.is_full:
+            read = partial(log_.read, offset, COORDINATOR_LOAD_BYTES, upper_bound=end, min_one=True)
+            batches = bytes(await disk.run(read))
+            for turn_ended_at in loading.take_in(batches, offset):
+                offset = turn_ended_at
+                await asyncio.sleep(0)
+            if not batches:
+                offset = end  # Compaction left nothing behind the offset.
+        else:
+            for _ in loading.apply():
+                await asyncio.sleep(0)
+    loading.tell(partition.topic_partition)
+
+
+class _Loading:
+    """The stretch of the log in hand."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._replay = Replay()
+        self._stretch_bytes = 0
+        self._unknown: dict[int, int] = {}
+        """The kinds of keys that are not known, and where one of each stands."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something was taken in and is not applied yet."""
+        return bool(self._replay)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the stretch is long enough to be applied."""
+        return (
+            len(self._replay) >= LOAD_STRETCH_RECORDS_COUNT_MAX
+            or self._stretch_bytes >= LOAD_STRETCH_BYTES_MAX
+        )
+
+    def take_in(self, batches: bytes, offset: int) -> Iterator[int]:
+        """Take in whole batches; yield after each turn's worth the offset that comes next."""
+        turn_count = 0
+        self._stretch_bytes += len(batches)
+        next_offset = offset
+        for header, records in scan_batches(batches, offset):
+            if header.is_control:
+                self._end_transactions(header, records)
+            elif header.is_transactional:
+                ids = (ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
+                self._replay.add_transactional(records, *ids)
+            else:
+                self._replay.add(records)
+            next_offset = header.next_offset
+            turn_count += 1 + len(records)
+            if turn_count >= LOAD_RECORDS_PER_TURN_COUNT_MAX:
+                turn_count = 0
+                yield next_offset
+        yield next_offset
+
+    def _end_transactions(self, header: BatchHeader, records: list[ScannedRecord]) -> None:
+        ids = (ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
+        for record in records:
+            try:
+                marker = read_end_marker(Record(*record))
+            except ProtocolError as error:
+                raise DamagedRecord(record[0], error.message) from error
+            if marker is not None:
+                self._replay.end_transaction(EndOfTransaction(record[0], *ids, marker.commit))
+
+    def apply(self) -> Iterator[None]:
+        """Apply the stretch, and yield after each turn's worth."""
+        stretch, self._replay = self._replay, Replay()
+        self._stretch_bytes = 0
+        for number, step in enumerate(stretch.rest(), start=1):
+            if isinstance(step, EndOfTransaction):
+                self._shard.replay_marker(
+                    step.producer_id, step.producer_epoch, step.commit, Offset(step.offset)
+                )
+            else:
+                self._apply(step)
+            if number % LOAD_APPLIED_PER_TURN_COUNT_MAX == 0:
+                yield
+
+    def _apply(self, step: RecordToApply) -> None:
+        try:
+            self._shard.replay(step.entry, step.context)
+        except UnknownKind as unknown:
+            self._unknown.setdefault(unknown.kind, step.offset)
+        except OncelogError as error:
+            raise DamagedRecord(step.offset, str(error)) from error
+
+    def tell(self, topic_partition: TopicPartition) -> None:
+        """Name what was passed over."""
+        for kind, offset in self._unknown.items():
+            log.warning(
+                "%s: records of type %d are ignored, as at offset %d: this version does not know "
+                "them; a newer one may have left them",
+                topic_partition,
+                kind,
+                offset,
+            )

@@ -1,0 +1,158 @@
+"""Loading a coordinator: in turns, from a log as compaction leaves it, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from oncelog.broker.coordination import loading
+from oncelog.broker.partitions.partition import Partition
+from oncelog.coordinator import Machine, Shard
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.disk import StorageFailure, SystemDisk
+from oncelog.storage import Origin
+from tests.unit.broker.coordination.test_runtime import Bench, Memory, Put
+from tests.unit.broker.support import NOW_MS, HandLoop, make_partition
+
+T = TypeVar("T")
+
+
+class WatchedDisk(SystemDisk):
+    """Counts what the executor is asked for, and may do something between the reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_count = 0
+        self.between: Callable[[], None] = lambda: None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self.run_count += 1
+        result = work()
+        self.between()
+        return result
+
+
+def partition_of(folder: Path, keys: list[bytes], value: bytes = b"v") -> Partition:
+    partition = make_partition(folder, HandLoop(), topic="__internal")
+    for key in keys:
+        data = build_batch([Record(0, NOW_MS, key, value)])
+        assert partition.append(data, now_ms=NOW_MS).error is ErrorCode.none
+    return partition
+
+
+async def load(partition: Partition, disk: WatchedDisk, machine: Machine | None = None) -> int:
+    """Load; returns how many turns of the loop others had meanwhile."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await loading.load(Shard(machine or Memory()), partition, disk)
+    task.cancel()
+    return turns
+
+
+async def test_a_long_log_is_read_off_the_loop_and_taken_in_by_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [b"%d" % number for number in range(100)]
+    partition, disk, machine = partition_of(tmp_path, keys), WatchedDisk(), Memory()
+    monkeypatch.setattr(loading, "COORDINATOR_LOAD_BYTES", partition.log.size_bytes // 4)
+    monkeypatch.setattr(loading, "LOAD_RECORDS_PER_TURN_COUNT_MAX", 10)
+    monkeypatch.setattr(loading, "LOAD_APPLIED_PER_TURN_COUNT_MAX", 10)
+    turns = await load(partition, disk, machine)
+    assert machine.applied == keys
+    assert disk.run_count >= 4
+    assert turns >= 20 + 10  # Each batch counts beside its record.
+
+
+async def test_a_stretch_is_bounded_by_records_and_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is the memory of a load."""
+    partition = partition_of(tmp_path, [b"a", b"b"] * 10)
+    monkeypatch.setattr(loading, "COORDINATOR_LOAD_BYTES", 1)
+    for limit, applied_count in (("RECORDS_COUNT", 20), ("BYTES", 20), ("", 2)):
+        with monkeypatch.context() as patch:
+            if limit:
+                patch.setattr(loading, f"LOAD_STRETCH_{limit}_MAX", 1)
+            machine = Memory()
+            await load(partition, WatchedDisk(), machine)
+            assert len(machine.applied) == applied_count
+            assert machine.applied[-2:] == [b"a", b"b"]
+
+
+async def test_a_marker_that_comes_while_loading_is_not_missed(tmp_path: Path) -> None:
+    """INV-6: whether it comes between two reads or while the last stretch is applied."""
+    partition, disk, machine = partition_of(tmp_path, [b"a"]), WatchedDisk(), Memory()
+    coming = [5, 6]
+
+    def append_marker() -> None:
+        if coming:
+            partition.append_marker(
+                coming.pop(), 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0
+            )
+
+    disk.between = append_marker
+    await load(partition, disk, machine)
+    assert [marker[0] for marker in machine.markers] == [6, 5]
+
+
+async def test_a_log_that_compaction_thinned_is_loaded_to_its_end(tmp_path: Path) -> None:
+    """Gaps between batches, batches without records, and nothing behind the last one."""
+    partition = make_partition(tmp_path, HandLoop(), topic="__internal")
+    for offset in (3, 40, 90):
+        record = Record(offset, NOW_MS, b"%d" % offset, b"v")
+        data = build_batch([record], base_offset=offset)
+        partition.log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    machine = Memory()
+    await load(partition, WatchedDisk(), machine)
+    assert machine.applied == [b"3", b"40", b"90"]
+
+
+async def test_a_failing_disk_is_no_damage(tmp_path: Path) -> None:
+    """D12: it is the folder that fails, not one partition."""
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    failure = StorageFailure("read", "somewhere", "it broke")
+
+    class Failing(SystemDisk):
+        async def run(self, work: Callable[[], T]) -> T:
+            raise failure
+
+    bench.disk = Failing()
+    runtime = bench.make_runtime()
+    bench.follow(runtime)
+    with pytest.raises(StorageFailure):
+        await runtime.run()
+
+
+async def test_an_unloaded_partition_is_tried_again_under_the_next_leadership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+
+    class Puzzled(Memory):
+        def apply(self, *_: object) -> None:
+            raise ProtocolError(ErrorCode.corrupt_message, "what is this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "apply", Puzzled.apply)
+        bench.elect_again()
+        await bench.runtime.loaded()
+    assert bench.ask(Put("id")).result is ErrorCode.not_coordinator
+    bench.elect_again(epoch=2)
+    await bench.runtime.loaded()
+    assert bench.ask(Put("id", b"b")).result == b"b"

@@ -1,0 +1,216 @@
+"""Replaying what still counts of a log leaves a machine as replaying all of it does."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from oncelog.coordinator import ApplyContext, EndOfTransaction, Entry, Machine, Replay, Shard
+from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.group.config import GroupConfig
+from oncelog.group.machine import GroupMachine
+from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.records import group_tombstone, offset_entry, offset_tombstone
+from oncelog.protocol.records import group_log
+from oncelog.transaction import TransactionMachine, TransactionMetadata, TransactionState
+from oncelog.transaction import records as transaction_records
+from tests.support.examples import examples
+
+EPOCH = ProducerEpoch(0)
+GROUPS = ("g", "h")
+PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
+
+Step: TypeAlias = tuple[str, int, int, int]
+"""What happens, to which group or producer, to which partition, and a number of its own."""
+
+Log: TypeAlias = list[tuple[Entry, ProducerId | None] | tuple[ProducerId, bool]]
+"""Records, each with the producer whose transaction it is of, and end markers."""
+
+
+def offsets_log(steps: Sequence[Step]) -> Log:
+    log: Log = []
+    for kind, who, which, number in steps:
+        group, partition, producer = GROUPS[who], PARTITIONS[which], ProducerId(7 + who)
+        value = CommittedOffset(number, 0, "", 1)
+        match kind:
+            case "commit":
+                log.append((offset_entry(group, partition, value), None))
+            case "delete":
+                log.append((offset_tombstone(group, partition), None))
+            case "send":
+                log.append((offset_entry(GROUPS[number % 2], partition, value), producer))
+            case "end":
+                log.append((producer, which == 0))
+            case "generation":
+                metadata = group_log.GroupMetadataValue("consumer", number, None, None, 1, ())
+                key = group_log.encode_group_metadata_key(group_log.GroupMetadataKey(group))
+                log.append((Entry(key, group_log.encode_group_metadata_value(metadata)), None))
+            case "forget":
+                # A group is deleted together with its offsets.
+                log += [(offset_tombstone(group, one), None) for one in PARTITIONS]
+                log.append((group_tombstone(group), None))
+    return log
+
+
+def transaction_log(steps: Sequence[Step]) -> Log:
+    log: Log = []
+    for kind, who, which, number in steps:
+        if kind in ("delete", "forget"):
+            log.append((transaction_records.tombstone(GROUPS[who]), None))
+        else:
+            state = (TransactionState.ONGOING, TransactionState.COMPLETE_COMMIT)[which]
+            partitions = frozenset(PARTITIONS if which == 0 else ())
+            metadata = TransactionMetadata(
+                GROUPS[who], ProducerId(number), EPOCH, 10, state, partitions
+            )
+            log.append((transaction_records.encode(metadata), None))
+    return log
+
+
+def replay_all(machine: Machine, log: Log) -> None:
+    shard = Shard(machine)
+    for offset, step in enumerate(map(_unpacked, log)):
+        entry, producer, commit = step
+        if entry is None:
+            assert producer is not None
+            shard.replay_marker(producer, EPOCH, commit, Offset(offset))
+        elif producer is None:
+            shard.replay(entry, ApplyContext(Offset(offset), 1))
+        else:
+            context = ApplyContext(Offset(offset), 1, producer, EPOCH, transactional=True)
+            shard.replay(entry, context)
+
+
+def replay_what_counts(machine: Machine, log: Log, stretch_count: int) -> int:
+    """Replay in stretches; returns how many steps were left to apply."""
+    shard, replay, applied = Shard(machine), Replay(), 0
+
+    def apply() -> None:
+        nonlocal applied
+        offsets = []
+        for step in replay.rest():
+            offsets.append(step.offset)
+            if isinstance(step, EndOfTransaction):
+                shard.replay_marker(*step[1:], Offset(step.offset))
+            else:
+                shard.replay(step.entry, step.context)
+        assert offsets == sorted(set(offsets))
+        assert len(offsets) == len(replay)
+        applied += len(offsets)
+
+    for offset, (entry, producer, commit) in enumerate(map(_unpacked, log)):
+        if entry is None:
+            assert producer is not None
+            replay.end_transaction(EndOfTransaction(offset, producer, EPOCH, commit))
+        elif producer is None:
+            replay.add([(offset, 1, entry.key, entry.value)])
+        else:
+            replay.add_transactional([(offset, 1, entry.key, entry.value)], producer, EPOCH)
+        if offset % stretch_count == stretch_count - 1:
+            apply()
+            replay = Replay()
+    apply()
+    return applied
+
+
+def _unpacked(
+    step: tuple[Entry, ProducerId | None] | tuple[ProducerId, bool],
+) -> tuple[Entry | None, ProducerId | None, bool]:
+    first, second = step
+    if isinstance(first, Entry):
+        assert not isinstance(second, bool)
+        return first, second, False
+    return None, first, bool(second)
+
+
+def groups_of(machine: GroupMachine) -> object:
+    """What a group coordinator knows, without groups of which nothing is left."""
+    room = machine.room
+    offsets = room.offsets.snapshot()
+    kept = {
+        id_: (group.generation_id, group.state, group.protocol_type)
+        for id_, group in room.groups.items()
+        if id_ in room.recorded or room.offsets.partitions(id_)
+    }
+    return offsets, kept, room.recorded
+
+
+def transactions_of(machine: TransactionMachine) -> object:
+    store = machine._store
+    epochs = {id_: store.notes[id_].last_producer_epoch for id_ in store.transactions}
+    return store.transactions, store.ongoing, epochs
+
+
+def groups() -> GroupMachine:
+    return GroupMachine(GroupConfig())
+
+
+def transactions() -> TransactionMachine:
+    return TransactionMachine(0, lambda: None)
+
+
+step = st.tuples(
+    st.sampled_from(
+        ["commit", "commit", "delete", "send", "send", "end", "end", "generation", "forget"]
+    ),
+    st.integers(0, 1),
+    st.integers(0, 1),
+    st.integers(0, 9),
+)
+histories = st.lists(step, max_size=40)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(histories, st.integers(1, 12))
+@example([("send", 0, 0, 0), ("commit", 0, 0, 2), ("end", 0, 0, 0)], 99)
+@example([("send", 0, 0, 0), ("delete", 0, 0, 0), ("end", 0, 0, 0)], 99)
+@example([("send", 0, 0, 0), ("delete", 0, 0, 0), ("commit", 0, 0, 1), ("end", 0, 0, 0)], 1)
+@example([("send", 0, 0, 0), ("end", 0, 1, 0), ("send", 0, 1, 0), ("end", 0, 0, 0)], 2)
+def test_offsets_and_groups_are_the_same_after_either_way(
+    steps: list[Step], stretch_count: int
+) -> None:
+    """INV-6: whatever stretches a transaction, its marker and a tombstone stand in."""
+    log = offsets_log(steps)
+    one, other = groups(), groups()
+    replay_all(one, log)
+    replay_what_counts(other, log, stretch_count)
+    assert groups_of(other) == groups_of(one)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(histories, st.integers(1, 12))
+def test_transactions_are_the_same_after_either_way(steps: list[Step], stretch_count: int) -> None:
+    log = transaction_log(steps)
+    one, other = transactions(), transactions()
+    replay_all(one, log)
+    replay_what_counts(other, log, stretch_count)
+    assert transactions_of(other) == transactions_of(one)
+
+
+@pytest.mark.parametrize(
+    ("make_log", "steps", "left_count"),
+    [
+        (transaction_log, [("commit", 0, n % 2, n) for n in range(99)], 1),
+        (offsets_log, [("commit", 0, 0, n) for n in range(99)], 1),
+        (offsets_log, [("send", 0, 0, 0), ("end", 0, 0, 0)] * 50, 2),
+        (offsets_log, [("send", 0, 0, 0), ("end", 0, 1, 0)] * 50, 1),
+        (offsets_log, [("commit", 0, 0, 0), ("delete", 0, 0, 0)] * 50, 1),
+    ],
+)
+def test_history_costs_nothing_to_apply(
+    make_log: Callable[[Sequence[Step]], Log], steps: list[Step], left_count: int
+) -> None:
+    """One record per key, and one marker per producer."""
+    machine = transactions() if make_log is transaction_log else groups()
+    assert replay_what_counts(machine, make_log(steps), 1000) == left_count
+
+
+def test_a_record_without_a_key_is_named() -> None:
+    replay = Replay()
+    with pytest.raises(ProtocolError, match="offset 4: a record without a key"):
+        replay.add([(3, 1, b"k", b"v"), (4, 1, None, b"v")])
+    with pytest.raises(ProtocolError, match="offset 5"):
+        replay.add_transactional([(5, 1, None, None)], ProducerId(7), EPOCH)
