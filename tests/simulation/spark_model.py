@@ -26,7 +26,6 @@ from typing import Any, Final
 from oncelog.client import TransactionDriver
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation import run as run_module
 from oncelog.simulation.campaign import judge_run
 from oncelog.simulation.checkers import judge
 from oncelog.simulation.client import ClientNode
@@ -36,7 +35,7 @@ from oncelog.simulation.faults import PROFILES, draw_faults
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 from oncelog.simulation.process import Process
-from oncelog.simulation.run import Run
+from oncelog.simulation.run import Run, undisturbed
 from oncelog.simulation.workloads import WORKLOADS
 from oncelog.spark.progress import CrashRow
 from oncelog.spark.tasks import Targets
@@ -242,7 +241,7 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
     began = time.perf_counter()
     run = _SparkRun(plan, keep_trace=keep_trace)
     world, app = run.world, run.app
-    with shipped_tasks(), warnings.catch_warnings(), run_module.undisturbed(world):
+    with shipped_tasks(), warnings.catch_warnings(), undisturbed(world):
         # Processes die with coroutines that had not begun.
         warnings.simplefilter("ignore", RuntimeWarning)
         final = run.play() or FinalState({})
@@ -251,17 +250,7 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
         if final.partitions and not (promise.power_losses_s and anomalies):
             # What power took from the logs is found by their checkers, and INV-10 falls with it.
             anomalies += judge_batches(app, final, run.committed, OUTPUT, world.now_s)
-    judged = run_module.RunResult(
-        plan,
-        world.history,
-        final,
-        anomalies,
-        world.trace.digest(),
-        world.coverage,
-        world.now_s,
-        time.perf_counter() - began,
-        world.bugs,
-    )
+    judged = run.result(final, anomalies, time.perf_counter() - began)
     found = judge_run(judged)
     findings = [(f.signature, f.detail) for f in found if not f.known_as]
     if app.reached["data loss"] and not promise.power_losses_s:

@@ -76,20 +76,8 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
     with undisturbed(run.world):
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
-    world = run.world
-    world.coverage.add_run(world.history, world.crashes)
-    return RunResult(
-        plan,
-        world.history,
-        final,
-        anomalies,
-        world.trace.digest(),
-        world.coverage,
-        world.now_s,
-        time.perf_counter() - began,
-        world.bugs,
-        world.trace.lines,
-    )
+    run.world.coverage.add_run(run.world.history, run.world.crashes)
+    return run.result(final, anomalies, time.perf_counter() - began)
 
 
 class Run:
@@ -153,6 +141,24 @@ class Run:
             last_fault_s=self.healed_s,
             settle_bound_s=SETTLE_BOUND_S,
             retention=self._retained(),
+        )
+
+    def result(
+        self, final: FinalState | None, anomalies: list[Anomaly], real_s: float
+    ) -> RunResult:
+        """What came of it, once it is over and judged."""
+        world = self.world
+        return RunResult(
+            self.plan,
+            world.history,
+            final,
+            anomalies,
+            world.trace.digest(),
+            world.coverage,
+            world.now_s,
+            real_s,
+            world.bugs,
+            world.trace.lines,
         )
 
     def _settle(self) -> None:

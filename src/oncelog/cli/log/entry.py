@@ -12,6 +12,7 @@ __all__ = ["command"]
 
 COMMANDS: Final = {
     "dump": ("oncelog.cli.log.dump", "Show what a file or a folder holds."),
+    "verify": ("oncelog.cli.log.verify", "Check files against each other; changes nothing."),
 }
 
 

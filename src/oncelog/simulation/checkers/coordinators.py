@@ -46,6 +46,7 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
     of the transaction log or of the partition; never a move inside the log itself, which recovery
     cuts at one place. Topics that were deleted, and markers below a log start, are left out.
     """
+    excuses = Excuses(evidence)
     previous: dict[str, TransactionEntry] = {}
     prepared: dict[_Lane, list[_Decision]] = defaultdict(list)
     completed: dict[_Lane, int] = defaultdict(int)
@@ -66,9 +67,9 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
     for entry in previous.values():
         if _state(entry).startswith("prepare"):
             # What is left of it may be older than what its partitions know of the producer.
-            lost = Excuses(evidence).coordinator(0.0, NEVER, *entry.partitions)
+            lost = excuses.coordinator(0.0, NEVER, *entry.partitions)
             yield _decided(evidence, "a transaction was left prepared", entry, lost)
-    yield from _markers(evidence, prepared, completed)
+    yield from _markers(evidence, excuses, prepared, completed)
 
 
 def _state(entry: TransactionEntry) -> str:
@@ -108,7 +109,10 @@ def _decided(evidence: Evidence, what: str, entry: TransactionEntry, allowed: st
 
 
 def _markers(
-    evidence: Evidence, prepared: dict[_Lane, list[_Decision]], completed: dict[_Lane, int]
+    evidence: Evidence,
+    excuses: Excuses,
+    prepared: dict[_Lane, list[_Decision]],
+    completed: dict[_Lane, int],
 ) -> Iterator[Anomaly]:
     """Compare the markers of each producer id on each partition with what was prepared for it.
 
@@ -116,7 +120,6 @@ def _markers(
     """
     if not evidence.final.transactions:
         return
-    excuses = Excuses(evidence)
     carried_out: dict[_Lane, set[int]] = {}
     for partition, log in evidence.logs.items():
         for batch in log.final.batches:

@@ -234,7 +234,7 @@ class Evidence:
             return True
         looks = self.watermarks.get(record.topic_partition, [])
         from_s = min(record.acked_s, self.end_s)
-        first = next((i for i, look in enumerate(looks) if look.at_s > from_s), len(looks))
+        first = bisect_right(looks, from_s, key=lambda look: look.at_s)
         return len({look.topic_id for look in looks[max(0, first - 1) :]}) <= 1
 
     def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:

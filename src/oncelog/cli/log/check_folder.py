@@ -1,0 +1,172 @@
+"""Check a data folder: its own files, the metadata beside them, and every partition in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog.cli.log.check_indexes import read_file
+from oncelog.cli.log.check_partition import PartitionCheck
+from oncelog.cli.log.findings import NOTE, Finding, error, note
+from oncelog.cli.log.kinds import (
+    CLEAN_SHUTDOWN_NAME,
+    FORMAT_NAME,
+    META_NAME,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS_NAME,
+    partition_folders,
+)
+from oncelog.controller.layout import TOPICS_PREFIX, decode_topic
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.storage.checkpoints import parse_offsets, parse_partition_metadata, parse_properties
+from oncelog.storage.files import PARTITION_METADATA_NAME
+
+__all__ = ["LOCK_NAME", "METADATA_NAME", "FolderCheck", "is_in_use"]
+
+LOCK_NAME: Final = ".lock"
+METADATA_NAME: Final = "metadata.sqlite"
+_META_KEYS: Final = frozenset({"version", "node.id", "cluster.id"})
+
+
+class _Extent(NamedTuple):
+    start: int
+    end: int
+
+
+def is_in_use(folder: str) -> bool:
+    """Whether a broker holds the folder. Takes no lock that a broker could meet for long."""
+    try:
+        with open(os.path.join(folder, LOCK_NAME), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Apache Kafka's kind.
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+class FolderCheck:
+    """Checks one data folder once."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.in_use = is_in_use(folder)
+        self.was_closed = not self.in_use and os.path.exists(self._path(CLEAN_SHUTDOWN_NAME))
+        self._extents: dict[TopicPartition, _Extent] = {}
+
+    def run(self) -> Iterator[Finding]:
+        """All findings: the folder's own files, each partition, then what joins them."""
+        yield from self._check_identity()
+        topics, findings = self._read_metadata()
+        yield from findings
+        for path in partition_folders(self.folder):
+            yield from self._check_partition(path, topics)
+        for name in OFFSET_CHECKPOINTS:
+            yield from self._check_offsets(name)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _check_identity(self) -> Iterator[Finding]:
+        meta, path = read_file(self._path(META_NAME)), self._path(META_NAME)
+        if meta is None:
+            yield error(path, "", "missing: nothing says whose folder this is")
+        else:
+            missing = _META_KEYS - parse_properties(meta).keys()
+            if missing:
+                yield error(path, "", f"does not say {', '.join(sorted(missing))}")
+        layout, path = read_file(self._path(FORMAT_NAME)), self._path(FORMAT_NAME)
+        if layout is None:
+            yield note(path, "", "missing, as in a folder of Apache Kafka")
+        elif not layout.strip().isdigit():
+            yield error(path, "", f"{len(layout)} bytes that name no format")
+        if not self.in_use and not self.was_closed:
+            path = self._path(CLEAN_SHUTDOWN_NAME)
+            yield note(path, "", "missing: the broker was killed, and its next start recovers")
+
+    # ---- metadata
+
+    def _read_metadata(self) -> tuple[dict[str, TopicId] | None, list[Finding]]:
+        """Topic ids by name as the metadata store has them; None where it cannot be asked."""
+        path = self._path(METADATA_NAME)
+        if not os.path.exists(path):
+            return None, []
+        with tempfile.TemporaryDirectory(prefix="oncelog-verify-") as scratch:
+            # SQLite writes beside what it reads; so it reads copies.
+            for name in (METADATA_NAME, f"{METADATA_NAME}-wal"):
+                if os.path.exists(self._path(name)):
+                    shutil.copy(self._path(name), os.path.join(scratch, name))
+            try:
+                return _topic_ids(os.path.join(scratch, METADATA_NAME)), []
+            except (sqlite3.Error, ValueError, KeyError) as problem:
+                return None, [error(path, "", f"cannot be read: {problem}")]
+
+    # ---- partitions
+
+    def _check_partition(self, path: str, topics: dict[str, TopicId] | None) -> Iterator[Finding]:
+        name = os.path.basename(path)
+        partition = _partition(name)
+        if partition is None:
+            suffix = name.rpartition("-")[2]
+            yield note(path, "", f"set aside by a broker as -{suffix}; its logs are not checked")
+            return
+        check = PartitionCheck(path, was_closed=self.was_closed, in_use=self.in_use)
+        yield from check.run()
+        self._extents[partition] = _Extent(check.survey.start_offset, check.survey.end_offset)
+        if topics is None:
+            return
+        noted = parse_partition_metadata(read_file(os.path.join(path, PARTITION_METADATA_NAME)))
+        known = topics.get(partition.topic)
+        if known is None:
+            yield error(path, "", f"the metadata knows no topic {partition.topic}")
+        elif noted is not None and noted != known:
+            yield error(path, "", f"is of topic id {noted}, the metadata's topic has {known}")
+
+    # ---- checkpoints
+
+    def _check_offsets(self, name: str) -> Iterator[Finding]:
+        path = self._path(name)
+        data = read_file(path)
+        if data is None:
+            if name == RECOVERY_POINTS_NAME and self._extents:
+                yield note(path, "", "missing: the next start after a kill reads everything")
+            return
+        offsets = parse_offsets(data)
+        if offsets is None:
+            yield error(path, "", f"{len(data)} bytes that do not parse")
+            return
+        for partition, offset in offsets.items():
+            extent = self._extents.get(partition)
+            if extent is None:
+                yield note(path, str(partition), "there is no such folder")
+            elif not 0 <= offset <= extent.end:
+                text = f"says {offset}, the log is from {extent.start} to {extent.end}"
+                finding = error(path, str(partition), text)
+                yield finding._replace(severity=NOTE) if self.in_use else finding
+
+
+def _partition(name: str) -> TopicPartition | None:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number)) if topic and number.isdigit() else None
+
+
+def _topic_ids(path: str) -> dict[str, TopicId]:
+    database = sqlite3.connect(path)
+    try:
+        (verdict,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise ValueError(verdict)
+        rows = database.execute(
+            "SELECT path, value FROM node WHERE substr(path, 1, ?) = ? AND value IS NOT NULL",
+            (len(TOPICS_PREFIX), TOPICS_PREFIX),
+        )
+        found = [decode_topic(path, value) for path, value in rows]
+    finally:
+        database.close()
+    return {topic.name: topic.topic_id for topic in found}

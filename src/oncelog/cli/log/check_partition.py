@@ -1,0 +1,224 @@
+"""Check one partition's folder: its logs, and every other file of it against them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from oncelog.cli.log.check_indexes import IndexChecks, check_aborted, read_file
+from oncelog.cli.log.findings import NOTE, Finding, error, note
+from oncelog.cli.log.kinds import LOG_STARTS_NAME, Kind, base_offset, kind_of, partition_of
+from oncelog.cli.log.reading import Batch, Damage
+from oncelog.cli.log.survey import Segment, Survey, Watcher
+from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.record import iter_records
+from oncelog.storage.checkpoints import parse_epochs, parse_offsets, parse_partition_metadata
+from oncelog.storage.files import (
+    BATCHES_SUFFIX,
+    LEADER_EPOCHS_NAME,
+    PARTITION_METADATA_NAME,
+    SNAPSHOT_SUFFIX,
+)
+from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
+from oncelog.storage.producer_state import ProducerEntry
+
+__all__ = ["PartitionCheck"]
+
+
+class PartitionCheck:
+    """Checks a folder once. `was_closed`: the broker stopped in order, so all files are due.
+
+    `in_use`: a broker is running, so that the end of the log may be half written.
+    """
+
+    def __init__(self, folder: str, *, was_closed: bool, in_use: bool = False) -> None:
+        self._log_start = _log_start_of(folder)
+        self.survey = Survey(folder)
+        self._folder = folder
+        self._was_closed = was_closed
+        self._in_use = in_use
+        self._epochs: list[tuple[int, int]] = []
+        self._record_findings: list[Finding] = []
+        self._path = ""
+        self._snapshots_seen: set[int] = set()
+
+    def run(self) -> Iterator[Finding]:
+        """All findings, segment by segment, then those of the folder."""
+        if not self.survey.bases:
+            yield error(self._folder, "", "no .log file")
+            return
+        checks: dict[int, IndexChecks] = {}
+
+        def watch(segment: Segment) -> list[Watcher]:
+            self._path = segment.path
+            made = IndexChecks(segment, was_closed=self._was_closed)
+            checks[segment.base_offset] = made
+            return [self._watch_epoch, self._watch_records, *made.watchers()]
+
+        yield from self._check_snapshot(self.survey.start_offset)
+        previous_end = self.survey.start_offset
+        for segment in self.survey.segments(watch):
+            if segment.base_offset < previous_end:
+                text = f"begins before the end {previous_end} of the segment before it"
+                yield error(segment.path, f"offset {segment.base_offset}", text)
+            previous_end = segment.end_offset
+            yield from (self._damage(segment, damage) for damage in segment.damages)
+            yield from self._record_findings
+            self._record_findings.clear()
+            yield from checks.pop(segment.base_offset).findings()
+            yield from check_aborted(segment, self.survey, was_closed=self._was_closed)
+            yield from self._check_snapshot(segment.end_offset)
+        yield from self._check_epochs()
+        yield from self._check_folder()
+
+    # ---- batches
+
+    def _damage(self, segment: Segment, damage: Damage) -> Finding:
+        where = f"byte {damage.position}"
+        text = f"{damage.size} bytes are no batch: {damage.reason}"
+        is_tail = segment.is_active and damage is segment.damages[-1]
+        is_tail = is_tail and damage.position + damage.size == segment.size
+        if is_tail and self._in_use:
+            return note(segment.path, where, f"{text}; it may be an append in progress")
+        if is_tail and not self._was_closed:
+            return note(segment.path, where, f"{text}; the next start cuts it off")
+        return error(segment.path, where, text)
+
+    def _watch_epoch(self, batch: Batch) -> None:
+        epoch = batch.header.leader_epoch
+        latest = self._epochs[-1][0] if self._epochs else -1
+        if epoch > latest:
+            self._epochs.append((epoch, batch.header.base_offset))
+        elif epoch < latest:
+            where = f"offset {batch.header.base_offset}"
+            text = f"leader epoch {epoch} after {latest}"
+            self._record_findings.append(error(self._path, where, text))
+
+    def _watch_records(self, batch: Batch) -> None:
+        """Open the batch: its records must be what its header says."""
+        header = batch.header
+        where = f"offset {header.base_offset}"
+        last, newest = header.base_offset - 1, -1
+        try:
+            for record in iter_records(batch.data, 0, header):
+                if not last < record.offset <= header.last_offset:
+                    text = f"a record of offset {record.offset} after {last}"
+                    self._record_findings.append(error(self._path, where, text))
+                    return
+                last, newest = record.offset, max(newest, record.timestamp)
+        except ProtocolError as problem:
+            text = f"the batch cannot be opened: {problem.message}"
+            self._record_findings.append(error(self._path, where, text))
+            return
+        if newest > header.max_timestamp:
+            text = f"a record of time {newest} in a batch whose newest is {header.max_timestamp}"
+            self._record_findings.append(error(self._path, where, text))
+
+    # ---- producers
+
+    def _check_snapshot(self, offset: int) -> Iterator[Finding]:
+        """Check the snapshot of the moment before `offset`, if there is one.
+
+        Judged against the log only where nothing before it was lost: expired producers may be
+        missing from it, but what it says must be what the log says.
+        """
+        self._snapshots_seen.add(offset)
+        prefix = os.path.join(self._folder, f"{offset:020d}")
+        path = prefix + SNAPSHOT_SUFFIX
+        data = read_file(path)
+        if data is None:
+            return
+        entries = parse_snapshot(data)
+        if entries is None:
+            yield error(path, "", f"{len(data)} bytes with a wrong CRC or version")
+            return
+        if self.survey.is_whole and not self.survey.is_thinned:
+            yield from self._compare(path, entries)
+        cached = parse_batches(read_file(prefix + BATCHES_SUFFIX) or None)
+        if cached is None and os.path.exists(prefix + BATCHES_SUFFIX):
+            yield error(prefix + BATCHES_SUFFIX, "", "a wrong CRC or version")
+
+    def _compare(self, path: str, entries: list[ProducerEntry]) -> Iterator[Finding]:
+        known = self.survey.state.producers
+        for entry in entries:
+            implied = known.entry(entry.producer_id)
+            if implied is None:
+                continue
+            said, found = _state_of(entry), _state_of(implied)
+            if said != found:
+                where = f"producer {entry.producer_id}"
+                yield error(path, where, f"says {said}, the log {found}")
+        named = {entry.producer_id for entry in entries}
+        for producer_id in known.undecided.values():
+            if producer_id not in named:
+                text = "misses a producer with an open transaction"
+                yield error(path, f"producer {producer_id}", text)
+
+    def _check_snapshot_alone(self, path: str) -> Iterator[Finding]:
+        if parse_snapshot(read_file(path)) is None:
+            yield error(path, "", "a wrong CRC or version")
+
+    # ---- the folder
+
+    def _check_epochs(self) -> Iterator[Finding]:
+        path = os.path.join(self._folder, LEADER_EPOCHS_NAME)
+        data = read_file(path)
+        entries = parse_epochs(data)
+        if entries is None:
+            text = "missing" if data is None else f"{len(data)} bytes that do not parse"
+            if data is not None or self._epochs:
+                yield error(path, "", text)
+            return
+        starts = dict(entries)
+        ends = [*(start for _, start in self._epochs[1:]), self.survey.end_offset]
+        for (epoch, start), end in zip(self._epochs, ends, strict=False):
+            said = starts.get(epoch)
+            where = f"epoch {epoch}"
+            if said is None and end > self._log_start:
+                yield error(path, where, f"missing; it begins at offset {start} in the log")
+            elif said is not None and said > max(start, self._log_start):
+                yield error(path, where, f"begins at {said}, in the log at {start}")
+        if entries and entries[-1][1] > self.survey.end_offset:
+            text = f"begins at {entries[-1][1]}, beyond the log's end {self.survey.end_offset}"
+            finding = error(path, f"epoch {entries[-1][0]}", text)
+            yield finding._replace(severity=NOTE) if self._in_use else finding
+
+    def _check_folder(self) -> Iterator[Finding]:
+        path = os.path.join(self._folder, PARTITION_METADATA_NAME)
+        data = read_file(path)
+        if data is None:
+            yield error(path, "", "missing: nothing says which topic the folder is of")
+        elif parse_partition_metadata(data) is None:
+            yield error(path, "", f"{len(data)} bytes that name no topic id")
+        bases = set(self.survey.bases)
+        for name in sorted(os.listdir(self._folder)):
+            path = os.path.join(self._folder, name)
+            kind = kind_of(name)
+            if kind is None:
+                yield note(path, "", "no file of a partition")
+            elif kind in (Kind.INDEX, Kind.TIME_INDEX, Kind.ABORTED):
+                if base_offset(name) not in bases:
+                    yield note(path, "", "no .log file of that offset")
+            elif kind is Kind.SNAPSHOT and base_offset(name) not in self._snapshots_seen:
+                yield from self._check_snapshot_alone(path)
+
+
+def _log_start_of(folder: str) -> int:
+    """Where the log starts by the checkpoint beside the folder: records may have been deleted."""
+    folder = os.path.abspath(folder)
+    path = os.path.join(os.path.dirname(folder), LOG_STARTS_NAME)
+    partition = partition_of(folder)
+    starts = parse_offsets(read_file(path)) or {}
+    return starts.get(TopicPartition(*partition), 0) if partition else 0
+
+
+def _state_of(entry: ProducerEntry) -> dict[str, int]:
+    """What a snapshot and the log must agree on."""
+    batches = entry.batches
+    return {
+        "epoch": entry.epoch,
+        "last sequence": entry.last_sequence,
+        "last offset": batches[-1].last_offset if batches else -1,
+        "open since": entry.transaction_first_offset,
+    }

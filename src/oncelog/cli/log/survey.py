@@ -1,0 +1,108 @@
+"""Read a partition's logs from the first batch to the last, and what follows from them.
+
+Each segment is read once. What it implies (producers, aborted transactions, leader epochs) is built
+by the same code that the broker uses when it recovers. Others watch the batches go by, so that no
+segment needs more memory than its indexes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from oncelog.cli.log.kinds import segments_in
+from oncelog.cli.log.reading import Batch, Damage, read_log
+from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX
+from oncelog.storage.producer_snapshot import parse_snapshot
+from oncelog.storage.replay import DerivedState
+
+__all__ = ["Segment", "Survey", "Watcher"]
+
+Watcher = Callable[[Batch], None]
+
+
+@dataclass(slots=True)
+class Segment:
+    """What one `.log` file holds."""
+
+    base_offset: int
+    path: str
+    is_active: bool
+    size: int = 0
+    batches_count: int = 0
+    end_offset: int = 0
+    """After the last sound batch."""
+    max_timestamp_ms: int = -1
+    damages: list[Damage] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+    def beside(self, suffix: str) -> str:
+        """Path of another file of this segment."""
+        return self.path.removesuffix(LOG_SUFFIX) + suffix
+
+
+class Survey:
+    """One partition's folder. `state` is as of the segment that was surveyed last."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.bases = segments_in(folder)
+        self.state = DerivedState()
+        self.is_whole = True
+        """False once damage was met: from there on the state may lack what the damage took."""
+        self.is_thinned = False
+        """Whether offsets are missing, as after compaction: then the state has gaps too."""
+        self.end_offset = 0
+        self._load_first_snapshot()
+
+    @property
+    def start_offset(self) -> int:
+        """Base offset of the first segment, 0 when there is none."""
+        return self.bases[0] if self.bases else 0
+
+    def segments(self, watch: Callable[[Segment], Sequence[Watcher]]) -> Iterator[Segment]:
+        """Survey segment by segment. `watch` says, before each, who sees its batches."""
+        for base in self.bases:
+            path = os.path.join(self.folder, f"{base:020d}{LOG_SUFFIX}")
+            segment = Segment(base, path, base == self.bases[-1], end_offset=base)
+            self._survey(segment, watch(segment))
+            yield segment
+
+    def _survey(self, segment: Segment, watchers: Sequence[Watcher]) -> None:
+        segment.size = os.path.getsize(segment.path)
+        state = self.state
+        for found in read_log(segment.path, segment.base_offset):
+            if isinstance(found, Damage):
+                segment.damages.append(found)
+                self.is_whole = False
+                continue
+            header = found.header
+            is_full = header.record_count == header.last_offset_delta + 1
+            self.is_thinned |= not is_full or header.base_offset != segment.end_offset
+            segment.batches_count += 1
+            segment.end_offset = header.next_offset
+            segment.max_timestamp_ms = max(segment.max_timestamp_ms, header.max_timestamp)
+            aborted_count = len(state.aborted)
+            state.apply(header, found.data, 0, header.max_timestamp, note_aborted=True)
+            if len(state.aborted) != aborted_count:
+                segment.aborted += state.aborted.between(header.base_offset, header.next_offset)
+            for watcher in watchers:
+                watcher(found)
+        self.end_offset = segment.end_offset
+        # What is above no high watermark is of no interest here, and would only grow.
+        state.producers.unreplicated.clear()
+        state.aborted.truncate_from_start(segment.end_offset)
+
+    def _load_first_snapshot(self) -> None:
+        """Take up what was known of producers before the first segment that is left."""
+        if not self.bases or self.bases[0] == 0:
+            return
+        path = os.path.join(self.folder, f"{self.bases[0]:020d}{SNAPSHOT_SUFFIX}")
+        try:
+            with open(path, "rb") as file:
+                entries = parse_snapshot(file.read())
+        except FileNotFoundError:
+            entries = None
+        self.state.producers.load(entries or [])

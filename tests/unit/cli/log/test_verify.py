@@ -1,0 +1,122 @@
+"""`oncelog log verify` sees every flipped bit, and nothing wrong in what a broker left."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog import EmbeddedBroker
+from oncelog.cli.log.findings import ERROR
+from oncelog.cli.log.verify import verify_path
+from tests.support import data_folder
+from tests.unit.cli.log.conftest import Oncelog
+
+SECOND = "00000000000000000025"
+
+
+def errors(folder: Path) -> list[str]:
+    return [
+        f"{Path(finding.path).name} {finding.where} {finding.text}"
+        for finding in verify_path(str(folder))
+        if finding.severity == ERROR
+    ]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flip(path: Path, byte: int, bit: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_what_a_broker_left_is_sound(log: Oncelog, folder: Path) -> None:
+    result = log("verify", folder)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_what_a_killed_broker_left_is_sound_with_a_note(log: Oncelog, killed: Path) -> None:
+    result = log("verify", killed, "--json")
+    assert result.exit_code == 0
+    (row,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (row["severity"], row["file"]) == ("note", ".kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize(
+    "suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".batches"]
+)
+def test_every_flipped_bit_of_a_segments_files_is_seen(folder: Path, suffix: str) -> None:
+    rng = random.Random(8)
+    for path in sorted((folder / "mixed-0").glob(f"*{suffix}")):
+        sound = path.read_bytes()
+        for _ in range(20 if sound else 0):
+            byte, bit = rng.randrange(len(sound)), rng.randrange(8)
+            flip(path, byte, bit)
+            assert errors(folder / "mixed-0"), f"bit {bit} of byte {byte} of {path.name}"
+            path.write_bytes(sound)
+    assert not errors(folder / "mixed-0")
+
+
+def test_a_flipped_bit_is_named_with_its_place(log: Oncelog, folder: Path) -> None:
+    flip(folder / "plain-0" / f"{SECOND}.log", 70)
+    result = log("verify", folder, "--json")
+    assert result.exit_code == 1
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    wrong = [row for row in rows if row["severity"] == "error"]
+    assert wrong[0]["file"] == f"plain-0/{SECOND}.log"
+    assert wrong[0]["where"] == "byte 0"
+    assert "the CRC is wrong" in wrong[0]["finding"]
+    assert "oncelog log repair" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("meta.properties", b"", "does not say cluster.id"),
+        ("meta.properties", None, "nothing says whose folder this is"),
+        ("oncelog.format", b"\xff", "name no format"),
+        ("recovery-point-offset-checkpoint", b"0\n1\nplain 0", "do not parse"),
+        ("recovery-point-offset-checkpoint", b"0\n1\nplain 0 41\n", "says 41"),
+        ("log-start-offset-checkpoint", b"0\n1\ntrimmed 0 99\n", "says 99"),
+        ("metadata.sqlite", b"garbage" * 1000, "cannot be read"),
+        ("plain-0/partition.metadata", None, "nothing says which topic"),
+        ("plain-0/partition.metadata", b"version: 0\ntopic_id: x", "name no topic id"),
+        ("plain-0/leader-epoch-checkpoint", None, "missing"),
+        ("plain-0/leader-epoch-checkpoint", b"0\n1\n3 7\n", "missing; it begins at offset 0"),
+        ("plain-0/leader-epoch-checkpoint", b"0\n2\n0 0\n3 41\n", "beyond the log's end 40"),
+        (f"plain-0/{SECOND}.index", None, "missing"),
+        (f"plain-0/{SECOND}.timeindex", b"1234567", "no whole number of entries"),
+        (f"mixed-0/{SECOND}.txnindex", None, "misses the aborted transaction"),
+    ],
+)
+def test_files_that_are_missing_or_torn_are_found(
+    folder: Path, name: str, content: bytes | None, text: str
+) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
+    found = errors(folder)
+    assert any(text in each for each in found), found
+    assert all(each.startswith(Path(name).name) for each in found)
+
+
+def test_a_folder_of_another_topic_is_found(folder: Path) -> None:
+    metadata = (folder / "plain-0" / "partition.metadata").read_bytes()
+    (folder / "mixed-0" / "partition.metadata").write_bytes(metadata)
+    assert any("the metadata's topic has" in each for each in errors(folder))
+
+
+async def test_the_folder_of_a_running_broker_is_verified_and_said_to_be_in_use(
+    log: Oncelog, folder: Path
+) -> None:
+    async with EmbeddedBroker(str(folder), config=data_folder.SETTINGS):
+        before = contents(folder)
+        result = log("verify", folder)
+        assert result.exit_code == 0, result.stdout
+        assert "a broker is using this folder" in result.stderr
+        assert before == contents(folder)
