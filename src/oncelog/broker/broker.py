@@ -30,9 +30,10 @@ from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
-from oncelog.broker.partitions.strays import stray_reason
+from oncelog.broker.partitions.strays import forgettable, sort_out
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
+from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.disk import Disk, SystemDisk
@@ -191,7 +192,7 @@ class Broker:
             topic = image.topic(name)
             return log_config(self.config, topic.config if topic is not None else {})
 
-        self._set_strays_aside()
+        sort_out(self.logs, image)
         self.logs.open_logs(config_for, self.clock.now_ms())
 
     async def _close_logs(self) -> None:
@@ -199,12 +200,17 @@ class Broker:
         close = self.logs.close if self.stopped_because is None else self.logs.abandon
         await self.disk.run(close)
 
-    def _set_strays_aside(self) -> None:
-        """Keep folders aside that the metadata does not know (D14)."""
-        for topic_partition in self.logs:
-            reason = stray_reason(self.image, topic_partition, self.logs.topic_id(topic_partition))
-            if reason is not None:
-                self.logs.set_aside(topic_partition, reason)
+    async def _forget_deletions(self) -> None:
+        """Drop from the metadata which topics were deleted, once their folders are gone for good.
+
+        The name that a folder was given to be deleted says it from then on.
+        """
+        while True:
+            names = forgettable(self.logs, self.image)
+            if names:
+                await self.disk.run(self.logs.sync_names)
+                await self.controller.forget_deleted(names)
+            await self.clock.sleep(DELETIONS_FORGOTTEN_INTERVAL_MS)
 
     def _open_store(self) -> MetadataStore:
         # Imported here because tests and the simulation never need SQLite.
@@ -222,6 +228,7 @@ class Broker:
                 tasks.create_task(self.groups.run())
                 tasks.create_task(self.controller.run())
                 tasks.create_task(self.server.run())
+                tasks.create_task(self._forget_deletions())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
             self.stop_because(failures.exceptions[0])

@@ -16,7 +16,7 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from oncelog.controller import layout
@@ -37,6 +37,7 @@ from oncelog.metadata.store import (
     ControllerFenced,
     MetadataStore,
     StoreFailure,
+    Write,
 )
 from oncelog.runtime.ids import fresh_uuid
 from oncelog.storage.identity import FolderMismatch
@@ -74,6 +75,7 @@ class ControllerShell:
         self._rng = rng
         self._tell = follow
         self._topics: dict[str, TopicImage] = {}
+        self._deleted: dict[str, tuple[TopicId, ...]] = {}
         self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
@@ -186,19 +188,48 @@ class ControllerShell:
         return await self._to_the_end(self._delete(topic))
 
     async def _delete(self, topic: TopicImage) -> ErrorCode:
-        path = layout.topic_path(topic.name)
-        stored = await self._store.get(path)
-        if stored is None or layout.decode_topic(path, stored.value).topic_id != topic.topic_id:
-            return ErrorCode.unknown_topic_id
+        path, deleted_path = layout.topic_path(topic.name), layout.deleted_path(topic.name)
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            stored = await self._store.get(path)
+            if stored is None or layout.decode_topic(path, stored.value).topic_id != topic.topic_id:
+                return ErrorCode.unknown_topic_id
+            deleted = await self._store.get(deleted_path)
+            ids = layout.decode_deleted(deleted.value) if deleted is not None else ()
+            writes = [
+                Write(path, None, stored.version),
+                Write(
+                    deleted_path,
+                    layout.encode_deleted((*ids, topic.topic_id)),
+                    deleted.version if deleted is not None else 0,
+                ),
+            ]
+            try:
+                await self._store.write_all(writes, controller_epoch=self.epoch)
+            except Conflict:
+                continue
+            except ControllerFenced:
+                return ErrorCode.not_controller
+            await self._follow()
+            log.info("deleted topic %s (%s)", topic.name, topic.topic_id)
+            return ErrorCode.none
+        return ErrorCode.request_timed_out
+
+    async def forget_deleted(self, names: Iterable[str]) -> None:
+        """No folder is left of the deleted topics of these names, for good.
+
+        What another writer changes meanwhile is left for the next time.
+        """
+        writes = []
+        for name in names:
+            stored = await self._store.get(layout.deleted_path(name))
+            known = self.image.deleted.get(name)
+            if stored is not None and layout.decode_deleted(stored.value) == known:
+                writes.append(Write(layout.deleted_path(name), None, stored.version))
         try:
-            await self._store.delete(path, stored.version, controller_epoch=self.epoch)
-        except Conflict:
-            return ErrorCode.unknown_topic_id
-        except ControllerFenced:
-            return ErrorCode.not_controller
+            await self._store.write_all(writes, controller_epoch=self.epoch)
+        except (Conflict, ControllerFenced):
+            log.debug("another controller changed the deleted topics first")
         await self._follow()
-        log.info("deleted topic %s (%s)", topic.name, topic.topic_id)
-        return ErrorCode.none
 
     async def internal_topic(self, name: str) -> TopicImage:
         """One of Kafka's internal topics, created on first use.
@@ -330,21 +361,29 @@ class ControllerShell:
         if changes.revision == self.image.revision:
             return False
         for path, value in changes.entries:
-            if not path.startswith(layout.TOPICS_PREFIX):
-                continue
-            if value is None:
-                self._topics.pop(path.removeprefix(layout.TOPICS_PREFIX), None)
-            else:
-                try:
-                    topic = layout.decode_topic(path, value)
-                except (ValueError, LookupError, TypeError) as error:
-                    raise StoreFailure(
-                        f"the metadata at {path} is damaged ({error}): put back a copy of "
-                        "metadata.sqlite, or delete that row and create the topic again"
-                    ) from error
-                self._topics[topic.name] = topic
+            try:
+                self._take(path, value)
+            except (ValueError, LookupError, TypeError) as error:
+                raise StoreFailure(
+                    f"the metadata at {path} is damaged ({error}): put back a copy of "
+                    "metadata.sqlite, or delete that row and create the topic again"
+                ) from error
         self._publish(changes.revision)
         return True
+
+    def _take(self, path: str, value: bytes | None) -> None:
+        if path.startswith(layout.TOPICS_PREFIX):
+            name = path.removeprefix(layout.TOPICS_PREFIX)
+            if value is None:
+                self._topics.pop(name, None)
+            else:
+                self._topics[name] = layout.decode_topic(path, value)
+        elif path.startswith(layout.DELETED_PREFIX):
+            name = path.removeprefix(layout.DELETED_PREFIX)
+            if value is None:
+                self._deleted.pop(name, None)
+            else:
+                self._deleted[name] = layout.decode_deleted(value)
 
     def _publish(self, revision: int) -> None:
         brokers = (self._self_image,) if self._self_image is not None else ()
@@ -354,4 +393,5 @@ class ControllerShell:
             topics=self._topics.values(),
             brokers=brokers,
             controller_id=self._broker_id,
+            deleted=self._deleted,
         )

@@ -76,7 +76,15 @@ class ImageDelta:
 class MetadataImage:
     """All topics and brokers at one revision. Never changed in place."""
 
-    __slots__ = ("brokers", "cluster_id", "controller_id", "revision", "topics", "topics_by_id")
+    __slots__ = (
+        "brokers",
+        "cluster_id",
+        "controller_id",
+        "deleted",
+        "revision",
+        "topics",
+        "topics_by_id",
+    )
 
     def __init__(
         self,
@@ -86,6 +94,7 @@ class MetadataImage:
         topics: Iterable[TopicImage] = (),
         brokers: Iterable[BrokerImage] = (),
         controller_id: int = -1,
+        deleted: Mapping[str, tuple[TopicId, ...]] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -95,6 +104,8 @@ class MetadataImage:
         }
         self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
         self.controller_id = controller_id
+        self.deleted = dict(deleted)
+        """Ids of deleted topics, by name, that a broker may still have folders of."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

@@ -5,27 +5,36 @@ The one place that knows the encoding.
 - ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
 - ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
   atomic write and two brokers cannot both make it. A topic's name never holds a slash.
+- ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
+  of such a topic is removed, not kept aside as a stray (D14).
 - ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.core.ids import TopicId
 
 __all__ = [
     "CLUSTER_PATH",
+    "DELETED_PREFIX",
     "TOPICS_PREFIX",
+    "decode_deleted",
     "decode_topic",
+    "deleted_path",
+    "encode_deleted",
     "encode_topic",
     "topic_path",
 ]
 
 CLUSTER_PATH = "/cluster"
 TOPICS_PREFIX = "/topics/"
+DELETED_PREFIX = "/deleted-topics/"
 
 
 def topic_path(name: str) -> str:
@@ -68,3 +77,18 @@ def decode_topic(path: str, value: bytes) -> TopicImage:
         ),
         config=fields["config"],
     )
+
+
+def deleted_path(name: str) -> str:
+    """Where the ids of deleted topics of that name are kept."""
+    return DELETED_PREFIX + name
+
+
+def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:
+    """Ids of deleted topics as the store keeps them."""
+    return json.dumps([str(topic_id) for topic_id in topic_ids], separators=(",", ":")).encode()
+
+
+def decode_deleted(value: bytes) -> tuple[TopicId, ...]:
+    """The ids that the store keeps."""
+    return tuple(map(UUID, json.loads(value)))

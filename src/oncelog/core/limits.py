@@ -151,6 +151,11 @@ METADATA_WRITE_ATTEMPTS_MAX = 10
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one look at the metadata feed."""
 
+DELETIONS_FORGOTTEN_INTERVAL_MS = 60_000
+"""Pause between two looks for deleted topics that have no folder any more; the metadata keeps their
+ids until then.
+"""
+
 TRANSACTION_PARTITIONS_COUNT_MAX = 100_000
 """Partitions of one transaction: they must fit into one record of the transaction log."""
 

@@ -11,6 +11,7 @@ from oncelog.metadata.store import (
     ControllerFenced,
     MetadataStore,
     Stored,
+    Write,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "MemoryStore",
     "MetadataStore",
     "Stored",
+    "Write",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from oncelog.metadata.store import (
     CONTROLLER_EPOCH_PATH,
@@ -15,6 +16,7 @@ from oncelog.metadata.store import (
     Conflict,
     ControllerFenced,
     Stored,
+    Write,
 )
 
 __all__ = ["MemoryStore"]
@@ -40,8 +42,7 @@ class MemoryStore:
     async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
         """See `MetadataStore.create`."""
         self._check_epoch(controller_epoch)
-        if path in self._values:
-            raise Conflict(f"{path} exists")
+        self._check_version(path, 0)
         return self._write(path, Stored(value, 1))
 
     async def compare_and_set(
@@ -59,6 +60,16 @@ class MemoryStore:
         self._check_epoch(controller_epoch)
         self._check_version(path, version)
         self._write(path, None)
+
+    async def write_all(
+        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+    ) -> None:
+        """See `MetadataStore.write_all`."""
+        self._check_epoch(controller_epoch)
+        for path, _, version in writes:
+            self._check_version(path, version)
+        for path, value, version in writes:
+            self._write(path, None if value is None else Stored(value, version + 1))
 
     async def list(self, prefix: str) -> dict[str, Stored]:
         """See `MetadataStore.list`."""
@@ -93,6 +104,10 @@ class MemoryStore:
 
     def _check_version(self, path: str, version: int | None) -> None:
         stored = self._values.get(path)
+        if version == 0:
+            if stored is not None:
+                raise Conflict(f"{path} exists")
+            return
         if stored is None:
             raise Conflict(f"{path} does not exist")
         if version is not None and stored.version != version:

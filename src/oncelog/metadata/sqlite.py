@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -27,6 +27,7 @@ from oncelog.metadata.store import (
     ControllerFenced,
     Stored,
     StoreFailure,
+    Write,
 )
 
 __all__ = ["SqliteStore"]
@@ -61,8 +62,7 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> int:
             with _writing(db, controller_epoch):
-                if _read(db, path) is not None:
-                    raise Conflict(f"{path} exists")
+                _check_version(db, path, 0)
                 _write(db, path, value, 1)
             return 1
 
@@ -90,6 +90,19 @@ class SqliteStore:
             with _writing(db, controller_epoch):
                 _check_version(db, path, version)
                 _write(db, path, None, 0)
+
+        await self._run_write(work)
+
+    async def write_all(
+        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+    ) -> None:
+        """See `MetadataStore.write_all`."""
+
+        def work(db: sqlite3.Connection) -> None:
+            with _writing(db, controller_epoch):
+                for path, value, version in writes:
+                    _check_version(db, path, version)
+                    _write(db, path, value, version + 1 if value is not None else 0)
 
         await self._run_write(work)
 
@@ -200,6 +213,10 @@ def _read(db: sqlite3.Connection, path: str) -> Stored | None:
 
 def _check_version(db: sqlite3.Connection, path: str, version: int | None) -> None:
     stored = _read(db, path)
+    if version == 0:
+        if stored is not None:
+            raise Conflict(f"{path} exists")
+        return
     if stored is None:
         raise Conflict(f"{path} does not exist")
     if version is not None and stored.version != version:

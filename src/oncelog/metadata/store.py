@@ -15,6 +15,7 @@ The interface knows no topics and no brokers: `layout` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from oncelog.core.errors import OncelogError
@@ -28,6 +29,7 @@ __all__ = [
     "MetadataStore",
     "StoreFailure",
     "Stored",
+    "Write",
 ]
 
 CONTROLLER_EPOCH_PATH = "/controller/epoch"
@@ -50,6 +52,17 @@ class Stored(NamedTuple):
     """A value and its version (1 at creation)."""
 
     value: bytes
+    version: int
+
+
+class Write(NamedTuple):
+    """One of several writes that take effect together; `value` None deletes.
+
+    `version` is the one that the path has to be at; 0: nothing may be there.
+    """
+
+    path: str
+    value: bytes | None
     version: int
 
 
@@ -88,6 +101,12 @@ class MetadataStore(Protocol):
         self, path: str, version: int | None = None, *, controller_epoch: int | None = None
     ) -> None:
         """Remove the value, at `version` if given. Raises as `create`."""
+        ...
+
+    async def write_all(
+        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+    ) -> None:
+        """Carry out all writes in one atomic step, or none of them. Raises as `create`."""
         ...
 
     async def list(self, prefix: str) -> dict[str, Stored]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Changes, MetadataStore, Stored
+from oncelog.metadata.store import Changes, MetadataStore, Stored, Write
 from oncelog.simulation.process import Process
 from oncelog.simulation.trace import Trace
 
@@ -44,7 +44,7 @@ class SimulatedStore:
     def apply(self, name: str, path: str, call: Callable[[MemoryStore], Awaitable[T]]) -> T:
         """Do one call of the memory store, in this moment."""
         value: T = _at_once(call(self._state))
-        if name in ("create", "compare_and_set", "delete"):
+        if name in ("create", "compare_and_set", "delete", "write_all"):
             self._trace.note("store", name, path)
             self._wake()
         return value
@@ -98,6 +98,15 @@ class _StoreConnection:
             "delete",
             path,
             lambda state: state.delete(path, version, controller_epoch=controller_epoch),
+        )
+
+    async def write_all(
+        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+    ) -> None:
+        await self._call(
+            "write_all",
+            ",".join(write.path for write in writes),
+            lambda state: state.write_all(writes, controller_epoch=controller_epoch),
         )
 
     async def list(self, prefix: str) -> dict[str, Stored]:

@@ -177,7 +177,7 @@ class LogFolder:
         note = format_properties({"partition": str(topic_partition), "reason": reason})
         self._disk.write_atomic(f"{path}/{STRAY_NOTE_NAME}", note, sync=True)
         stray = self._rename(topic_partition, STRAY_SUFFIX)
-        self._disk.sync_dir(self.directory)
+        self.sync_names()
         log.error("%s is kept aside as %s: %s", path, stray, reason)
 
     def _rename(self, topic_partition: TopicPartition, suffix: str) -> str:
@@ -201,6 +201,10 @@ class LogFolder:
         return next((held.failure for held in self._logs.values() if held.failure), None)
 
     # ---- upkeep ----
+
+    def sync_names(self) -> None:
+        """Make what was renamed here survive a loss of power. Blocking."""
+        self._disk.sync_dir(self.directory)
 
     def flush(self) -> None:
         """Make everything appended so far survive a loss of power, and note that. Blocking."""

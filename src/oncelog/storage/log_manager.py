@@ -129,6 +129,11 @@ class LogManager:
 
     # ---- upkeep ----
 
+    def sync_names(self) -> None:
+        """Make what was renamed in the data folders survive a loss of power. Blocking."""
+        for folder in self.folders:
+            folder.sync_names()
+
     def flush(self) -> None:
         """Make everything appended so far survive a loss of power, and note that. Blocking."""
         for folder in self.folders:

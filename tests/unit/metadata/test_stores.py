@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from oncelog.metadata import Change, Conflict, ControllerFenced, MemoryStore, MetadataStore, Stored
+from oncelog.metadata import (
+    Change,
+    Conflict,
+    ControllerFenced,
+    MemoryStore,
+    MetadataStore,
+    Stored,
+    Write,
+)
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, StoreFailure
 
@@ -149,3 +157,25 @@ async def test_a_file_that_is_no_database_is_a_failure_that_names_it(
     await store.close()
     with pytest.raises(StoreFailure, match="closed"):
         await store.get("/a")
+
+
+async def test_several_writes_take_effect_together_or_not_at_all(store: MetadataStore) -> None:
+    await store.create("/a", b"1")
+    await store.create("/b", b"1")
+    seen = (await store.changes(0)).revision
+    await store.write_all([Write("/a", None, 1), Write("/b", b"2", 1), Write("/c", b"1", 0)])
+    assert await store.list("/") == {"/b": Stored(b"2", 2), "/c": Stored(b"1", 1)}
+    changes = await store.changes(seen)
+    assert set(changes.entries) == {Change("/a", None), Change("/b", b"2"), Change("/c", b"1")}
+    for hopeless in (Write("/a", b"3", 1), Write("/b", b"3", 1), Write("/c", b"3", 0)):
+        with pytest.raises(Conflict):
+            await store.write_all([Write("/d", b"1", 0), Write("/b", None, 2), hopeless])
+    assert await store.list("/") == {"/b": Stored(b"2", 2), "/c": Stored(b"1", 1)}
+    assert (await store.changes(changes.revision)).entries == ()
+
+
+async def test_a_replaced_controller_writes_none_of_several(store: MetadataStore) -> None:
+    await store.create(CONTROLLER_EPOCH_PATH, b"2")
+    with pytest.raises(ControllerFenced):
+        await store.write_all([Write("/a", b"1", 0)], controller_epoch=1)
+    assert await store.get("/a") is None

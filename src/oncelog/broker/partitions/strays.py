@@ -1,14 +1,45 @@
-"""Which folders of partitions are strays: those that the metadata does not know (D14)."""
+"""Folders that are there at the start, held against the metadata (D14).
+
+A folder goes only where the metadata records that its topic was deleted: the broker died before it
+had renamed it. Whatever else the metadata does not know is a stray, kept aside.
+"""
 
 from __future__ import annotations
 
+import logging
+
 from oncelog.controller.image import MetadataImage
 from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.storage.log_manager import LogManager
 
-__all__ = ["stray_reason"]
+__all__ = ["forgettable", "sort_out"]
+
+log = logging.getLogger(__name__)
 
 
-def stray_reason(
+def sort_out(logs: LogManager, image: MetadataImage) -> None:
+    """Finish recorded deletions and keep strays aside, before any log is opened. Blocking."""
+    deleted = {topic_id for ids in image.deleted.values() for topic_id in ids}
+    for topic_partition in logs:
+        topic_id = logs.topic_id(topic_partition)
+        if topic_id in deleted:
+            log.info("removing the folder of %s: topic %s was deleted", topic_partition, topic_id)
+            logs.delete(topic_partition)
+            continue
+        reason = _stray_reason(image, topic_partition, topic_id)
+        if reason is not None:
+            logs.set_aside(topic_partition, reason)
+
+
+def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
+    """Names of deleted topics of which no folder is left."""
+    if not image.deleted:
+        return []
+    held = {logs.topic_id(topic_partition) for topic_partition in logs}
+    return [name for name, ids in image.deleted.items() if held.isdisjoint(ids)]
+
+
+def _stray_reason(
     image: MetadataImage, topic_partition: TopicPartition, topic_id: TopicId | None
 ) -> str | None:
     """Why the folder, which was made for `topic_id` (None: unknown), is a stray; None if not."""
