@@ -14,6 +14,7 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata.store import Stored
 from oncelog.protocol.api import ApiKey
+from oncelog.storage.checkpoints import format_partition_metadata
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import fetch, produce, values
 from tests.unit.broker.support import batch
@@ -41,18 +42,14 @@ def named(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(pattern))
 
 
-def flip(path: Path, index: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[index] ^= 1
-    path.write_bytes(bytes(data))
-
-
 async def test_a_flipped_bit_in_partition_metadata_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic_id = await fill(tmp_path)
     before = log_bytes(tmp_path / "t-0")
-    flip(tmp_path / "t-0" / "partition.metadata", 25)
+    flipped = UUID(int=topic_id.int ^ 1 << 60)
+    metadata = tmp_path / "t-0" / "partition.metadata"
+    metadata.write_bytes(format_partition_metadata(flipped))
     for _ in range(2):
         async with running(tmp_path) as context:
             assert (await fetch(await context.connect(), offset=0)).high_watermark == 0
