@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncelog.runtime.disk import SystemDisk
+from oncelog.runtime.disk import Lane, SystemDisk
 
 T = TypeVar("T")
 
@@ -64,5 +64,5 @@ class VirtualClock:
 class InlineDisk(SystemDisk):
     """The machine's files, with blocking work done in the loop."""
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         return work()

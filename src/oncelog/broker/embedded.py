@@ -17,6 +17,7 @@ from types import TracebackType
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.loop import new_event_loop
+from oncelog.runtime.open_files import raise_limit
 
 __all__ = ["EmbeddedBroker"]
 
@@ -134,6 +135,7 @@ class EmbeddedBroker:
             raise RuntimeError("the embedded broker is running already")
         if self._data_dir is None:
             self._data_dir = tempfile.mkdtemp(prefix="oncelog-")
+        raise_limit()
         own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": self._data_dir}
         broker = Broker(BrokerConfig(own | self._given))
         await broker.start()

@@ -25,6 +25,7 @@ from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.memory import keep_freed_memory
+from oncelog.runtime.open_files import raise_limit
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -96,6 +97,7 @@ async def _serve(config: BrokerConfig) -> int:
     from oncelog.broker.broker import Broker
     from oncelog.core.errors import OncelogError
 
+    raise_limit()
     broker = Broker(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

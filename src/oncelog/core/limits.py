@@ -56,16 +56,40 @@ CROWDED_FETCH_BYTES_MAX = 64 * 1024
 """What a fetch gets then, apart from a first batch that is larger."""
 
 DISK_EXECUTOR_THREAD_COUNT = 4
-"""Threads for blocking file work: fsync, recovery, retention (D12)."""
+"""Threads for each lane of blocking file work: fsyncs, reads, upkeep (D12)."""
 
 SEALED_SEGMENTS_OPEN_COUNT_MAX = 8
-"""Sealed segments per partition whose file and indexes are kept open; the least recently read one
+"""Sealed segments per partition whose indexes are kept in memory; the least recently read one
 goes first.
 """
+
+DESCRIPTORS_COUNT_MAX = 1024 * 1024
+"""Descriptors that a broker asks the system for, where it allows more."""
+
+LOG_FILES_OPEN_COUNT_MIN = 64
+"""Log files that a broker keeps open even where half of its descriptors are fewer."""
+
+OPEN_FILES_LOOKED_AT_COUNT_MAX = 4096
+"""Open files looked at for one that can be closed, before one with unsynced bytes is synced for it;
+that takes a millisecond.
+"""
+
+SIMULATED_OPEN_FILES_COUNT_MAX = 16
+"""Log files that a simulated process keeps open: few, so that they are closed and opened again."""
 
 RECENT_BATCHES_COUNT_MAX = 8192
 """Batches at the end of a log whose exact positions are kept, so that a reader at the tail needs no
 header walk.
+"""
+
+TAIL_READ_BYTES_MAX = 64 * 1024 * 1024
+"""How far before the end of a log file a read counts as one at the tail, which was written lately
+and is in memory. What lies further back is read in the executor unless the system says that it is.
+"""
+
+COLD_READS_COUNT_MAX = 8
+"""Requests whose cold reads are under way at once; the others wait for their turn, first come,
+first served. Each holds what it has read until its reply has left.
 """
 
 RECOVERY_READ_SIZE_BYTES = 1024 * 1024

@@ -6,7 +6,17 @@ named in it.
 """
 
 from oncelog.runtime.clock import Clock, SystemClock
-from oncelog.runtime.disk import Disk, DiskFile, DiskLock, FolderInUse, StorageFailure, SystemDisk
+from oncelog.runtime.disk import (
+    Disk,
+    DiskFile,
+    DiskLock,
+    FolderInUse,
+    Lane,
+    NotCached,
+    StorageFailure,
+    SystemDisk,
+)
+from oncelog.runtime.open_files import OpenFiles, raise_limit
 
 __all__ = [
     "Clock",
@@ -14,7 +24,11 @@ __all__ = [
     "DiskFile",
     "DiskLock",
     "FolderInUse",
+    "Lane",
+    "NotCached",
+    "OpenFiles",
     "StorageFailure",
     "SystemClock",
     "SystemDisk",
+    "raise_limit",
 ]

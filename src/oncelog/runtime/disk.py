@@ -13,23 +13,37 @@ Rules that keep INV-9:
   mixture.
 - A file that was removed stays readable through the `DiskFile`s that are open on it, until the last
   reference goes. So a reader on the event loop is safe from retention in the executor, without a
-  lock around its reads.
+  lock around its reads, and one in the executor from `OpenFiles`.
+- Work in the executor has a lane of its own by its kind, so that an acknowledgement that waits for
+  an fsync does not queue behind the removal of files.
 """
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from enum import Enum
+from typing import Final, Protocol, TypeVar
 
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
+from oncelog.runtime.open_files import OpenFiles, log_files_count_max
 
-__all__ = ["Disk", "DiskFile", "DiskLock", "FolderInUse", "StorageFailure", "SystemDisk"]
+__all__ = [
+    "Disk",
+    "DiskFile",
+    "DiskLock",
+    "FolderInUse",
+    "Lane",
+    "NotCached",
+    "StorageFailure",
+    "SystemDisk",
+]
 
 T = TypeVar("T")
 
@@ -52,6 +66,21 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
         """Whether nothing is wrong but that there is no such file."""
 
 
+class NotCached(OncelogError):  # noqa: N818 - names a state of the file
+    """What was to be read may not be in memory: reading it blocks, so it is the executor's work."""
+
+
+class Lane(Enum):
+    """What work in the executor is for. Each lane has threads of its own."""
+
+    UPKEEP = "upkeep"
+    """Recovery, retention, checkpoints, removal: nobody waits for it, or everybody does."""
+    SYNC = "sync"
+    """Fsyncs that acknowledgements wait for."""
+    READ = "read"
+    """Reads that fetches wait for."""
+
+
 class FolderInUse(OncelogError):  # noqa: N818 - names a state of the folder
     """Another process holds the lock of this folder."""
 
@@ -70,6 +99,10 @@ class DiskFile(Protocol):
 
     def pread(self, size: int, position: int) -> bytes:
         """Read up to `size` bytes at `position`; less only at the end of the file."""
+        ...
+
+    def pread_cached(self, size: int, position: int) -> bytes | bytearray:
+        """As `pread`, of what is in memory. Raises `NotCached` where that is not known."""
         ...
 
     def size(self) -> int:
@@ -102,6 +135,9 @@ class Disk(Protocol):
 
     Paths are absolute or relative to the process, with '/' between parts.
     """
+
+    files: OpenFiles
+    """What is kept open for long on this disk."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and writing. Without `create` a missing file is a `StorageFailure`."""
@@ -158,9 +194,15 @@ class Disk(Protocol):
         """Take the lock file `path` for this process. Raises `FolderInUse`."""
         ...
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work off the event loop."""
         ...
+
+
+_READ_CACHED: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+"""Linux only: read what is in the page cache, fail with EAGAIN rather than wait for a device."""
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 @contextlib.contextmanager
@@ -213,6 +255,21 @@ class _SystemFile:
             raise StorageFailure("read", self.path, error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def pread_cached(self, size: int, position: int) -> bytes | bytearray:
+        if _READ_CACHED is None:
+            raise NotCached(self.path)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, _READ_CACHED)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise NotCached(self.path) from None
+            raise StorageFailure("read", self.path, error) from error
+        if count == size:
+            return buffer
+        # The end of the file, or of what is cached of it: which one, a read in the executor tells.
+        raise NotCached(self.path)
+
     def size(self) -> int:
         with _failing("stat", self.path):
             return os.fstat(self._descriptor).st_size
@@ -251,16 +308,30 @@ class _SystemLock:
 
 
 class SystemDisk:
-    """The machine's file system, with a small thread pool for what blocks."""
+    """The machine's file system, with a small pool of threads per lane for what blocks.
 
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
+    `files_count_max` bounds what is kept open; it follows from the process's limit.
+    """
+
+    def __init__(self, files_count_max: int | None = None) -> None:
+        self.files = OpenFiles(files_count_max or log_files_count_max())
+        self._executors: dict[Lane, ThreadPoolExecutor] = {}
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and writing; descriptors are not inherited by child processes."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
         with _failing("open", path):
-            return _SystemFile(os.open(path, flags, 0o644), path)
+            return _SystemFile(self._descriptor(path, flags), path)
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        """Open as `os.open`; when the process has no descriptor left, log files are closed."""
+        flags |= os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS or not self.files.make_room():
+                raise
+        return os.open(path, flags, 0o644)
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder of that name is there."""
@@ -305,7 +376,7 @@ class SystemDisk:
         """A whole small file, or None when there is none."""
         with _failing("read", path):
             try:
-                with open(path, "rb") as file:
+                with open(path, "rb", opener=self._descriptor) as file:
                     return file.read()
             except FileNotFoundError:
                 return None
@@ -315,7 +386,7 @@ class SystemDisk:
         # One name per thread: the loop and the executor may replace the same file at once.
         temporary = f"{path}.{threading.get_ident()}.tmp"
         with _failing("write", path):
-            with open(temporary, "wb") as file:
+            with open(temporary, "wb", opener=self._descriptor) as file:
                 file.write(data)
                 file.flush()
                 if sync:
@@ -327,7 +398,7 @@ class SystemDisk:
     def sync_dir(self, path: str) -> None:
         """Fsync of the folder itself."""
         with _failing("fsync", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._descriptor(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
@@ -356,14 +427,16 @@ class SystemDisk:
             raise StorageFailure("lock", path, error) from error
         return _SystemLock(descriptor)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work in this disk's threads."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(DISK_EXECUTOR_THREAD_COUNT, "oncelog-disk")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        executor = self._executors.get(lane)
+        if executor is None:
+            name = f"oncelog-{lane.value}"
+            executor = self._executors[lane] = ThreadPoolExecutor(DISK_EXECUTOR_THREAD_COUNT, name)
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def close(self) -> None:
         """Wait for the work in the executor and end its threads."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)
-            self._executor = None
+        for executor in self._executors.values():
+            executor.shutdown(wait=True)
+        self._executors.clear()

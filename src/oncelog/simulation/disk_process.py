@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from oncelog.runtime.disk import DiskFile, DiskLock, FolderInUse, StorageFailure
+from oncelog.core.limits import SIMULATED_OPEN_FILES_COUNT_MAX
+from oncelog.runtime.disk import (
+    DiskFile,
+    DiskLock,
+    FolderInUse,
+    Lane,
+    NotCached,
+    StorageFailure,
+)
+from oncelog.runtime.open_files import OpenFiles
 from oncelog.simulation.disk_executor import Executor
 from oncelog.simulation.disk_faults import FaultKind
 from oncelog.simulation.disk_gate import Device, Gate, Owner
@@ -29,6 +38,9 @@ Buffer = bytes | bytearray | memoryview
 
 _NAMES, _WRITE = FaultKind.NAMES, FaultKind.WRITE
 _FSYNC, _READ = FaultKind.FSYNC, FaultKind.READ
+
+_CACHED_RATE = 0.7
+"""How often what is read again is in memory; never while the disk is slow."""
 
 
 @contextmanager
@@ -61,6 +73,11 @@ class _OpenFile:
         except OSError as error:
             raise StorageFailure("read", self.path, error) from error
 
+    def pread_cached(self, size: int, position: int) -> bytes:
+        if not self._view.is_cached():
+            raise NotCached(self.path)
+        return self.pread(size, position)
+
     def size(self) -> int:
         self._view.enter()
         with _failing("stat", self.path):
@@ -83,14 +100,36 @@ class _OpenFile:
 class ProcessDisk(Gate):
     """The disk of its machine as one process sees it, with an executor; a `Disk`."""
 
-    __slots__ = ("_executor", "_temporary_suffix", "_tree", "number")
+    __slots__ = (
+        "_executor",
+        "_rng",
+        "_temporary_suffix",
+        "_tree",
+        "files",
+        "loop_operations_count",
+        "number",
+    )
 
     def __init__(self, device: Device, process: Owner, number: int, rng: random.Random) -> None:
         super().__init__(device, process)
         self.number = number
+        self.files = OpenFiles(SIMULATED_OPEN_FILES_COUNT_MAX)
+        self.loop_operations_count = 0
+        """Those that the event loop asked for, and was held up by."""
         self._tree = device.tree
+        self._rng = rng
         self._temporary_suffix = f".{number}.tmp"
         self._executor = Executor(process, lambda: device.faults.delay_s(rng))
+
+    def enter(self) -> None:
+        """Count who asked."""
+        super().enter()
+        if not self._executor.is_working:
+            self.loop_operations_count += 1
+
+    def is_cached(self) -> bool:
+        """Whether what is about to be read is in memory."""
+        return not self.device.faults.slow and self._rng.random() < _CACHED_RATE
 
     # --- names
 
@@ -231,12 +270,12 @@ class ProcessDisk(Gate):
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work later, as one unit; see `Executor`.
 
         When the process dies in it, this never returns.
         """
-        return await self._executor.run(work)
+        return await self._executor.run(work, lane)
 
     # --- operations on an inode, for open files and for `write_atomic`
 

@@ -20,7 +20,7 @@ from oncelog.coordinator.machine import Entry
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
-from oncelog.runtime.disk import Disk, DiskFile, DiskLock, StorageFailure
+from oncelog.runtime.disk import Disk, DiskFile, DiskLock, Lane, StorageFailure
 from oncelog.simulation.crashes import CrashContext, CrashRow
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
 from oncelog.storage.folder_names import DELETE_SUFFIX
@@ -278,7 +278,17 @@ def _appended(moves: list[tuple[_Transaction, TransactionState]]) -> None:
 class WatchedFile:
     """A file of a `WatchedDisk`."""
 
-    __slots__ = ("_file", "_is_log", "_watch", "close", "path", "pread", "size", "truncate")
+    __slots__ = (
+        "_file",
+        "_is_log",
+        "_watch",
+        "close",
+        "path",
+        "pread",
+        "pread_cached",
+        "size",
+        "truncate",
+    )
 
     def __init__(self, file: DiskFile, path: str, watch: BrokerWatch) -> None:
         self._file = file
@@ -287,6 +297,7 @@ class WatchedFile:
         self.path = path
         # Not watched: they cost nothing more than without us.
         self.pread = file.pread
+        self.pread_cached = file.pread_cached
         self.size = file.size
         self.truncate = file.truncate
         self.close = file.close
@@ -319,6 +330,7 @@ class WatchedDisk:
     def __init__(self, disk: Disk, watch: BrokerWatch) -> None:
         self._disk = disk
         self._watch = watch
+        self.files = disk.files
         self.exists = disk.exists
         self.list = disk.list
         self.is_dir = disk.is_dir
@@ -377,6 +389,6 @@ class WatchedDisk:
         """Lock the folder."""
         return self._disk.lock(path)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work."""
-        return await self._disk.run(work)
+        return await self._disk.run(work, lane)

@@ -9,10 +9,13 @@ Invariants kept here: INV-2 and INV-5 (a batch is judged before it is written), 
 `StorageFailure` is final for the log: later appends raise it again, because the end of the file is
 unknown until recovery has looked at it.
 
-Threads: appends and reads come from the event loop; `flush`, `delete_old_segments` and `close` may
-come from the disk's executor. The lock covers the list of segments and nothing slower than one
-write; an fsync runs outside of it.
+Threads: appends and reads come from the event loop; `flush`, `read_cold`, `delete_old_segments` and
+`close` may come from the disk's executor. The lock covers the list of segments and nothing slower
+than one write; fsyncs and cold reads run outside of it. Flushes of one log follow each other, so
+that one which finds nothing to do has waited for the fsync that did it.
 """
+
+from collections.abc import Callable
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -39,6 +42,7 @@ from oncelog.storage.validation import (
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
 Buffer = bytes | bytearray | memoryview
+Read = Buffer
 _NONE = ErrorCode.none
 _PASS_THROUGH = PRODUCER_CODEC
 
@@ -135,7 +139,10 @@ class PartitionLog(LogView):
                 )
             self._write(batches, placed)
             self._state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
-        if self._state.epochs.changed or self._unflushed_count >= config.flush_messages:
+        if self._state.epochs.changed or (
+            self.flushes_on_append
+            and self.log_end_offset - self.recovery_point >= config.flush_messages
+        ):
             self._make_durable()
         first, last = placed[0].base_offset, placed[-1].last_offset
         return AppendResult(_NONE, first, last, log_append_time_ms, self.log_start_offset)
@@ -173,7 +180,7 @@ class PartitionLog(LogView):
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
             state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
-        if state.epochs.changed or self._unflushed_count >= self.config.flush_messages:
+        if state.epochs.changed or self.flushes_on_append:
             self._make_durable()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
@@ -189,7 +196,6 @@ class PartitionLog(LogView):
             raise
         self._changed = True
         end_offset = last.last_offset + 1
-        self._unflushed_count += end_offset - self.log_end_offset
         self.log_end_offset = end_offset
 
     def _make_durable(self) -> None:
@@ -197,7 +203,7 @@ class PartitionLog(LogView):
         try:
             if self._state.epochs.changed:
                 self._write_epochs()
-            if self._unflushed_count >= self.config.flush_messages:
+            if self.flushes_on_append and self.flush_is_due:
                 self.flush()
         except StorageFailure as failure:
             self._failure = failure
@@ -234,20 +240,55 @@ class PartitionLog(LogView):
     # ---- read ----
 
     def read(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
-    ) -> bytes | memoryview:
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound: int,
+        min_one: bool = True,
+        cached_only: bool = False,
+    ) -> Read:
         """Whole batches from the one that holds `offset`, below `upper_bound` (INV-7).
 
         The bound is the high watermark or the last stable offset. At most `max_bytes`, except that
         with `min_one` the first batch comes whole. A read ends with its segment. Empty when nothing
-        qualifies. Raises `OffsetOutOfRange`, `StorageFailure`.
+        qualifies. Raises `OffsetOutOfRange`, `StorageFailure`; with `cached_only` `NotCached` where
+        it would have to wait for the disk: `read_cold` in the executor is to do it then.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         if offset >= upper_bound or offset == self.log_end_offset:
             return b""
         with self._lock:
-            return self._segments.read(offset, max_bytes, upper_bound, min_one)
+            return self._segments.read(offset, max_bytes, upper_bound, min_one, cached_only)
+
+    def read_cold(
+        self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
+    ) -> Read:
+        """As `read`, in the executor: the disk is waited for without the log's lock.
+
+        So appends go on, and segments may be deleted or cut meanwhile: then it looks again.
+        """
+        while True:
+            with self._lock:
+                if not self.log_start_offset <= offset <= self.log_end_offset:
+                    raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
+                removals_count = self._removals_count
+                segment: Segment | None = self._segments.holding(offset)
+            data: Read = b""
+            try:
+                while segment is not None and segment.base_offset < upper_bound:
+                    data = segment.read_indexed(offset, max_bytes, upper_bound, min_one)
+                    if data or segment.has_batch_at(offset):
+                        break
+                    with self._lock:
+                        segment = self._segments.after(segment)
+            except (StorageFailure, ProtocolError):
+                if self._deleted or removals_count == self._removals_count:
+                    raise
+                continue
+            if removals_count == self._removals_count:
+                return data
 
     # ---- upkeep ----
 
@@ -267,9 +308,11 @@ class PartitionLog(LogView):
             if not count:
                 return 0
             removed = self._segments.drop_oldest(count)
+            self._removals_count += 1
             self._move_start(max(self.log_start_offset, self._segments.first_base_offset))
             self._snapshots.remove(below=self._segments.first_base_offset)
         for segment in removed:
+            segment.close()
             remove_segment_files(self._disk, segment.prefix)
         return count
 
@@ -302,6 +345,7 @@ class PartitionLog(LogView):
         if offset >= self.log_end_offset:
             return
         with self._lock:
+            self._removals_count += 1
             self._snapshots.remove(above=offset)
             for segment in self._segments.drop_newest(offset):
                 segment.close()
@@ -318,32 +362,48 @@ class PartitionLog(LogView):
             )
             self._write_epochs()
 
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether `flush.messages` records or more may not survive a loss of power."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
     def flush(self) -> None:
         """Make all that was appended before this call survive a loss of power. Blocking.
 
         A failed fsync is final: the log takes nothing more (D12). Raises `StorageFailure`.
         """
-        if self._deleted:
-            return
-        if self._failure is not None:
-            raise self._failure
-        with self._lock:
-            end = self.log_end_offset
-            self._unflushed_count = 0
-            dirty = [s for s in self._segments if s.end_offset >= self.recovery_point]
-            folder_changed, self._folder_changed = self._folder_changed, False
-            files = [(segment, segment.file) for segment in dirty]
+        with self._flush_lock:
+            if self._deleted:
+                return
+            if self._failure is not None:
+                raise self._failure
+            with self._lock:
+                end, active = self.log_end_offset, self._segments.active
+                dirty = [s for s in self._segments if s.end_offset >= self.recovery_point]
+                folder_changed, self._folder_changed = self._folder_changed, False
+                syncs = [(segment, segment.kept.sync_plan()) for segment in dirty]
+            try:
+                for segment, sync in syncs:
+                    self._sync_segment(segment, sync, is_sealed=segment is not active)
+                if folder_changed:
+                    self._files.sync_names()
+            except StorageFailure as failure:
+                if self.is_deleted:
+                    return
+                self._failure = failure
+                raise
+            self.recovery_point = max(self.recovery_point, end)
+
+    def _sync_segment(self, segment: Segment, sync: Callable[[], None], *, is_sealed: bool) -> None:
         try:
-            for segment, file in files:
-                file.fsync()
-                if segment is not self._segments.active:
-                    self._files.sync_indexes(segment)
-            if folder_changed:
-                self._files.sync_names()
+            sync()
         except StorageFailure as failure:
-            self._failure = failure
+            # Retention took it meanwhile; what is gone needs no sync.
+            if failure.missing and segment not in tuple(self._segments):
+                return
             raise
-        self.recovery_point = max(self.recovery_point, end)
+        if is_sealed:
+            self._files.sync_indexes(segment)
 
     def close(self) -> None:
         """Flush, write indexes and a producer snapshot, so that the next start need not scan.
@@ -372,5 +432,6 @@ class PartitionLog(LogView):
         self._closed = self._deleted = True
         self._failure = StorageFailure("append to", self.directory, "the log was deleted")
         with self._lock:
+            self._removals_count += 1
             for segment in self._segments:
-                segment.release()
+                segment.close()

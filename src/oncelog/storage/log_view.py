@@ -39,7 +39,8 @@ class LogView:
         self._state = recovered.state
         self._snapshots = recovered.snapshots
         self._lock = threading.RLock()
-        self._unflushed_count = 0
+        self._flush_lock = threading.Lock()
+        self._removals_count = 0
         self._folder_changed = True
         self._failure: StorageFailure | None = None
         self._closed = self._deleted = False
@@ -52,6 +53,8 @@ class LogView:
         self.recovery: RecoveryReport = recovered.report
         self.recovery_point = 0
         """All below it survives a loss of power."""
+        self.flushes_on_append = True
+        """Whether an append flushes when that is due; else its caller does, off the event loop."""
 
     # ---- transactions and producers ----
 
@@ -135,6 +138,11 @@ class LogView:
     def segment_base_offsets(self) -> list[int]:
         """Base offsets of all segments, rising; the last one is active."""
         return self._segments.base_offsets
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was given up because its partition is deleted."""
+        return self._deleted
 
     @property
     def failure(self) -> StorageFailure | None:

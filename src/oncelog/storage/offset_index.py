@@ -33,8 +33,9 @@ class OffsetIndex:
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the batch that ends at `last_offset` and begins at byte `position`."""
-        self.offsets.append(last_offset - self.base_offset)
+        # In this order: a reader in another thread finds an entry by its offset.
         self._positions.append(position)
+        self.offsets.append(last_offset - self.base_offset)
 
     def entry_before(self, offset: int) -> tuple[int, int]:
         """(offset, position) of a batch at or before the one that holds `offset`.

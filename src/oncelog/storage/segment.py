@@ -7,6 +7,10 @@ until then the arrays in memory are the index and recovery can rebuild them from
 
 Readers at the tail are served from the exact positions of the most recent batches, all others
 through the sparse index and a short header walk. Either way no record is looked at (D4).
+
+Threads: the owner's lock covers everything but `read_indexed`, `has_batch_at` and `find_timestamp`,
+which the executor may use at any time: arrays only grow at their end meanwhile, and files are kept
+by their readers.
 """
 
 from array import array
@@ -14,11 +18,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
 
-from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX
+from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX, TAIL_READ_BYTES_MAX
 from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
-from oncelog.runtime.disk import Disk, DiskFile, StorageFailure
+from oncelog.runtime.disk import Disk, DiskFile, NotCached, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
+from oncelog.storage.kept_file import KeptFile, Pread
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.results import CorruptBatch
@@ -32,7 +37,7 @@ _WALK_SIZE_BYTES = 16 * 1024
 _NO_TIMESTAMP = -1
 
 Buffer = bytes | bytearray | memoryview
-Read = bytes | memoryview
+Read = bytes | bytearray | memoryview
 
 
 def parse_header(buffer: Buffer, position: int) -> BatchHeader:
@@ -46,7 +51,6 @@ class Segment:
 
     __slots__ = (
         "_disk",
-        "_file",
         "_offset_index",
         "_recent_bases",
         "_recent_floor",
@@ -58,6 +62,7 @@ class Segment:
         "end_offset",
         "first_timestamp_ms",
         "indexes_on_disk",
+        "kept",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "prefix",
@@ -75,7 +80,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.bytes_since_index_entry = 0
         self.indexes_on_disk = False
-        self._file: DiskFile | None = None
+        self.kept = KeptFile(disk, self.path)
+        """The `.log` file."""
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._forget_recent()
@@ -87,20 +93,19 @@ class Segment:
 
     @property
     def file(self) -> DiskFile:
-        """The `.log` file, opened when first needed."""
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
+        """The `.log` file, open."""
+        return self.kept.file
 
     @property
     def is_open(self) -> bool:
         """Whether it holds a descriptor or indexes in memory."""
-        return self._file is not None or self._offset_index is not None
+        return self.kept.held is not None or self._offset_index is not None
 
     def create(self) -> None:
         """Make the empty file and become the active segment."""
-        self._file = self._disk.open(self.path, create=True)
-        self._file.truncate(0)  # A crash may have left one behind that recovery judged worthless.
+        self.kept.create().truncate(
+            0
+        )  # A crash may have left one behind that recovery judged worthless.
         self.start_indexes()
 
     def start_indexes(self) -> None:
@@ -119,38 +124,37 @@ class Segment:
 
         False when they cannot be its own and must be rebuilt.
         """
-        if self._offset_index is not None:
-            return True
+        return self._offset_index is not None or self._load_indexes() is not None
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
         offsets = self._disk.read(self.prefix + INDEX_SUFFIX)
         times = self._disk.read(self.prefix + TIME_INDEX_SUFFIX)
         if offsets is None or times is None:
-            return False
+            return None
         offset_index = OffsetIndex.from_bytes(self.base_offset, offsets, self.size)
         time_index = TimeIndex.from_bytes(self.base_offset, times)
         if offset_index is None or time_index is None:
-            return False
+            return None
         if self.size and not len(time_index):
-            return False
+            return None
         self._offset_index, self._time_index = offset_index, time_index
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
         self.indexes_on_disk = True
-        return True
+        return offset_index, time_index
 
     def release(self) -> None:
         """Drop descriptor and indexes of a sealed segment.
 
-        The descriptor closes with its last reader.
+        The descriptor closes with its last reader; it stays while a flush needs it.
         """
-        self._file = None
+        self.kept.release()
         if self.indexes_on_disk:
             self._offset_index = self._time_index = None
         self._forget_recent()
 
     def close(self) -> None:
-        """Close the file at once. Only for a log that nobody reads any more."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file as well where it has unsynced bytes: it is deleted, or was flushed."""
+        self.kept.close()
 
     def write_indexes(self, *, sync: bool = False) -> None:
         """Write both index files whole.
@@ -186,7 +190,11 @@ class Segment:
     def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
         """Write the batches with one system call, then index them. Raises `StorageFailure`."""
         start = self.size
-        file = self.file if self._file is None else self._file
+        kept = self.kept
+        kept.unsynced = kept.written = kept.recently_used = True
+        file = kept.held
+        if file is None:
+            file = kept.file
         file.pwrite(data, start)
         for batch in batches:
             self.note(batch, start + batch.position, config.index_interval_bytes)
@@ -219,17 +227,26 @@ class Segment:
             for recent in (self._recent_bases, self._recent_lasts, self._recent_positions):
                 del recent[:RECENT_BATCHES_COUNT_MAX]
 
-    def read(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
+    def read(
+        self,
+        offset: int,
+        size_max: int,
+        upper_bound: int,
+        min_one: bool,
+        cached_only: bool = False,
+    ) -> Read:
         """Whole batches from the one that holds `offset`, with base offsets below `upper_bound`.
 
         At most `size_max` bytes, but with `min_one` never less than the first batch. Empty when
-        nothing qualifies.
+        nothing qualifies. With `cached_only` it raises `NotCached` rather than wait for the disk.
         """
         if offset >= self._recent_floor:
-            return self._read_recent(offset, size_max, upper_bound, min_one)
-        return self._read_indexed(offset, size_max, upper_bound, min_one)
+            return self._read_recent(offset, size_max, upper_bound, min_one, cached_only)
+        return self.read_indexed(offset, size_max, upper_bound, min_one, cached_only)
 
-    def _read_recent(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
+    def _read_recent(
+        self, offset: int, size_max: int, upper_bound: int, min_one: bool, cached_only: bool
+    ) -> Read:
         positions = self._recent_positions
         first = bisect_left(self._recent_lasts, offset)
         if first == len(positions):
@@ -248,18 +265,33 @@ class Segment:
                 if not min_one:
                     return b""
                 end = positions[first + 1] if first + 1 < len(positions) else self.size
-        file = self.file if self._file is None else self._file
+        if cached_only and self.size - start > TAIL_READ_BYTES_MAX:
+            return self.kept.reader(cached_only=True)(end - start, start)
+        kept = self.kept
+        kept.recently_used = True
+        file = kept.held
+        if file is None:
+            file = kept.file
         return file.pread(end - start, start)
 
-    def _read_indexed(self, offset: int, size_max: int, upper_bound: int, min_one: bool) -> Read:
-        found = self.find(offset)
+    def read_indexed(
+        self,
+        offset: int,
+        size_max: int,
+        upper_bound: int,
+        min_one: bool,
+        cached_only: bool = False,
+    ) -> Read:
+        """As `read`, by the index: right wherever the batches are, and in any thread."""
+        pread = self._pread(cached_only)
+        found = self._find(offset, pread)
         if found is None or found[1].base_offset >= upper_bound:
             return b""
         start, header = found
         size = min(size_max, self.size - start)
         if header.length > size:
-            return self.file.pread(header.length, start) if min_one else b""
-        data = self.file.pread(size, start)
+            return pread(header.length, start) if min_one else b""
+        data = pread(size, start)
         offset_index, _ = self._indexes()
         boundary = offset_index.boundary_at_or_before(start + len(data))
         if upper_bound < self.end_offset:
@@ -273,17 +305,26 @@ class Segment:
             end += _PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]
 
-    def has_batch_at(self, offset: int) -> bool:
+    def _pread(self, cached_only: bool) -> Pread:
+        """How to read. Cached only: neither is a file opened for it nor an index loaded."""
+        if cached_only and self._offset_index is None:
+            raise NotCached(self.path)
+        return self.kept.reader(cached_only=cached_only)
+
+    def has_batch_at(self, offset: int, cached_only: bool = False) -> bool:
         """Whether a batch here ends at or after `offset`.
 
         False in a segment that compaction thinned.
         """
-        return offset < self.end_offset and self.find(offset) is not None
+        return offset < self.end_offset and self._find(offset, self._pread(cached_only)) is not None
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or after `offset`."""
+        return self._find(offset, self.file.pread)
+
+    def _find(self, offset: int, pread: Pread) -> tuple[int, BatchHeader] | None:
         indexed_offset, start = self._indexes()[0].entry_before(offset)
-        for position, header in self.walk(start, indexed_offset):
+        for position, header in self._walk(start, indexed_offset, pread):
             if header.last_offset >= offset:
                 if header.next_offset > self.end_offset:
                     # No CRC covers the base offset. Taken for what holds `offset`, the batch would
@@ -293,13 +334,16 @@ class Segment:
                 return position, header
         return None
 
-    def find_timestamp(self, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
+    def find_timestamp(
+        self, timestamp_ms: int, cached_only: bool = False
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Batches, in order, that may hold the first record at or after `timestamp_ms`."""
+        pread = self._pread(cached_only)
         offset_index, time_index = self._indexes()
         position = offset_index.position_before(time_index.offset_before(timestamp_ms))
         return (
             (position, header)
-            for position, header in self.walk(position)
+            for position, header in self._walk(position, 0, pread)
             if header.max_timestamp >= timestamp_ms
         )
 
@@ -309,14 +353,18 @@ class Segment:
         Raises `CorruptBatch` where no batch can begin; `offset` is one of the batch at `position`
         if that is known.
         """
-        chunk, chunk_start, size = b"", position, self.size
+        return self._walk(position, offset, self.file.pread)
+
+    def _walk(self, position: int, offset: int, pread: Pread) -> Iterator[tuple[int, BatchHeader]]:
+        chunk: Read = b""
+        chunk_start, size = position, self.size
         expected = self.base_offset
         offset = max(offset, expected)
         while position + HEADER_SIZE <= size:
             relative = position - chunk_start
             if relative + HEADER_SIZE > len(chunk):
                 chunk, chunk_start, relative = (
-                    self.file.pread(min(_WALK_SIZE_BYTES, size - position), position),
+                    pread(min(_WALK_SIZE_BYTES, size - position), position),
                     position,
                     0,
                 )
@@ -329,9 +377,9 @@ class Segment:
             expected = offset = header.next_offset
             position += header.length
 
-    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+    def read_batch(self, position: int, header: BatchHeader, cached_only: bool = False) -> Read:
         """One whole batch."""
-        return self.file.pread(header.length, position)
+        return self._pread(cached_only)(header.length, position)
 
     def truncate(self, offset: int) -> None:
         """Cut off the batch that holds `offset` and all after it."""
@@ -339,6 +387,7 @@ class Segment:
         size, end_offset = (
             (found[0], found[1].base_offset) if found else (self.size, self.end_offset)
         )
+        self.kept.unsynced = self.kept.written = True
         self.file.truncate(size)
         offset_index, time_index = self._indexes()
         offset_index.truncate(size)
@@ -380,11 +429,14 @@ class Segment:
         return len(offset_index), len(time_index)
 
     def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        if self._offset_index is None and not self.load_indexes():
+        # Taken once: another thread may release them at any moment.
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is not None and time_index is not None:
+            return offset_index, time_index
+        loaded = self._load_indexes()
+        if loaded is None:
             raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")
-        if self._offset_index is None or self._time_index is None:
-            raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "not loaded")
-        return self._offset_index, self._time_index
+        return loaded
 
     def _forget_recent(self) -> None:
         self._recent_bases = array("q")

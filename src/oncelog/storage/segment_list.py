@@ -1,7 +1,7 @@
 """The segments of one log in order: sealed ones, then the active one.
 
-Finds the segment of an offset, reads through it, and bounds how many sealed segments hold
-descriptors and indexes. It knows no producers; its owner holds the lock.
+Finds the segment of an offset, reads through it, and bounds how many sealed segments hold indexes
+in memory. It knows no producers; its owner holds the lock.
 """
 
 from bisect import bisect_right
@@ -71,19 +71,35 @@ class SegmentList:
         return removed
 
     def read(
-        self, offset: int, size_max: int, upper_bound: int, min_one: bool
-    ) -> bytes | memoryview:
+        self, offset: int, size_max: int, upper_bound: int, min_one: bool, cached_only: bool = False
+    ) -> bytes | bytearray | memoryview:
         """Whole batches of one segment, from the one that holds `offset`; see `Segment.read`."""
         slot = bisect_right(self._bases, offset) - 1
         while slot < len(self._segments):
             segment = self._segments[slot]
             if segment is not self.active:
                 self._keep_open(segment)
-            data = segment.read(offset, size_max, upper_bound, min_one)
-            if data or segment.base_offset >= upper_bound or segment.has_batch_at(offset):
+            data = segment.read(offset, size_max, upper_bound, min_one, cached_only)
+            if (
+                data
+                or segment.base_offset >= upper_bound
+                or segment.has_batch_at(offset, cached_only)
+            ):
                 return data
             slot += 1  # Compaction left nothing at or after the offset here.
         return b""
+
+    def holding(self, offset: int) -> Segment:
+        """The segment that would hold `offset`; counted as read, so it is released some time."""
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        if segment is not self.active:
+            self._keep_open(segment)
+        return segment
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The next one, if there is one."""
+        slot = bisect_right(self._bases, segment.base_offset)
+        return self.holding(self._bases[slot]) if slot < len(self._bases) else None
 
     def _keep_open(self, segment: Segment) -> None:
         order = self._read_order

@@ -33,8 +33,9 @@ class TimeIndex:
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry if the timestamp is above the last one's; otherwise it says nothing new."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
-            self._timestamps.append(timestamp_ms)
+            # In this order: a reader in another thread finds an entry by its timestamp.
             self.offsets.append(offset - self.base_offset)
+            self._timestamps.append(timestamp_ms)
 
     def last_entry(self) -> tuple[int, int]:
         """(timestamp_ms, offset) of the last entry; (-1, base offset) when there is none."""

@@ -40,6 +40,7 @@ async def send_produce(
     transactional_id: str | None = None,
     topic: str = TOPIC,
     topic_id: UUID | None = None,
+    partition: int = 0,
 ) -> None:
     frame = encode_produce_request(
         version,
@@ -48,7 +49,7 @@ async def send_produce(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=5000,
-        topics=[(topic, topic_id, [(0, records)])],
+        topics=[(topic, topic_id, [(partition, records)])],
     )
     await client.send(b"".join(frame))
 
@@ -82,8 +83,9 @@ async def send_fetch(
     session_epoch: int = -1,
     topic: str = TOPIC,
     topic_id: UUID | None = None,
+    partition: int = 0,
 ) -> None:
-    asked = FetchPartition(0, offset, partition_max_bytes, leader_epoch)
+    asked = FetchPartition(partition, offset, partition_max_bytes, leader_epoch)
     request = FetchRequest(
         max_wait_ms,
         min_bytes,

@@ -39,6 +39,7 @@ class SpyFile:
         self._spy = spy
         self.path = path
         self.pread, self.size = file.pread, file.size
+        self.pread_cached = file.pread_cached
         self.truncate, self.close = file.truncate, file.close
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
@@ -293,6 +294,8 @@ async def test_recovery_and_a_clean_stop_have_rows(tmp_path: Path) -> None:
         await commit(context.address)
     assert CrashRow.STOPPING in context.spy.during("write_atomic", ".kafka_cleanshutdown")[0]
     async with observed(tmp_path / "data", store=store) as context:
+        await context.broker.groups.loaded()
+        await context.broker.transactions.loaded()
         assert context.broker.watch.at_death(0.0, "", "kill").rows == ()
     assert CrashRow.RECOVERING in context.spy.seen[0][2]
 

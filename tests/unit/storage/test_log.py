@@ -249,8 +249,9 @@ def test_flush_messages_moves_the_recovery_point_with_each_append(make_log: Make
         ctx.append_well()
         assert ctx.log.recovery_point == expected
     other = make_log(flush_messages=3)
+    other.log.flush()
     other.append_well(batch(2, producer=1, epoch=0, sequence=0, transactional=True))
-    assert other.log.recovery_point == 0
+    assert other.log.recovery_point == 3
     other.end(1, 0)
     assert other.log.recovery_point == 6
     other.append_well(batch(2))

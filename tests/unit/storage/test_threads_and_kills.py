@@ -6,11 +6,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
+from oncelog.runtime import DiskFile, SystemDisk
 from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch, read_all
 
@@ -112,3 +114,47 @@ def test_records_without_timestamps_do_not_roll_the_log(make_log: MakeLog) -> No
     for timestamp_ms in (-1, NOW_MS, NOW_MS + 5000):
         ctx.append_well(batch(timestamp_ms=timestamp_ms))
     assert ctx.log.segment_base_offsets == [0]
+
+
+class GatedDisk(SystemDisk):
+    """Fsyncs wait until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.gate = threading.Event()
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        return GatedFile(self, super().open(path, create=create))
+
+
+class GatedFile:
+    def __init__(self, disk: GatedDisk, file: DiskFile) -> None:
+        self._disk, self._file = disk, file
+        self.path = file.path
+
+    def fsync(self) -> None:
+        self._disk.begun.set()
+        assert self._disk.gate.wait(30)
+        self._file.fsync()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_a_flush_waits_for_the_one_before_it(make_log: MakeLog) -> None:
+    """INV-1: what the first is still syncing is not durable by the word of the second."""
+    disk = GatedDisk()
+    ctx = make_log(disk=disk)
+    ctx.append_well()
+    first = threading.Thread(target=ctx.log.flush)
+    first.start()
+    assert disk.begun.wait(30)
+    second = threading.Thread(target=ctx.log.flush)
+    second.start()
+    second.join(0.05)
+    points = [ctx.log.recovery_point]
+    disk.gate.set()
+    for thread in (first, second):
+        thread.join()
+    assert [*points, ctx.log.recovery_point] == [0, 1]

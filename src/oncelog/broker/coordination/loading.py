@@ -54,7 +54,7 @@ async def load(shard: Shard, partition: Partition, disk: Disk) -> None:
     while offset < log_.log_end_offset or loading.has_more:
         end = log_.log_end_offset
         if offset < end and not loading.is_full:
-            read = partial(log_.read, offset, COORDINATOR_LOAD_BYTES, upper_bound=end, min_one=True)
+            read = partial(log_.read_cold, offset, COORDINATOR_LOAD_BYTES, upper_bound=end)
             batches = bytes(await disk.run(read))
             for turn_ended_at in loading.take_in(batches, offset):
                 offset = turn_ended_at

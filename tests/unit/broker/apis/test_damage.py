@@ -153,7 +153,7 @@ async def failing(tmp_path: Path) -> AsyncIterator[tuple[Running, list[StorageFa
         partition = partition_of(context)
         failures: list[StorageFailure] = []
         partition._on_failure = failures.append
-        partition.log._segments.active._file = FailingFile()  # type: ignore[assignment]
+        partition.log._segments.active.kept.held = FailingFile()  # type: ignore[assignment]
         yield context, failures
 
 
@@ -219,7 +219,7 @@ async def test_a_read_error_stops_a_broker_of_one_folder(tmp_path: Path) -> None
         await context.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
         client = await context.connect()
         await produce(client, 9, batch())
-        partition_of(context).log._segments.active._file = FailingFile()  # type: ignore[assignment]
+        partition_of(context).log._segments.active.kept.held = FailingFile()  # type: ignore[assignment]
         assert await fetch_both(client, 0) == [(STORAGE, 0), (NONE, 0)]
         await until(lambda: context.broker.stopped_because is not None)
         assert isinstance(context.broker.stopped_because, StorageFailure)

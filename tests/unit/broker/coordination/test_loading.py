@@ -14,7 +14,7 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.coordinator import Machine, Shard
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.record import Record, build_batch
-from oncelog.runtime.disk import StorageFailure, SystemDisk
+from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import Origin
 from tests.unit.broker.coordination.test_runtime import Bench, Memory, Put
 from tests.unit.broker.support import NOW_MS, HandLoop, make_partition
@@ -30,7 +30,7 @@ class WatchedDisk(SystemDisk):
         self.run_count = 0
         self.between: Callable[[], None] = lambda: None
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         self.run_count += 1
         result = work()
         self.between()
@@ -127,7 +127,7 @@ async def test_a_failing_disk_is_no_damage(tmp_path: Path) -> None:
     failure = StorageFailure("read", "somewhere", "it broke")
 
     class Failing(SystemDisk):
-        async def run(self, work: Callable[[], T]) -> T:
+        async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
             raise failure
 
     bench.disk = Failing()

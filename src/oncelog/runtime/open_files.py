@@ -1,0 +1,119 @@
+"""How many files may be open at once, and which of them are closed to stay below it.
+
+The system limits the descriptors of a process, sockets included. `raise_limit` takes all that it
+gives; `OpenFiles` keeps what a broker holds open for long below a share of it. It knows nothing of
+logs: whoever opens a file to keep it is a `Holder`, and may be asked to close it again.
+
+A descriptor through which unsynced bytes were written is not simply closed: while no descriptor is
+open the kernel may forget that writing them back failed, and the next fsync would report success
+(D12). Holders refuse to let go of such files; when nothing else is left, one is synced first.
+"""
+
+import resource
+import threading
+from itertools import islice
+from typing import Protocol
+
+from oncelog.core.limits import (
+    DESCRIPTORS_COUNT_MAX,
+    LOG_FILES_OPEN_COUNT_MIN,
+    OPEN_FILES_LOOKED_AT_COUNT_MAX,
+)
+
+__all__ = ["Holder", "OpenFiles", "log_files_count_max", "raise_limit"]
+
+
+def raise_limit() -> int:
+    """Raise this process's limit of descriptors as far as the system allows; returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    infinite = resource.RLIM_INFINITY
+    wanted = DESCRIPTORS_COUNT_MAX if hard == infinite else min(hard, DESCRIPTORS_COUNT_MAX)
+    # Where the hard limit is infinite the system has another one (macOS: 10,240 by default).
+    for limit in (wanted, 10_240):
+        if soft == infinite or soft >= limit:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (OSError, ValueError):
+            continue
+        break
+    return _limit()
+
+
+def log_files_count_max() -> int:
+    """How many log files a broker keeps open: half of the limit, the rest is for sockets."""
+    return max(_limit() // 2, LOG_FILES_OPEN_COUNT_MIN)
+
+
+def _limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS_COUNT_MAX if soft == resource.RLIM_INFINITY else soft
+
+
+class Holder(Protocol):
+    """Who keeps a file open."""
+
+    recently_used: bool
+    """Set with each use; cleared here. One that is found set is passed over once."""
+
+    def let_go(self, *, sync: bool = False) -> bool:
+        """Close the file; readers that have it at hand go on.
+
+        False when it has unsynced bytes, and stays open. With `sync` these are synced first; a
+        failure of that is the holder's to raise later. Called from any thread.
+        """
+        ...
+
+
+class OpenFiles:
+    """The files that are kept open, the one opened first in front. Safe between threads."""
+
+    __slots__ = ("_holders", "_lock", "count_max")
+
+    def __init__(self, count_max: int) -> None:
+        self.count_max = count_max
+        self._holders: dict[Holder, None] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def opened(self, holder: Holder) -> None:
+        """`holder` has opened its file: another one gives way if these are too many."""
+        with self._lock:
+            self._holders[holder] = None
+            if len(self._holders) <= self.count_max:
+                return
+            unsynced = self._let_one_go(holder)
+        # An fsync takes its time: others may open files meanwhile.
+        if unsynced is not None and unsynced.let_go(sync=True):
+            self.closed(unsynced)
+
+    def closed(self, holder: Holder) -> None:
+        """`holder` has closed its file by itself."""
+        with self._lock:
+            self._holders.pop(holder, None)
+
+    def make_room(self) -> bool:
+        """The process has no descriptor left: close half of these. False if none could be."""
+        with self._lock:
+            count = len(self._holders)
+            for holder in list(islice(self._holders, (count + 1) // 2)):
+                if holder.let_go():
+                    del self._holders[holder]
+            return len(self._holders) < count
+
+    def _let_one_go(self, newest: Holder) -> Holder | None:
+        """Close the first that is idle and synced; else returns one that has to be synced."""
+        unsynced = None
+        # Twice around: the first time may find that each was used since it was looked at last.
+        for _ in range(min(2 * len(self._holders), OPEN_FILES_LOOKED_AT_COUNT_MAX)):
+            holder = next(iter(self._holders))
+            del self._holders[holder]
+            if holder is not newest and not holder.recently_used and holder.let_go():
+                return None
+            if holder is not newest and unsynced is None and not holder.recently_used:
+                unsynced = holder
+            holder.recently_used = False
+            self._holders[holder] = None
+        return unsynced

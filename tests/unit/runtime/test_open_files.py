@@ -1,0 +1,118 @@
+"""Which open files are closed to make room."""
+
+import resource
+import subprocess
+import sys
+
+from oncelog.runtime.open_files import OpenFiles, log_files_count_max
+
+RAISE = """
+import resource
+from oncelog.runtime.open_files import log_files_count_max, raise_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, (150, 300))
+print(raise_limit(), log_files_count_max(), resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+class File:
+    """A holder that notes what is asked of it."""
+
+    def __init__(self, files: OpenFiles, *, unsynced: bool = False, fails: bool = False) -> None:
+        self.files = files
+        self.recently_used = False
+        self.unsynced = unsynced
+        self.fails = fails
+        self.is_open = False
+        self.syncs_count = 0
+        self.open()
+
+    def open(self) -> None:
+        self.is_open = True
+        self.files.opened(self)
+
+    def let_go(self, *, sync: bool = False) -> bool:
+        if sync:
+            self.syncs_count += 1
+            self.unsynced = self.fails
+        self.is_open = self.unsynced
+        return not self.unsynced
+
+
+def open_ones(files: list[File]) -> list[int]:
+    return [number for number, file in enumerate(files) if file.is_open]
+
+
+def test_the_file_opened_first_is_closed_first() -> None:
+    room = OpenFiles(2)
+    files = [File(room) for _ in range(4)]
+    assert open_ones(files) == [2, 3]
+    files[0].open()
+    assert open_ones(files) == [0, 3]
+    assert len(room) == 2
+
+
+def test_a_file_in_use_is_passed_over_once() -> None:
+    room = OpenFiles(2)
+    files = [File(room), File(room)]
+    files[0].recently_used = True
+    files.append(File(room))
+    assert open_ones(files) == [0, 2]
+    files[0].recently_used = True
+    files.append(File(room))
+    assert open_ones(files) == [0, 3]
+
+
+def test_the_bound_holds_though_every_file_is_in_use() -> None:
+    room = OpenFiles(3)
+    files = []
+    for _ in range(10):
+        files.append(File(room))
+        for file in files:
+            file.recently_used = True
+        assert len(open_ones(files)) <= 3
+
+
+def test_a_file_with_unsynced_bytes_is_closed_only_when_no_other_can_be_and_synced_first() -> None:
+    room = OpenFiles(2)
+    files = [File(room, unsynced=True), File(room), File(room, unsynced=True)]
+    assert open_ones(files) == [0, 2]
+    assert [file.syncs_count for file in files] == [0, 0, 0]
+    files.append(File(room))
+    assert open_ones(files) == [0, 3]
+    assert [file.syncs_count for file in files] == [0, 0, 1, 0]
+
+
+def test_a_file_whose_sync_fails_stays_open() -> None:
+    room = OpenFiles(1)
+    files = [File(room, unsynced=True, fails=True), File(room)]
+    assert open_ones(files) == [0, 1]
+
+
+def test_a_file_that_closed_by_itself_takes_no_room() -> None:
+    room = OpenFiles(2)
+    files = [File(room), File(room)]
+    files[0].is_open = False
+    room.closed(files[0])
+    files.append(File(room))
+    assert open_ones(files) == [1, 2]
+
+
+def test_half_of_the_files_make_room_for_something_else() -> None:
+    room = OpenFiles(10)
+    files = [File(room) for _ in range(5)]
+    files[1].unsynced = True
+    assert room.make_room()
+    assert open_ones(files) == [1, 3, 4]
+    for file in files:
+        file.unsynced = True
+    assert not room.make_room()
+
+
+def test_the_limit_is_raised_as_far_as_the_system_allows() -> None:
+    ran = subprocess.run([sys.executable, "-c", RAISE], capture_output=True, text=True, check=True)
+    assert ran.stdout == "300 150 (300, 300)\n"
+
+
+def test_half_of_the_descriptors_are_for_log_files() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert log_files_count_max() <= max(64, soft // 2) or soft == resource.RLIM_INFINITY
