@@ -63,6 +63,16 @@ class FolderCheck:
     def run(self) -> Iterator[Finding]:
         """All findings: the folder's own files, each partition, then what joins them."""
         yield from self._check_identity()
+        yield from self._check_all()
+
+    def run_own(self) -> Iterator[Finding]:
+        """Only what is wrong with the folder's own files."""
+        partitions = tuple(os.path.join(path, "") for path in partition_folders(self.folder))
+        for finding in self.run():
+            if not os.path.join(finding.path, "").startswith(partitions):
+                yield finding
+
+    def _check_all(self) -> Iterator[Finding]:
         topics, findings = self._read_metadata()
         yield from findings
         for path in partition_folders(self.folder):

@@ -42,6 +42,7 @@ class IndexChecks:
         self._time = next(self._times, None)
         self._newest_ms = -1
         self._last_time_ms = -1
+        self._torn_count = len(self._found)
 
     def watchers(self) -> list[Watcher]:
         """What has to see each batch."""
@@ -51,10 +52,11 @@ class IndexChecks:
         """What is wrong, once the segment was read."""
         if not self._is_due:
             return
-        yield from self._found
         if self._segment.damages:
-            yield note(self._offsets_path, "", "not judged around the damage in its log")
+            yield from self._found[: self._torn_count]
+            yield note(self._offsets_path, "", "not compared with its damaged log")
             return
+        yield from self._found
         if self._entry is not None:
             offset, position = self._entry
             yield error(self._offsets_path, f"offset {offset}", f"no batch begins at {position}")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oncelog.cli.log.check_indexes import IndexChecks, check_aborted, read_file
 from oncelog.cli.log.findings import NOTE, Finding, error, note
-from oncelog.cli.log.kinds import LOG_STARTS_NAME, Kind, base_offset, kind_of, partition_of
+from oncelog.cli.log.kinds import (
+    LOG_STARTS_NAME,
+    Kind,
+    base_offset,
+    is_passing,
+    kind_of,
+    partition_of,
+)
 from oncelog.cli.log.reading import Batch, Damage
 from oncelog.cli.log.survey import Segment, Survey, Watcher
 from oncelog.core.errors import ProtocolError
@@ -23,7 +30,7 @@ from oncelog.storage.files import (
 from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
 from oncelog.storage.producer_state import ProducerEntry
 
-__all__ = ["PartitionCheck"]
+__all__ = ["PartitionCheck", "log_start_of"]
 
 
 class PartitionCheck:
@@ -33,7 +40,7 @@ class PartitionCheck:
     """
 
     def __init__(self, folder: str, *, was_closed: bool, in_use: bool = False) -> None:
-        self._log_start = _log_start_of(folder)
+        self._log_start = log_start_of(folder)
         self.survey = Survey(folder)
         self._folder = folder
         self._was_closed = was_closed
@@ -43,8 +50,11 @@ class PartitionCheck:
         self._path = ""
         self._snapshots_seen: set[int] = set()
 
-    def run(self) -> Iterator[Finding]:
-        """All findings, segment by segment, then those of the folder."""
+    def run(self, met: Callable[[Segment], None] | None = None) -> Iterator[Finding]:
+        """All findings, segment by segment, then those of the folder.
+
+        `met` is told of each segment that holds damage.
+        """
         if not self.survey.bases:
             yield error(self._folder, "", "no .log file")
             return
@@ -63,6 +73,8 @@ class PartitionCheck:
                 text = f"begins before the end {previous_end} of the segment before it"
                 yield error(segment.path, f"offset {segment.base_offset}", text)
             previous_end = segment.end_offset
+            if segment.damages and met is not None:
+                met(segment)
             yield from (self._damage(segment, damage) for damage in segment.damages)
             yield from self._record_findings
             self._record_findings.clear()
@@ -90,7 +102,7 @@ class PartitionCheck:
         latest = self._epochs[-1][0] if self._epochs else -1
         if epoch > latest:
             self._epochs.append((epoch, batch.header.base_offset))
-        elif epoch < latest:
+        elif epoch < latest and batch.header.record_count:
             where = f"offset {batch.header.base_offset}"
             text = f"leader epoch {epoch} after {latest}"
             self._record_findings.append(error(self._path, where, text))
@@ -195,7 +207,9 @@ class PartitionCheck:
         for name in sorted(os.listdir(self._folder)):
             path = os.path.join(self._folder, name)
             kind = kind_of(name)
-            if kind is None:
+            if is_passing(name):
+                yield note(path, "", "set aside, or on its way out")
+            elif kind is None:
                 yield note(path, "", "no file of a partition")
             elif kind in (Kind.INDEX, Kind.TIME_INDEX, Kind.ABORTED):
                 if base_offset(name) not in bases:
@@ -204,7 +218,7 @@ class PartitionCheck:
                 yield from self._check_snapshot_alone(path)
 
 
-def _log_start_of(folder: str) -> int:
+def log_start_of(folder: str) -> int:
     """Where the log starts by the checkpoint beside the folder: records may have been deleted."""
     folder = os.path.abspath(folder)
     path = os.path.join(os.path.dirname(folder), LOG_STARTS_NAME)

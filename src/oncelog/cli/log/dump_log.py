@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from oncelog.cli.log.decoding import Decoded, decode_control, decoder_for
 from oncelog.cli.log.kinds import Kind, base_offset
 from oncelog.cli.log.reading import Batch, Damage, read_log
-from oncelog.cli.log.sheets import Sheet, Value
+from oncelog.cli.log.sheets import Brief, Sheet, Value
 from oncelog.cli.output import Column
 from oncelog.core.errors import ProtocolError
 from oncelog.core.limits import INT64_MAX
@@ -31,6 +31,16 @@ _BATCH_COLUMNS: Final = (
     Column("producer_epoch", "Epoch", numeric=True),
     Column("base_sequence", "Sequence", numeric=True),
     Column("leader_epoch", "Led in", numeric=True),
+    Column("what", "What"),
+)
+_BRIEF_COLUMNS: Final = (
+    Column("offsets", "Offsets", style="cyan"),
+    Column("position", "Byte", numeric=True),
+    Column("size", "Size", numeric=True),
+    Column("records", "Records", numeric=True),
+    Column("max_timestamp", "Newest"),
+    Column("producer", "Producer"),
+    Column("base_sequence", "Sequence", numeric=True),
     Column("what", "What"),
 )
 _RECORD_COLUMNS: Final = (
@@ -77,7 +87,17 @@ def log_sheet(path: str, topic: str, wanted: Wanted) -> Sheet:
         rows = _record_rows(stretches, topic, wanted)
         return Sheet(path, Kind.LOG.value, _RECORD_COLUMNS, rows, frozenset({"timestamp"}))
     times = frozenset({"max_timestamp"})
-    return Sheet(path, Kind.LOG.value, _BATCH_COLUMNS, _batch_rows(stretches, wanted), times)
+    rows = _batch_rows(stretches, wanted)
+    brief = Brief(_BRIEF_COLUMNS, _brief)
+    return Sheet(path, Kind.LOG.value, _BATCH_COLUMNS, rows, times, brief=brief)
+
+
+def _brief(row: Sequence[Value]) -> list[Value]:
+    first, last, position, size, count, codec, newest, producer_id, epoch, sequence, _, what = row
+    offsets = None if first is None else f"{first}..{last}"
+    producer = None if producer_id is None else f"{producer_id}/{epoch}"
+    packed = "" if codec in (None, "none") else f"{codec} "
+    return [offsets, position, size, count, newest, producer, sequence, f"{packed}{what}"]
 
 
 def _batch_rows(stretches: Iterator[Batch | Damage], wanted: Wanted) -> Iterator[list[Value]]:

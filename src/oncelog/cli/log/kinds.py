@@ -31,6 +31,7 @@ __all__ = [
     "Target",
     "base_offset",
     "is_partition_folder",
+    "is_passing",
     "kind_of",
     "look_at",
     "partition_folders",
@@ -51,8 +52,8 @@ OFFSET_CHECKPOINTS: Final = (
     "cleaner-offset-checkpoint",
 )
 
-_PASSING = (".deleted", ".cleaned", ".swap", ".damaged")
-"""Suffixes of files that are on their way out, or in, behind the suffix of their kind."""
+_PASSING = re.compile(r"\.(deleted|cleaned|swap|(\d+\.)?damaged)$")
+"""Suffixes of files that are set aside, or on their way out or in, behind that of their kind."""
 _PARTITION_FOLDER = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})(\.[0-9a-f]{32}-(stray|delete|future))?"
 )
@@ -112,10 +113,12 @@ def kind_of(path: str) -> Kind | None:
 
 
 def _settled_name(path: str) -> str:
-    name = os.path.basename(path)
-    for suffix in _PASSING:
-        name = name.removesuffix(suffix)
-    return name
+    return _PASSING.sub("", os.path.basename(path))
+
+
+def is_passing(path: str) -> bool:
+    """Whether a file is set aside, or on its way out or in, and no part of the log now."""
+    return _PASSING.search(path) is not None
 
 
 def base_offset(path: str) -> int:

@@ -39,8 +39,14 @@ class Damage(NamedTuple):
     position: int
     size: int
     reason: str
+    first_offset: int
+    """The first offset that is missing, if any is."""
     next_offset: int
-    """What the next offset is as far as can be told: the damaged batch's header may say."""
+    """The offset after it: where the next batch begins, else what the damaged header claims."""
+    leader_epoch: int
+    """Of the batch before it, or else behind it; -1 when there is neither."""
+    is_last: bool
+    """Whether no batch follows, so that nothing but the damaged header tells `next_offset`."""
 
 
 def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
@@ -50,7 +56,7 @@ def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
     """
     with open(path, "rb", buffering=0) as file:
         window = _Window(file)
-        position, expected = 0, base_offset
+        position, expected, epoch = 0, base_offset, -1
         while position < window.size:
             found = _judge(window, position, base_offset, expected)
             if isinstance(found, BatchHeader) and _overtakes(window, position, found, expected):
@@ -58,11 +64,11 @@ def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
             if isinstance(found, BatchHeader):
                 yield Batch(position, found, window.read(position, found.length))
                 position, expected = position + found.length, found.next_offset
+                epoch = found.leader_epoch
                 continue
             end = _next_batch(window, position, base_offset, expected)
-            damage = Damage(position, end - position, found, expected)
             # What follows is judged by the last sound batch, for this header may be what is wrong.
-            yield damage._replace(next_offset=_claimed_end(window, damage, base_offset))
+            yield _damage(window, position, end, found, base_offset, expected, epoch)
             position = end
 
 
@@ -138,8 +144,11 @@ LENGTH_MIN_OLD: Final = 26
 def _overtakes(window: _Window, position: int, header: BatchHeader, expected: int) -> bool:
     """Whether a sound batch follows that begins before this one ends.
 
-    The CRC covers no base offset, so a wrong one shows only beside the neighbours.
+    The CRC covers no base offset, so a wrong one shows only beside the neighbours. A batch that
+    goes on where the one before it ended is believed.
     """
+    if header.base_offset == expected:
+        return False
     behind = position + header.length
     if window.size - behind < HEADER_SIZE:
         return False
@@ -179,14 +188,24 @@ def _may_begin(window: _Window, position: int, base: int, expected: int) -> bool
     return known and isinstance(_judge(window, position, base, expected), BatchHeader)
 
 
-def _claimed_end(window: _Window, damage: Damage, base: int) -> int:
-    """The offset after a damaged batch, if its header is plausible and about as long as it."""
-    if damage.size < HEADER_SIZE:
-        return damage.next_offset
-    header = parse_header(window.read(damage.position, HEADER_SIZE), 0)
-    is_whole = header.length == damage.size and header.magic == MAGIC
-    in_order = header.base_offset == damage.next_offset
+def _damage(
+    window: _Window, start: int, end: int, reason: str, base: int, expected: int, epoch: int
+) -> Damage:
+    if end < window.size:
+        following = parse_header(window.read(end, HEADER_SIZE), 0)
+        epoch = following.leader_epoch if epoch < 0 else epoch
+        after = following.base_offset
+    else:
+        after = _claimed_end(window, start, base, expected)
+    return Damage(start, end - start, reason, expected, after, epoch, end == window.size)
+
+
+def _claimed_end(window: _Window, position: int, base: int, expected: int) -> int:
+    """The offset after the last bytes of a file by their own header, if that is plausible."""
+    if window.size - position < HEADER_SIZE:
+        return expected
+    header = parse_header(window.read(position, HEADER_SIZE), 0)
+    is_whole = header.length == window.size - position and header.magic == MAGIC
     is_near = header.last_offset_delta >= 0 and header.last_offset - base <= INT32_MAX
-    if is_whole and in_order and is_near:
-        return header.next_offset
-    return damage.next_offset
+    is_next = header.base_offset == expected
+    return header.next_offset if is_whole and is_near and is_next else expected

@@ -6,22 +6,29 @@ of one page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text
 from oncelog.cli.records import for_terminal, iso_time
 
-__all__ = ["Sheet", "Value", "print_sheet"]
+__all__ = ["Brief", "Sheet", "Value", "print_sheet"]
 
 PAGE_ROWS_COUNT: Final = 200
 TEXT_LENGTH_MAX: Final = 120
 
 Value = str | int | bytes | None | dict[str, object] | list[object]
+
+
+class Brief(NamedTuple):
+    """Another form of a sheet's rows, for people."""
+
+    columns: Sequence[Column]
+    make: Callable[[Sequence[Value]], Sequence[Value]]
 
 
 @dataclass(slots=True)
@@ -34,6 +41,8 @@ class Sheet:
     rows: Iterable[Sequence[Value]]
     times: frozenset[str] = field(default_factory=frozenset)
     note: str = ""
+    brief: Brief | None = None
+    """For a terminal, which has less room: fewer columns, and what makes their cells of a row."""
 
 
 def print_sheet(sheet: Sheet, *, as_json: bool) -> None:
@@ -48,9 +57,11 @@ def print_sheet(sheet: Sheet, *, as_json: bool) -> None:
         return
     note = f" ({sheet.note})" if sheet.note else ""
     print_text(f"# {sheet.path}: {sheet.kind}{note}", style="bold cyan")
-    rows = iter(sheet.rows)
-    while page := [_cells(sheet, row) for row in islice(rows, PAGE_ROWS_COUNT)]:
-        print_rows(sheet.columns, page, as_json=False)
+    columns, rows = sheet.columns, iter(sheet.rows)
+    if sheet.brief is not None and is_terminal():
+        columns, rows = sheet.brief.columns, map(sheet.brief.make, rows)
+    while page := [_cells(columns, sheet.times, row) for row in islice(rows, PAGE_ROWS_COUNT)]:
+        print_rows(columns, page, as_json=False)
     if is_terminal():
         click.echo()
 
@@ -61,10 +72,12 @@ def _json(value: Value) -> object:
     return value
 
 
-def _cells(sheet: Sheet, row: Sequence[Value]) -> list[str | int | None]:
+def _cells(
+    columns: Sequence[Column], times: frozenset[str], row: Sequence[Value]
+) -> list[str | int | None]:
     return [
-        _cell(value, is_time=column.key in sheet.times)
-        for column, value in zip(sheet.columns, row, strict=True)
+        _cell(value, is_time=column.key in times)
+        for column, value in zip(columns, row, strict=True)
     ]
 
 

@@ -1,0 +1,296 @@
+"""What can be done about damage in a partition's folder, and doing it.
+
+A damaged stretch of a log is replaced by one empty batch that takes its offsets, as compaction
+leaves them behind: every reader passes over it, no later offset moves, none is given out twice. If
+only a batch's offset is wrong, which its CRC does not cover and its neighbours tell, that is put
+right and nothing is lost. Files that follow from the log are set aside and built again by the
+broker's own recovery.
+
+Nothing is deleted: what a file held before stays beside it as ``NAME.damaged``. Each file is
+replaced by a rename, after its copy was made; indexes go before the log that they describe. So a
+crash at any moment leaves the old log or the new one, and no index of the other; the clean shutdown
+marker is away meanwhile, so that the next start looks at everything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+from oncelog.cli.log.check_partition import PartitionCheck, log_start_of
+from oncelog.cli.log.findings import ERROR
+from oncelog.cli.log.kinds import Kind, base_offset, kind_of, partition_of
+from oncelog.cli.log.reading import Damage
+from oncelog.cli.log.survey import Segment, Survey
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
+from oncelog.protocol.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC,
+    check_crc,
+    renew_crc,
+)
+from oncelog.runtime.disk import SystemDisk
+from oncelog.storage import LogConfig, PartitionLog
+from oncelog.storage.aborted import format_aborted
+from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from oncelog.storage.segment import parse_header
+
+__all__ = ["Mend", "PartitionPlan", "empty_batch", "plan_partition", "set_aside"]
+
+ASIDE_SUFFIX: Final = ".damaged"
+_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A larger stretch is not looked at for a sound batch with a wrong offset."""
+_DERIVED: Final = frozenset(
+    {
+        Kind.INDEX,
+        Kind.TIME_INDEX,
+        Kind.ABORTED,
+        Kind.SNAPSHOT,
+        Kind.BATCHES,
+        Kind.LEADER_EPOCHS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """One stretch of a log and the bytes that come in its place."""
+
+    position: int
+    size: int
+    replacement: bytes
+    reason: str
+    first_offset: int
+    last_offset: int
+    is_restored: bool = False
+
+    @property
+    def lost(self) -> str:
+        """The offsets that the log no longer holds, in words; "" when there are none."""
+        if self.is_restored or self.last_offset < self.first_offset:
+            return ""
+        if self.first_offset == self.last_offset:
+            return f"offset {self.first_offset}"
+        return f"offsets {self.first_offset} to {self.last_offset}"
+
+    @property
+    def deed(self) -> str:
+        """What is done, in words."""
+        if self.is_restored:
+            return f"write the right offset {self.first_offset} into the batch"
+        if self.replacement:
+            return "replace it by an empty batch"
+        return "cut it out"
+
+
+@dataclass(slots=True)
+class PartitionPlan:
+    """What is to be done in one partition's folder."""
+
+    folder: str
+    mends: dict[str, list[Mend]] = field(default_factory=dict)
+    """By path of the `.log` file."""
+    files_aside: list[str] = field(default_factory=list)
+    unmended: list[tuple[str, str]] = field(default_factory=list)
+    """(path, finding) that this cannot help."""
+
+    def __bool__(self) -> bool:
+        return bool(self.mends or self.files_aside)
+
+    def carry_out(self) -> Iterator[tuple[str, str]]:
+        """Do it; yields (path, where the old content is) as files are replaced. Raises OSError."""
+        for path, mends in self.mends.items():
+            yield from self._mend_log(path, mends)
+        for path in self.files_aside:
+            if os.path.exists(path):
+                yield path, set_aside(path)
+        _sync(self.folder)
+        self._recover()
+
+    def _mend_log(self, path: str, mends: list[Mend]) -> Iterator[tuple[str, str]]:
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            _write_mended(path, temporary, mends)
+            prefix = os.path.splitext(path)[0]
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if os.path.exists(prefix + suffix):
+                    yield prefix + suffix, set_aside(prefix + suffix)
+            copy = _free_name(path)
+            os.link(path, copy)
+            _sync(self.folder)
+            os.replace(temporary, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.remove(temporary)
+        _sync(self.folder)
+        yield path, copy
+
+    def _recover(self) -> None:
+        """Let the log's own recovery read everything and write every file that follows from it."""
+        name = partition_of(self.folder) or (os.path.basename(self.folder), 0)
+        # A compacted topic's gaps are legal; a topic that is not compacted has none to judge.
+        config = LogConfig(cleanup_policy=frozenset({"compact"}))
+        recovered = PartitionLog.open(
+            SystemDisk(),
+            self.folder,
+            TopicPartition(*name),
+            config,
+            int(time.time() * 1000),
+            clean=False,
+            recovery_point=0,
+            log_start_offset=log_start_of(self.folder),
+        )
+        recovered.close()
+        self._write_aborted()
+
+    def _write_aborted(self) -> None:
+        """Write every `.txnindex` anew: a start after a clean stop trusts them (INV-3)."""
+        disk = SystemDisk()
+        for segment in Survey(self.folder).segments(lambda _: ()):
+            path = segment.beside(ABORTED_SUFFIX)
+            if segment.aborted:
+                disk.write_atomic(path, format_aborted(segment.aborted), sync=True)
+
+
+def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
+    """Verify a partition and say what to do about each finding. Reads only."""
+    plan = PartitionPlan(folder)
+    check = PartitionCheck(folder, was_closed=was_closed)
+    damaged: list[Segment] = []
+    for finding in check.run(damaged.append):
+        kind = kind_of(finding.path)
+        if finding.severity != ERROR or _is_damage(finding.path, damaged):
+            continue
+        if kind in _DERIVED:
+            if finding.path not in plan.files_aside:
+                plan.files_aside.append(finding.path)
+        else:
+            plan.unmended.append((finding.path, f"{finding.where} {finding.text}".strip()))
+    bases = check.survey.bases
+    for segment in damaged:
+        following = [base for base in bases if base > segment.base_offset]
+        plan.mends[segment.path] = _mends(segment, following[0] if following else None)
+    if damaged:
+        _doubt_what_follows(plan, damaged[0].base_offset)
+    return plan
+
+
+def _is_damage(path: str, damaged: list[Segment]) -> bool:
+    return any(segment.path == path for segment in damaged)
+
+
+def _doubt_what_follows(plan: PartitionPlan, base: int) -> None:
+    """What later segments' files say of producers may rest on what the damage took."""
+    for name in sorted(os.listdir(plan.folder)):
+        path = os.path.join(plan.folder, name)
+        is_state = kind_of(name) in (Kind.SNAPSHOT, Kind.BATCHES, Kind.ABORTED)
+        is_settled = name.endswith((".snapshot", ".batches", ".txnindex"))
+        is_later = base_offset(name) > base or kind_of(name) is Kind.ABORTED
+        is_known = path in plan.files_aside or base_offset(name) < base
+        if is_state and is_settled and is_later and not is_known:
+            plan.files_aside.append(path)
+
+
+def _mends(segment: Segment, next_base: int | None) -> list[Mend]:
+    found = []
+    with open(segment.path, "rb") as file:
+        for damage in segment.damages:
+            # Where no batch follows, the next segment says where the next offset is.
+            is_open_end = damage.is_last and next_base is not None
+            end = next_base if is_open_end and next_base is not None else damage.next_offset
+            file.seek(damage.position)
+            data = file.read(min(damage.size, _BATCH_BYTES_MAX))
+            found.append(_mend(damage, data, damage.first_offset, end - 1))
+    return found
+
+
+def _mend(damage: Damage, data: bytes, first: int, last: int) -> Mend:
+    restored = _with_offset(data, damage.size, first, last)
+    if restored is not None:
+        return Mend(damage.position, damage.size, restored, damage.reason, first, last, True)
+    empty = empty_batch(first, last, damage.leader_epoch) if last >= first else b""
+    return Mend(damage.position, damage.size, empty, damage.reason, first, last)
+
+
+def _with_offset(data: bytes, size: int, first: int, last: int) -> bytes | None:
+    """The batch with the right offset, when that is all that is wrong with it."""
+    if len(data) != size or size < HEADER_SIZE:
+        return None
+    header = parse_header(data, 0)
+    fits = header.length == size and header.magic == MAGIC
+    if not fits or header.last_offset_delta != last - first or not check_crc(data, 0, header):
+        return None
+    return first.to_bytes(8, "big") + data[8:]
+
+
+def empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
+    """A batch without records that takes the offsets from the first to the last."""
+    length = HEADER_SIZE - LENGTH_PREFIX_SIZE
+    batch = bytearray(
+        HEADER.pack(
+            first_offset,
+            length,
+            leader_epoch,
+            MAGIC,
+            0,
+            0,
+            last_offset - first_offset,
+            -1,
+            -1,
+            -1,
+            -1,
+            -1,
+            0,
+        )
+    )
+    renew_crc(batch, 0, HEADER_SIZE)
+    return bytes(batch)
+
+
+def _write_mended(path: str, target: str, mends: list[Mend]) -> None:
+    with open(path, "rb") as source, open(target, "wb") as out:
+        position = 0
+        for mend in mends:
+            _copy(source, out, position, mend.position)
+            out.write(mend.replacement)
+            position = mend.position + mend.size
+        _copy(source, out, position, os.fstat(source.fileno()).st_size)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _copy(source: BinaryIO, out: BinaryIO, start: int, end: int) -> None:
+    source.seek(start)
+    while start < end:
+        data = source.read(min(RECOVERY_READ_SIZE_BYTES, end - start))
+        if not data:
+            raise OSError(f"{source.name} became shorter while it was read")
+        out.write(data)
+        start += len(data)
+
+
+def set_aside(path: str) -> str:
+    """Rename a file to a free name beside it, which is returned."""
+    copy = _free_name(path)
+    os.rename(path, copy)
+    return copy
+
+
+def _free_name(path: str) -> str:
+    """A name beside a file that nothing has yet."""
+    name, number = path + ASIDE_SUFFIX, 1
+    while os.path.lexists(name):
+        number += 1
+        name = f"{path}.{number}{ASIDE_SUFFIX}"
+    return name
+
+
+def _sync(folder: str) -> None:
+    SystemDisk().sync_dir(folder)
