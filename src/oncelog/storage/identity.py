@@ -49,8 +49,11 @@ class Identity(NamedTuple):
     format_version: int = FORMAT_VERSION
 
 
-def read_identity(disk: Disk, directory: str, node_id: int) -> Identity | None:
-    """Whose the folder is; None when it is new. Raises `FolderMismatch`, `StorageFailure`."""
+def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity | None:
+    """Whose the folder is; None when it is new.
+
+    Raises `FolderMismatch` also where it is not of broker `node_id` (None: any), `StorageFailure`.
+    """
     format_version = _read_format(disk, directory)
     content = disk.read(f"{directory}/{META_NAME}")
     if format_version is None:
@@ -72,6 +75,8 @@ def read_identity(disk: Disk, directory: str, node_id: int) -> Identity | None:
         raise FolderMismatch(
             f"the {META_NAME} of the folder {directory} {what}: put back the one that it had"
         )
+    if node_id is None:
+        node_id = int(fields["node.id"])
     if int(fields["node.id"]) != node_id:
         raise FolderMismatch(
             f"the folder {directory} belongs to broker {fields['node.id']}, not {node_id}"

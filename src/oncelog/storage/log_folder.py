@@ -72,8 +72,10 @@ class LogFolder:
         """Whether the last process closed this folder in order."""
 
     @classmethod
-    def take(cls, disk: Disk, directory: str, node_id: int) -> LogFolder:
+    def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogFolder:
         """Lock the folder, making it if it is not there, and look what it is. Blocking.
+
+        `node_id` None: of whichever broker it may be.
 
         Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`.
         """
@@ -171,14 +173,21 @@ class LogFolder:
         doomed = self._rename(topic_partition, DELETE_SUFFIX)
         self._disk.remove_tree(doomed)
 
-    def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Keep a partition's folder under the name of a stray; it is not served (D14). Blocking."""
+    def set_aside(self, topic_partition: TopicPartition, reason: str) -> str:
+        """Keep a partition's folder under the name of a stray, unserved (D14). Blocking.
+
+        Returns its new path. A note in it says whose it was, and why.
+        """
         path = self.path_of(topic_partition)
-        note = format_properties({"partition": str(topic_partition), "reason": reason})
-        self._disk.write_atomic(f"{path}/{STRAY_NOTE_NAME}", note, sync=True)
+        note = {"partition": str(topic_partition), "reason": reason}
+        starts = parse_offsets(self._disk.read(f"{self.directory}/{LOG_STARTS_NAME}")) or {}
+        if topic_partition in starts:
+            note["log-start-offset"] = str(starts[topic_partition])
+        self._disk.write_atomic(f"{path}/{STRAY_NOTE_NAME}", format_properties(note), sync=True)
         stray = self._rename(topic_partition, STRAY_SUFFIX)
         self.sync_names()
         log.error("%s is kept aside as %s: %s", path, stray, reason)
+        return stray
 
     def _rename(self, topic_partition: TopicPartition, suffix: str) -> str:
         """Rename a partition's folder to a name that is free; returns the new path."""

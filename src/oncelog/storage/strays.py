@@ -1,0 +1,161 @@
+"""Folders of partitions that were set aside: found, put back, or removed, by a person's decision.
+
+For a tool that holds the locks of the data folders while no broker runs. Putting back leaves the
+same files under the partition's name, as a crash would: the next start looks at them anew. What was
+in the place meanwhile becomes a stray itself, unless no record was written to it (D14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.runtime.disk import Disk
+from oncelog.storage.checkpoints import (
+    format_offsets,
+    format_partition_metadata,
+    parse_offsets,
+    parse_partition_metadata,
+    parse_properties,
+)
+from oncelog.storage.files import (
+    CLEAN_SHUTDOWN_NAME,
+    HIGH_WATERMARKS_NAME,
+    LOG_STARTS_NAME,
+    LOG_SUFFIX,
+    PARTITION_METADATA_NAME,
+    RECOVERY_POINTS_NAME,
+    STRAY_NOTE_NAME,
+)
+from oncelog.storage.folder_names import STRAY_SUFFIX, parse_folder_name, parse_suffixed_name
+from oncelog.storage.identity import FolderMismatch
+from oncelog.storage.log_folder import LogFolder
+
+__all__ = ["Stray", "find_strays", "remove_stray", "restore_stray"]
+
+_CHECKPOINTS = (RECOVERY_POINTS_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME)
+
+
+class Stray(NamedTuple):
+    """One folder that was set aside. `partition` is None where its name was cut off."""
+
+    directory: str
+    name: str
+    partition: TopicPartition | None
+    topic_id: TopicId | None
+    size_bytes: int
+    reason: str | None
+    log_start_offset: int
+
+    @property
+    def path(self) -> str:
+        """Where its files are."""
+        return f"{self.directory}/{self.name}"
+
+
+def find_strays(disk: Disk, directory: str) -> list[Stray]:
+    """All strays of a data folder, by name. Blocking."""
+    return [
+        _look_at(disk, directory, name)
+        for name in disk.list(directory)
+        if _is_stray(name) and disk.is_dir(f"{directory}/{name}")
+    ]
+
+
+def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogFolder]) -> str | None:
+    """Put it back; returns where the records went that were in its place. Blocking.
+
+    `folders` are all data folders of the broker, taken. The partition must be in one of them: from
+    it comes the topic's id. Raises `FolderMismatch`, and nothing has changed then.
+    """
+    partition = stray.partition
+    if partition is None:
+        raise FolderMismatch(f"{stray.path} does not say which partition it was of")
+    present = next((folder for folder in folders if partition in folder), None)
+    if present is None:
+        raise FolderMismatch(
+            f"no folder {partition} is in {', '.join(folder.directory for folder in folders)}: "
+            f"name all data folders of the broker, or have it create the topic {partition.topic} "
+            f"with at least {partition.partition + 1} partitions first, and stop it"
+        )
+    topic_id = present.topic_id(partition)
+    if topic_id is None:
+        raise FolderMismatch(f"{present.path_of(partition)} does not say of which topic it is")
+    for folder in folders:
+        _expect_recovery(disk, folder.directory)
+    moved = _make_room(disk, present, partition, stray)
+    metadata = format_partition_metadata(topic_id)
+    disk.write_atomic(f"{stray.path}/{PARTITION_METADATA_NAME}", metadata, sync=True)
+    for name in _CHECKPOINTS:
+        start = stray.log_start_offset if name == LOG_STARTS_NAME else 0
+        _note(disk, f"{stray.directory}/{name}", partition, start)
+    disk.rename(stray.path, f"{stray.directory}/{partition}")
+    disk.sync_dir(stray.directory)
+    disk.remove(f"{stray.directory}/{partition}/{STRAY_NOTE_NAME}")
+    return moved
+
+
+def remove_stray(disk: Disk, stray: Stray) -> None:
+    """Remove it with all its records. Blocking."""
+    disk.remove_tree(stray.path)
+    disk.sync_dir(stray.directory)
+
+
+def _is_stray(name: str) -> bool:
+    parsed = parse_suffixed_name(name)
+    return parsed is not None and parsed.suffix == STRAY_SUFFIX
+
+
+def _look_at(disk: Disk, directory: str, name: str) -> Stray:
+    path = f"{directory}/{name}"
+    note = parse_properties(disk.read(f"{path}/{STRAY_NOTE_NAME}"))
+    parsed = parse_suffixed_name(name)
+    noted = note.get("partition", parsed.name if parsed is not None else "")
+    start = note.get("log-start-offset", "0")
+    return Stray(
+        directory,
+        name,
+        parse_folder_name(noted),
+        parse_partition_metadata(disk.read(f"{path}/{PARTITION_METADATA_NAME}")),
+        _log_bytes(disk, path),
+        note.get("reason"),
+        int(start) if start.isdecimal() else 0,
+    )
+
+
+def _log_bytes(disk: Disk, path: str) -> int:
+    total = 0
+    for name in disk.list(path):
+        if name.endswith(LOG_SUFFIX):
+            file = disk.open(f"{path}/{name}")
+            total += file.size()
+            file.close()
+    return total
+
+
+def _make_room(
+    disk: Disk, folder: LogFolder, partition: TopicPartition, stray: Stray
+) -> str | None:
+    """Clear the partition's name."""
+    if _log_bytes(disk, folder.path_of(partition)):
+        return folder.set_aside(partition, f"{stray.name} was put back in its place")
+    folder.delete(partition)
+    return None
+
+
+def _expect_recovery(disk: Disk, directory: str) -> None:
+    """The next start must not trust what it finds: it recovers, and raises leader epochs."""
+    disk.remove(f"{directory}/{CLEAN_SHUTDOWN_NAME}")
+    disk.sync_dir(directory)
+
+
+def _note(disk: Disk, path: str, partition: TopicPartition, offset: int) -> None:
+    """Replace what a checkpoint says of the partition; 0 says nothing."""
+    offsets = parse_offsets(disk.read(path)) or {}
+    before = dict(offsets)
+    offsets.pop(partition, None)
+    if offset:
+        offsets[partition] = offset
+    if offsets != before:
+        disk.write_atomic(path, format_offsets(offsets), sync=True)
