@@ -24,7 +24,12 @@ class Shape:
     transactional: bool
 
 
-fields = st.none() | st.binary(max_size=3) | st.binary(min_size=60, max_size=70)
+fields = st.one_of(
+    st.none(),
+    st.binary(max_size=3),
+    st.binary(min_size=60, max_size=70),
+    st.sampled_from([8_100, 8_191, 8_192, 20_000]).map(bytes),
+)
 one_record = st.tuples(st.integers(0, 200), st.integers(-200, 200), fields, fields, st.booleans())
 shapes = st.builds(
     Shape,
