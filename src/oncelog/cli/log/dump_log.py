@@ -94,10 +94,11 @@ def log_sheet(path: str, topic: str, wanted: Wanted) -> Sheet:
 
 def _brief(row: Sequence[Value]) -> list[Value]:
     first, last, position, size, count, codec, newest, producer_id, epoch, sequence, _, what = row
-    offsets = None if first is None else f"{first}..{last}"
-    producer = None if producer_id is None else f"{producer_id}/{epoch}"
-    packed = "" if codec in (None, "none") else f"{codec} "
-    return [offsets, position, size, count, newest, producer, sequence, f"{packed}{what}"]
+    offsets = None if first is None else "..".join(map(str, (first, last)))
+    producer = None if producer_id is None else "/".join(map(str, (producer_id, epoch)))
+    parts = [] if codec in (None, "none") else [codec]
+    text = " ".join(map(str, [*parts, what]))
+    return [offsets, position, size, count, newest, producer, sequence, text]
 
 
 def _batch_rows(stretches: Iterator[Batch | Damage], wanted: Wanted) -> Iterator[list[Value]]:
