@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from oncelog.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPa
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Value
 from oncelog.simulation.reading import read_final_state
-from tests.unit.simulation.workloads.rig import HOST, PORT, Rig, in_virtual_time
+from tests.unit.simulation.small_world import HOST, PORT
+from tests.unit.simulation.workloads.rig import Rig, in_virtual_time
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SERVERS = f"{HOST}:{PORT}"
@@ -190,7 +190,7 @@ def test_a_log_is_read_from_its_start_over_cut_connections(tmp_path: Path) -> No
             made.send("t", value(number).encode(), partition=number % 2)
         await made.flush()
         await made.close()
-        rig.network.cut(random.Random(1), 1.0)
+        rig.network.cut_some(1.0)
         return await read(rig, "t")
 
     final = in_virtual_time(tmp_path, story)

@@ -147,7 +147,8 @@ def test_each_committed_record_is_copied_once(tmp_path: Path, version: int) -> N
         assert set(final.offsets["g"].items()) <= set(told)
         assert counts(rig.history)[OffsetsFetched] > 2
 
-    in_virtual_time(tmp_path, story)
+    # With this seed the cuts make the copiers fetch their offsets again under either version.
+    in_virtual_time(tmp_path, story, seed=5)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
