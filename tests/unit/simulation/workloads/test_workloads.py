@@ -10,6 +10,8 @@ import pytest
 
 from oncelog.client import TopicPartition
 from oncelog.protocol.batch import iter_headers
+from oncelog.simulation.checkers import Promise, judge
+from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import (
     Acked,
     Event,
@@ -32,13 +34,13 @@ from oncelog.simulation.history import (
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.workloads import WORKLOADS
 from oncelog.simulation.workloads.journal import Journal, supervise
-from tests.unit.simulation.workloads.judging import complaints, copies_complaints
 from tests.unit.simulation.workloads.rig import Rig, in_virtual_time
 
 pytestmark = pytest.mark.slow
 
 TOPICS = {"a": 2, "b": 3}
 CUTS = 0.03
+SETTLE_BOUND_S = 60.0
 
 
 def counts(history: History) -> Counter[type[Event]]:
@@ -49,7 +51,37 @@ async def judged(rig: Rig, *topics: str) -> list[str]:
     assert set(rig.states().values()) == {"settled"}, rig.states()
     final = await read_final_state(rig.context("final"), topics or TOPICS)
     assert not final.unread
-    return complaints(rig.history, final)
+    assert transactions_without_outcome(rig.history) == set()
+    promise = Promise(flush_every_message=True, settle_bound_s=SETTLE_BOUND_S)
+    return [found.detail for found in judge(rig.history, final, promise) if not found.allowed]
+
+
+def transactions_without_outcome(history: History) -> set[tuple[str, int]]:
+    """Those of which a client neither wrote how they ended nor that it cannot know."""
+    began = {(event.who, event.transaction) for event in history.of(TransactionBegan)}
+    ended = {(event.who, event.transaction) for event in history.of(TransactionEnded)}
+    unknown = {(event.who, event.transaction) for event in history.of(TransactionUnknown)}
+    return began - ended - unknown
+
+
+def copies_complaints(final: FinalState, sources: set[str], target: str) -> list[str]:
+    """Each committed record of the sources is copied once."""
+    wanted = {
+        f"{tp}@{record.offset}"
+        for tp, partition in final.partitions.items()
+        if tp.topic in sources
+        for record in partition.committed
+    }
+    copied = [
+        record.value.source
+        for tp, partition in final.partitions.items()
+        if tp.topic == target
+        for record in partition.committed
+        if record.value is not None
+    ]
+    found = [f"{source} was copied twice" for source in set(copied) if copied.count(source) > 1]
+    found += [f"{source} was not copied" for source in sorted(wanted - set(copied))]
+    return found + [f"{source} is no committed record" for source in sorted(set(copied) - wanted)]
 
 
 def sent_are_resolved(history: History) -> bool:
