@@ -19,29 +19,31 @@ SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
     "log.index.interval.bytes": 60,
-    # 16 entries in each index, then a new segment.
+    # 24 entries in an offset index, then a new segment.
     "log.index.size.max.bytes": 192,
     "auto.create.topics.enable": False,
     "group.initial.rebalance.delay.ms": 0,
 }
 OPEN_PRODUCER_ID = 99
+AGE_MS = 60_000
 MIXED = TopicPartition("mixed", 0)
 PLAIN = TopicPartition("plain", 0)
 TRIMMED = TopicPartition("trimmed", 0)
 """Of its 40 records the first 25 were deleted by an admin."""
 
 
-async def _fill(servers: str) -> None:
+async def _fill(servers: str, time_ms: int) -> None:
     async with Admin(servers) as admin:
         await admin.create_topics([NewTopic(t.topic, 1, 1, {}) for t in (MIXED, PLAIN, TRIMMED)])
         async with Producer(servers) as producer:
             for number in range(40):
                 for topic in (PLAIN.topic, TRIMMED.topic):
-                    await producer.send(topic, b"value %d" % number, key=b"key %d" % (number % 7))
-    await _transactions(servers)
+                    key, value = b"key %d" % (number % 7), b"value %d" % number
+                    await producer.send(topic, value, key=key, timestamp_ms=time_ms)
+    await _transactions(servers, time_ms)
 
 
-async def _transactions(servers: str) -> None:
+async def _transactions(servers: str, time_ms: int) -> None:
     async with (
         Consumer(servers, group_id="readers") as consumer,
         Producer(servers, transactional_id="ends") as ends,
@@ -50,7 +52,8 @@ async def _transactions(servers: str) -> None:
         for number in range(16):
             await ends.begin_transaction()
             for part in range(2):
-                await ends.send(MIXED.topic, b"%d.%d" % (number, part), key=b"key %d" % number)
+                key, value = b"key %d" % number, b"%d.%d" % (number, part)
+                await ends.send(MIXED.topic, value, key=key, timestamp_ms=time_ms)
             if number % 3 == 1:
                 await ends.abort_transaction()
                 continue
@@ -62,14 +65,16 @@ async def _transactions(servers: str) -> None:
 
 async def _make(clean: Path, killed: Path) -> None:
     async with EmbeddedBroker(str(clean), config=SETTINGS) as embedded:
-        await _fill(embedded.bootstrap_servers)
+        # One time for all records: otherwise time indexes would fill, and segments end, by chance.
+        time_ms = embedded.broker.clock.now_ms() - AGE_MS
+        await _fill(embedded.bootstrap_servers, time_ms)
         partitions = embedded.broker.partitions
         mixed, trimmed = partitions.get(*MIXED), partitions.get(*TRIMMED)
         assert mixed is not None
         assert trimmed is not None
         trimmed.log.delete_records(25)
         undecided = build_batch(
-            [Record(0, embedded.broker.clock.now_ms(), b"key", b"undecided")],
+            [Record(0, time_ms, b"key", b"undecided")],
             producer_id=OPEN_PRODUCER_ID,
             producer_epoch=0,
             base_sequence=0,

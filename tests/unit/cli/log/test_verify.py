@@ -25,7 +25,12 @@ def errors(folder: Path) -> list[str]:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All but the metadata store, which a running broker writes to at any moment."""
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith("metadata.sqlite")
+    }
 
 
 def flip(path: Path, byte: int, bit: int = 0) -> None:
