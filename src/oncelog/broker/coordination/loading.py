@@ -31,6 +31,7 @@ from oncelog.core.limits import (
 from oncelog.protocol.batch import BatchHeader
 from oncelog.protocol.record import Record, read_end_marker
 from oncelog.protocol.records.scan import DamagedRecord, ScannedRecord, scan_batches
+from oncelog.runtime.disk import Lane
 
 if TYPE_CHECKING:
     from oncelog.broker.partitions.partition import Partition
@@ -55,7 +56,7 @@ async def load(shard: Shard, partition: Partition, disk: Disk) -> None:
         end = log_.log_end_offset
         if offset < end and not loading.is_full:
             read = partial(log_.read_cold, offset, COORDINATOR_LOAD_BYTES, upper_bound=end)
-            batches = bytes(await disk.run(read))
+            batches = bytes(await disk.run(read, Lane.READ))
             for turn_ended_at in loading.take_in(batches, offset):
                 offset = turn_ended_at
                 await asyncio.sleep(0)
