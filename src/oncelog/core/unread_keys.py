@@ -11,9 +11,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
         "log.cleaner.delete.retention.ms",
         "log.cleaner.max.compaction.lag.ms",
         "log.cleaner.min.cleanable.ratio",
@@ -32,9 +29,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
 
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
         "delete.retention.ms",
         "file.delete.delay.ms",
         "max.compaction.lag.ms",

@@ -32,8 +32,14 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 """Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of those two."""
+_LZ4_END: Final = bytes(4)
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_UNCOMPRESSED: Final = 0x80000000
+
+_GZIP_LEVEL: Final = -1
+_LZ4_LEVEL: Final = 9
+_ZSTD_LEVEL: Final = 3
+"""Kafka's defaults (`CompressionType`)."""
 
 _GZIP_WINDOW: Final = 31
 _FIRST_GUESS_FACTOR: Final = 4
@@ -49,9 +55,13 @@ def codec_id(name: str) -> int:
         raise ValueError(f"unknown compression codec {name!r}; known are {known}") from None
 
 
-def compress(name: str, data: Buffer) -> bytes:
-    """Compress the records of a batch. Raises `ValueError` for an unknown codec."""
-    return _COMPRESSORS[codec_id(name)](data)
+def compress(name: str, data: Buffer, level: int | None = None) -> bytes:
+    """Compress the records of a batch, at Kafka's default level or another (KIP-390).
+
+    gzip 1 to 9, or -1 for zlib's default; lz4 1 to 17; zstd up to 22, also negative; the others
+    have no levels. Raises `ValueError` for an unknown codec.
+    """
+    return _COMPRESSORS[codec_id(name)](data, level)
 
 
 def decompress(name: str, data: Buffer, limit: int = BATCH_DECOMPRESSED_BYTES_MAX) -> bytes:
@@ -70,7 +80,7 @@ def _too_large(limit: int) -> ProtocolError:
     return ProtocolError(ErrorCode.message_too_large, f"batch holds more than {limit} bytes")
 
 
-def _copy(data: Buffer) -> bytes:
+def _copy(data: Buffer, _level: int | None) -> bytes:
     return bytes(data)
 
 
@@ -80,8 +90,8 @@ def _bounded_copy(data: Buffer, limit: int) -> bytes:
     return bytes(data)
 
 
-def _compress_gzip(data: Buffer) -> bytes:
-    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    packer = zlib.compressobj(_GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW)
     return packer.compress(data) + packer.flush()
 
 
@@ -95,7 +105,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     return out
 
 
-def _compress_snappy(data: Buffer) -> bytes:
+def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
     out = [_XERIAL_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -132,28 +142,41 @@ def _decompress_raw_snappy(view: memoryview, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(raw))
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    # As Kafka's: its default level, 9, is the fast compressor, all others are the thorough one's.
+    is_fast = level is None or level == _LZ4_LEVEL
     out = [_LZ4_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _LZ4_BLOCK_BYTES):
             block = bytes(view[start : start + _LZ4_BLOCK_BYTES])
-            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-            if len(packed) < len(block):
-                out.append(_UINT32.pack(len(packed)))
-                out.append(packed)
-            else:
-                out.append(_UINT32.pack(len(block) | _LZ4_UNCOMPRESSED))
-                out.append(block)
-    out.append(_UINT32.pack(0))
+            out.append(_fast_lz4_block(block) if is_fast else _thorough_lz4_block(block, level))
+    out.append(_LZ4_END)
     return b"".join(out)
+
+
+def _fast_lz4_block(block: bytes) -> bytes:
+    packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+    if len(packed) < len(block):
+        return _UINT32.pack(len(packed)) + packed
+    return _UINT32.pack(len(block) | _LZ4_UNCOMPRESSED) + block
+
+
+def _thorough_lz4_block(block: bytes, level: int | None) -> bytes:
+    """The one block of a frame made for it: the library takes a level for frames only."""
+    packer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    packer.compress(block)
+    frame = bytes(packer.finish())
+    start = len(_LZ4_HEADER)
+    size = _UINT32.unpack_from(frame, start)[0] & ~_LZ4_UNCOMPRESSED
+    return frame[start : start + _UINT32.size + size]  # A checksum of the block follows.
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:
     return _grow(cramjam.lz4.decompress_into, data, limit)
 
 
-def _compress_zstd(data: Buffer) -> bytes:
-    return bytes(cramjam.zstd.compress(bytes(data)))
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(bytes(data), level=_ZSTD_LEVEL if level is None else level))
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
@@ -185,7 +208,7 @@ def _grow(decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limi
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """What Rust's writer into a slice says when the slice is full."""
 
-_COMPRESSORS: Final[tuple[Callable[[Buffer], bytes], ...]] = (
+_COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (
     _copy,
     _compress_gzip,
     _compress_snappy,

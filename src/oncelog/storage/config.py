@@ -36,6 +36,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     message_timestamp_before_max_ms: int = _INT64_MAX
     compression_type: str = "producer"
+    compression_level: int | None = None
+    """The level of that codec where the broker compresses; None for codecs without levels."""
     producer_id_expiration_ms: int = _DAY_MS
 
     def __post_init__(self) -> None:

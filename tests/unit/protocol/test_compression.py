@@ -1,4 +1,5 @@
 import gzip
+import random
 from contextlib import suppress
 
 import cramjam
@@ -58,3 +59,39 @@ def test_our_lz4_frame_is_one_that_java_reads() -> None:
 
 def test_our_snappy_carries_the_framing_of_snappy_java() -> None:
     assert compress("snappy", b"x")[:8] == b"\x82SNAPPY\x00"
+
+
+LEVELS = [
+    ("gzip", (-1, 1, 9)),
+    ("lz4", (1, 3, 9, 12, 17)),
+    ("zstd", (-131072, 1, 3, 22)),
+    ("snappy", (None,)),
+    ("none", (None,)),
+]
+
+
+@pytest.mark.parametrize(("codec", "levels"), LEVELS)
+def test_every_level_comes_back(codec: str, levels: tuple[int | None, ...]) -> None:
+    noise = random.Random(7).randbytes(200_000)
+    for data in (b"", b"x", noise[:65_536], noise, b"the same " * 20_000):
+        for level in levels:
+            assert decompress(codec, compress(codec, data, level)) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "worse", "default", "better"),
+    [("gzip", 1, -1, 9), ("lz4", 9, 9, 12), ("zstd", -50, 3, 19)],
+)
+def test_a_higher_level_packs_closer(codec: str, worse: int, default: int, better: int) -> None:
+    rng = random.Random(5)
+    words = [rng.randbytes(6) for _ in range(400)]
+    data = b" ".join(rng.choice(words) for _ in range(20_000))
+    assert compress(codec, data) == compress(codec, data, default)
+    assert len(compress(codec, data, better)) < len(compress(codec, data, worse))
+
+
+def test_lz4_blocks_of_any_level_are_in_the_one_frame_that_java_reads() -> None:
+    for level in (None, 1, 12):
+        packed = compress("lz4", b"x" * 100_000, level)
+        assert packed[:7].hex() == "04224d18604082"
+        assert packed.count(bytes.fromhex("04224d18")) == 1

@@ -14,6 +14,11 @@ __all__ = ["log_config"]
 def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The settings of a topic's logs: its own overrides, else what this broker was started with."""
     value = partial(config.topic_value, overrides)
+    levels = {
+        "gzip": value("compression.gzip.level"),
+        "lz4": value("compression.lz4.level"),
+        "zstd": value("compression.zstd.level"),
+    }
     return LogConfig(
         segment_bytes=value("segment.bytes"),
         segment_ms=value("segment.ms"),
@@ -29,5 +34,6 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
         message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
         compression_type=value("compression.type"),
+        compression_level=levels.get(value("compression.type")),
         producer_id_expiration_ms=config.get_int("producer.id.expiration.ms"),
     )

@@ -1,0 +1,48 @@
+"""A topic's logs get its own settings, else the broker's."""
+
+import pytest
+
+from oncelog.broker.partitions.log_settings import log_config
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
+
+LEVELS = {
+    "compression.gzip.level": "7",
+    "compression.lz4.level": "12",
+    "compression.zstd.level": "-5",
+}
+
+
+@pytest.mark.parametrize(
+    ("codec", "default", "given"),
+    [
+        ("producer", None, None),
+        ("uncompressed", None, None),
+        ("snappy", None, None),
+        ("gzip", -1, 7),
+        ("lz4", 9, 12),
+        ("zstd", 3, -5),
+    ],
+)
+def test_the_level_is_that_of_the_codec(codec: str, default: int | None, given: int | None) -> None:
+    topic = {"compression.type": codec}
+    plain, set_for_all = BrokerConfig(), BrokerConfig(LEVELS)
+    assert log_config(plain, topic).compression_level == default
+    assert log_config(set_for_all, topic).compression_level == given
+    assert log_config(plain, topic | LEVELS).compression_level == given
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("compression.zstd.level", "-131073"),
+    ],
+)
+def test_a_level_that_the_codec_does_not_have_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        BrokerConfig({key: value})
