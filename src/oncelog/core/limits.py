@@ -247,6 +247,16 @@ compress them anew, or to find one by its time.
 LOOKED_INTO_RECORDS_COUNT_MAX = 1_000_000
 """Records of one batch that the broker looks at then, one after the other."""
 
+LOOKED_INTO_BATCHES_COUNT_MAX = 8
+"""Batches that a lookup by time opens in vain, because their headers name a time that no record of
+theirs has.
+"""
+
+RECORD_ERRORS_COUNT_MAX = 10_000
+"""Records of one batch that a refused Produce names (KIP-467); the others of so bad a batch are
+named at the next attempt.
+"""
+
 MACHINE_IMPORT_DELAY_MS = 500
 """How long after the start the coordinators' machines are imported, if nothing needed them by then.
 """

@@ -199,6 +199,12 @@ def set_log_append_time(
     renew_crc(buffer, position, header.length)
 
 
+def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Put the largest timestamp of the one batch in the buffer right, and renew its CRC."""
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    renew_crc(batch, 0, len(batch))
+
+
 def set_codec(header: bytearray, codec_id: int, length: int) -> None:
     """Write the codec and the whole batch's `length` into a header; the CRC is not right then."""
     attributes = _INT16.unpack_from(header, _ATTRIBUTES_POSITION)[0]

@@ -49,7 +49,7 @@ _MARKER_RECORD_START: Final = b"".join(map(varint, (16, 0, 0, 0, _CONTROL_KEY.si
 _MARKER_VALUE_SIZE: Final = varint(_CONTROL_VALUE.size)[0]
 _SMALL_COUNT: Final = 4096
 _SMALL: Final = tuple(varint(value) for value in range(_SMALL_COUNT))
-_RECORD_SIZE_MIN: Final = 7
+RECORD_SIZE_MIN: Final = 7
 """Length, attributes, two deltas, two lengths and the header count, one byte each."""
 
 _new = tuple.__new__
@@ -186,30 +186,11 @@ def iter_records(
     Raises `ProtocolError`: corrupt_message for records that are none, message_too_large,
     unsupported_compression_type. The CRC is not checked here.
     """
-    yield from _iter_unpacked(_unpack(buffer, position, header, limit_bytes), header)
+    yield from _iter_unpacked(unpack_records(buffer, position, header, limit_bytes), header)
 
 
-def recompress_batch(
-    buffer: Buffer, position: int, header: BatchHeader, codec: str, *, limit_bytes: int
-) -> bytearray:
-    """The batch at `position` under another codec, with all else as it is.
-
-    The records are walked to see that they are some, and never held: their number is the sender's.
-    Raises as `iter_records`, with the `limit_bytes` given.
-    """
-    data = _unpack(buffer, position, header, limit_bytes)
-    for _ in _iter_unpacked(data, header):
-        pass
-    codec_id = compression.codec_id(codec)
-    packed: Buffer = compression.compress(codec, data) if codec_id else data
-    out = bytearray(buffer[position : position + HEADER_SIZE])
-    set_codec(out, codec_id, HEADER_SIZE + len(packed))
-    out += packed
-    renew_crc(out, 0, len(out))
-    return out
-
-
-def _unpack(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> bytes:
+def unpack_records(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> bytes:
+    """The records of the batch at `position`, decompressed. Raises as `iter_records`."""
     with memoryview(buffer) as view:
         body = view[position + HEADER_SIZE : position + header.length]
         data = compression.decompress(header.codec, body, limit_bytes)
@@ -217,8 +198,20 @@ def _unpack(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int
     return data
 
 
+def repack_batch(
+    buffer: Buffer, position: int, data: bytes, codec: str, level: int | None = None
+) -> bytearray:
+    """The batch at `position` with `data`, its decompressed records, under another codec."""
+    packed: Buffer = data if codec == "none" else compression.compress(codec, data, level)
+    out = bytearray(buffer[position : position + HEADER_SIZE])
+    set_codec(out, compression.codec_id(codec), HEADER_SIZE + len(packed))
+    out += packed
+    renew_crc(out, 0, len(out))
+    return out
+
+
 def _iter_unpacked(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    if header.record_count * _RECORD_SIZE_MIN > len(data):
+    if header.record_count * RECORD_SIZE_MIN > len(data):
         raise _corrupt(f"{header.record_count} records in {len(data)} bytes")
     end = 0
     for _ in range(header.record_count):

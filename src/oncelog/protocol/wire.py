@@ -54,12 +54,22 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Zigzag varint of at most 32 bits."""
+    value = buffer[position]
+    if value < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 1
+    more = buffer[position + 1]
+    if more < 0x80:
+        value = value & 0x7F | more << 7
+        return (value >> 1) ^ -(value & 1), position + 2
     value, position = read_uvarint(buffer, position)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """Zigzag varint of at most 64 bits."""
+    value = buffer[position]
+    if value < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 1
     value = 0
     for shift in range(0, 7 * _VARLONG_BYTES_MAX, 7):
         byte = buffer[position]

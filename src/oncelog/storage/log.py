@@ -33,10 +33,9 @@ from oncelog.storage.retention import expired_segments_count
 from oncelog.storage.segment import Segment
 from oncelog.storage.validation import (
     LOG_APPEND_TIME,
-    PRODUCER_CODEC,
+    RecordErrors,
     apply_log_append_time,
     check_batches,
-    recompress,
 )
 
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
@@ -44,7 +43,6 @@ __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 Buffer = bytes | bytearray | memoryview
 Read = Buffer
 _NONE = ErrorCode.none
-_PASS_THROUGH = PRODUCER_CODEC
 
 
 class PartitionLog(LogView):
@@ -109,24 +107,22 @@ class PartitionLog(LogView):
         if self._failure is not None:
             raise self._failure
         config = self.config
-        headers, error, message = check_batches(batches, config, origin, now_ms)
+        headers, error, message, record_errors, rewritten = check_batches(
+            batches, config, origin, now_ms
+        )
         if error is not _NONE:
-            return self._refused(error, message)
+            return self._refused(error, message, record_errors)
+        if rewritten is not None:
+            batches = rewritten
         for _, header in headers if origin is not Origin.REPLICATION else ():
             if header.producer_id >= 0 and not header.attributes & CONTROL_MASK:
                 rejection = self._state.producers.check_batch(header, origin, transaction_version)
                 if rejection is not None:
                     return self._rejected(rejection)
         log_append_time_ms = -1
-        if origin is not Origin.REPLICATION:
-            if config.compression_type != _PASS_THROUGH and origin is Origin.CLIENT:
-                try:
-                    batches, headers = recompress(batches, headers, config.compression_type)
-                except ProtocolError as failure:
-                    return self._refused(failure.code, failure.message)
-            if config.message_timestamp_type == LOG_APPEND_TIME:
-                headers = apply_log_append_time(batches, headers, now_ms)
-                log_append_time_ms = now_ms
+        if config.message_timestamp_type == LOG_APPEND_TIME and origin is not Origin.REPLICATION:
+            headers = apply_log_append_time(batches, headers, now_ms)
+            log_append_time_ms = now_ms
         with self._lock:
             if origin is not Origin.REPLICATION:
                 placed = assign_offsets(batches, headers, self.log_end_offset, leader_epoch)
@@ -230,8 +226,15 @@ class PartitionLog(LogView):
         self._folder_changed = self._changed = True
         return segment
 
-    def _refused(self, error: ErrorCode, message: str | None) -> AppendResult:
-        return AppendResult(error, log_start_offset=self.log_start_offset, message=message)
+    def _refused(
+        self, error: ErrorCode, message: str | None, record_errors: RecordErrors = ()
+    ) -> AppendResult:
+        return AppendResult(
+            error,
+            log_start_offset=self.log_start_offset,
+            message=message,
+            record_errors=record_errors,
+        )
 
     def _rejected(self, rejection: Rejection) -> AppendResult:
         is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME

@@ -1,14 +1,18 @@
 """Find records by timestamp, for ListOffsets.
 
-The only reads that look into batches, one batch per call.
+The only reads that look into batches, a few per call.
 """
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import NamedTuple
 
 from oncelog.core.errors import ProtocolError
-from oncelog.core.limits import LOOKED_INTO_BYTES_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
+from oncelog.core.limits import (
+    INT64_MAX,
+    LOOKED_INTO_BATCHES_COUNT_MAX,
+    LOOKED_INTO_BYTES_MAX,
+    LOOKED_INTO_RECORDS_COUNT_MAX,
+)
 from oncelog.protocol.batch import LOG_APPEND_TIME, BatchHeader
 from oncelog.protocol.record import iter_records
 from oncelog.storage.segment import Segment
@@ -27,53 +31,77 @@ class TimestampOffset(NamedTuple):
 def search_timestamp(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record at or after `start_offset` whose timestamp is at or after `timestamp_ms`."""
+    """The first record at or after `start_offset` whose timestamp is at or after `timestamp_ms`.
+
+    Headers say which batches are opened. One whose records are all older than its header says is
+    passed over; after too many of these the first of them is the answer.
+    """
+    passed_over: BatchHeader | None = None
+    batches_left, records_left = LOOKED_INTO_BATCHES_COUNT_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
     for segment in segments:
         if segment.max_timestamp_ms < timestamp_ms or segment.end_offset <= start_offset:
             continue
         for position, header in segment.find_timestamp(timestamp_ms):
             if header.last_offset < start_offset:
                 continue
+            batches_left -= 1
+            records_left -= header.record_count
+            if batches_left < 0 or records_left < 0:
+                return _whole_batch(passed_over or header, start_offset)
             found = _first_in(segment, position, header, timestamp_ms, start_offset)
             if found is not None:
                 return found
+            # In the batch that holds the log's start, the record may stand before that.
+            if header.base_offset >= start_offset:
+                passed_over = passed_over or header
     return None
 
 
 def newest_timestamp(segments: Iterable[Segment], start_offset: int) -> TimestampOffset | None:
-    """The first record with the largest timestamp of all."""
+    """The first record with the largest timestamp of all, by what headers say."""
     candidates = [s for s in segments if s.size and s.end_offset > start_offset]
     if not candidates:
         return None
     newest = max(candidates, key=lambda segment: segment.max_timestamp_ms)
-    return search_timestamp([newest], newest.max_timestamp_ms, start_offset)
+    timestamp_ms = newest.max_timestamp_ms
+    for position, header in newest.find_timestamp(timestamp_ms):
+        if header.last_offset < start_offset:
+            continue
+        found = _first_in(newest, position, header, timestamp_ms, start_offset)
+        if found is not None or header.base_offset >= start_offset:
+            return found or _whole_batch(header, start_offset)
+    return None
 
 
 def _first_in(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    if header.timestamp_type == LOG_APPEND_TIME:
+    if (
+        header.timestamp_type == LOG_APPEND_TIME
+        or header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX
+    ):
         return _whole_batch(header, start_offset)
     batch = segment.read_batch(position, header)
     records = iter_records(batch, 0, header, limit_bytes=LOOKED_INTO_BYTES_MAX)
     try:
-        for record in islice(records, LOOKED_INTO_RECORDS_COUNT_MAX):
+        for record in records:
             if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                if (
+                    header.base_offset <= record.offset <= header.last_offset
+                    and record.timestamp <= INT64_MAX
+                ):
+                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                return _whole_batch(header, start_offset)
     except ProtocolError:
         return _whole_batch(header, start_offset)
-    if header.base_offset < start_offset:
-        # What its header promises stands before the log's start.
-        return None
-    return _whole_batch(header, start_offset)
+    return None
 
 
 def _whole_batch(header: BatchHeader, start_offset: int) -> TimestampOffset:
     """Answer with the batch's beginning: a reader from there misses nothing.
 
     Right for a batch that the broker stamped. For records that are none, or not what their header
-    says (a leader trusts it, D4), or that cost too much to look at, it is the best answer there is,
-    and one that ends the search: no lookup opens one such batch after the other.
+    says (a leader trusts it, D4), or that cost too much to look at, it is the best answer there is.
     """
     offset = max(header.base_offset, start_offset)
     return TimestampOffset(header.max_timestamp, offset, header.leader_epoch)

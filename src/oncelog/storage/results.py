@@ -1,5 +1,6 @@
 """What a log answers to appends and reads, and why it cannot."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -21,6 +22,8 @@ class AppendResult(NamedTuple):
     log_start_offset: int = -1
     duplicate: bool = False
     message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
+    """Indexes of the records at fault, each with what is wrong with it (KIP-467)."""
 
 
 def answer_to(rejection: Rejection, is_stamped: bool, log_start_offset: int) -> AppendResult:

@@ -1,18 +1,36 @@
 """What a batch must satisfy before a leader takes it, and the rewrites that some settings ask for.
 
-Pure: bytes, settings and a time go in. Checked as Kafka's `LogValidator` does, short of the records
-themselves: Kafka also walks the records to check their offsets and timestamps one by one; we trust
-the CRC and the header (D4), and walk only for compacted topics, whose records need keys.
+Pure: bytes, settings and a time go in. Of every batch the header, the sizes and the CRC are
+checked. Kafka's `LogValidator` also goes through the records one by one; here that costs about
+twenty times the append itself (bench/records.py), so it is done only where the records have to be
+looked at anyway, or where the header says by itself that it cannot be right:
+
+- the topic is compacted: every record needs a key;
+- `compression.type` is not the batch's codec: the batch is written anew;
+- `message.timestamp.before.max.ms` is set: no header tells the smallest timestamp;
+- the timestamps in the header contradict each other, or are too far ahead: the records say which
+  of them are, and the header is put right if none is.
+
+Otherwise the header is believed (D4), and whoever reads a field of it bears that it may lie:
+`storage.lookup`, the time index, compaction, the client. docs/differences.md says what follows.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.limits import LOOKED_INTO_BYTES_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
+from oncelog.core.limits import (
+    BATCH_DECOMPRESSED_BYTES_MAX,
+    INT64_MAX,
+    LOOKED_INTO_BYTES_MAX,
+    LOOKED_INTO_RECORDS_COUNT_MAX,
+    RECORD_ERRORS_COUNT_MAX,
+)
 from oncelog.protocol.batch import (
     CODEC_MASK,
     CODEC_NAMES,
     CONTROL_MASK,
+    HEADER_SIZE,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -20,21 +38,29 @@ from oncelog.protocol.batch import (
     iter_headers,
     read_header,
     set_log_append_time,
+    set_max_timestamp,
 )
-from oncelog.protocol.record import iter_records, recompress_batch
+from oncelog.protocol.record import NO_TIMESTAMP, RECORD_SIZE_MIN, repack_batch, unpack_records
+from oncelog.protocol.record_walk import EVERY_TIME, Times, Walked, walk_records
 from oncelog.storage.config import LogConfig
 from oncelog.storage.producer_state import Origin
 
-__all__ = ["Checked", "apply_log_append_time", "check_batches", "recompress"]
+__all__ = ["Checked", "RecordErrors", "apply_log_append_time", "check_batches"]
 
 LOG_APPEND_TIME = "LogAppendTime"
-PRODUCER_CODEC = "producer"
 COMPACT = "compact"
+_PRODUCER_CODEC = "producer"
 _ATTRIBUTES_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
 """What a producer may set; other bits are Kafka's own, or not assigned."""
-_KAFKA_CODEC_NAMES = {"uncompressed": "none"}
+_CODEC_IDS = {
+    "uncompressed" if name == "none" else name: number for number, name in enumerate(CODEC_NAMES)
+}
+"""The numbers of codecs by the names that `compression.type` has for them."""
+_SAMPLE_COUNT = 3
 
 MutableBuffer = bytearray | memoryview
+RecordErrors = Sequence[tuple[int, str]]
+"""Indexes of records within their batch, each with what is wrong with it (KIP-467)."""
 
 
 class Checked(NamedTuple):
@@ -43,12 +69,15 @@ class Checked(NamedTuple):
     headers: list[tuple[int, BatchHeader]]
     error: ErrorCode = ErrorCode.none
     message: str | None = None
+    record_errors: RecordErrors = ()
+    rewritten: MutableBuffer | None = None
+    """What to write in place of the batches."""
 
 
 def check_batches(
     batches: MutableBuffer, config: LogConfig, origin: Origin, now_ms: int
 ) -> Checked:
-    """Judge what one append carries."""
+    """Judge what one append carries; a client's may have to be written otherwise (`rewritten`)."""
     size = len(batches)
     is_replicated, is_client = origin is Origin.REPLICATION, origin is Origin.CLIENT
     if not size:
@@ -77,22 +106,18 @@ def check_batches(
         if not check_crc(batches, position, header):
             return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
         if is_client:
-            refusal = _check_client(batches, position, header, config, now_ms)
-            if refusal is not None:
-                return refusal
+            looked_into = _check_client(batches, header, config, now_ms)
+            if looked_into is not None:
+                return looked_into
     if not is_replicated and size > config.segment_bytes:
-        message = f"{size} bytes in one append are more than segment.bytes={config.segment_bytes}"
-        return Checked([], ErrorCode.record_list_too_large, message)
+        return _more_than_a_segment(size, config)
     return Checked(headers)
 
 
 def _bad_header(header: BatchHeader, config: LogConfig) -> Checked:
     """Why no leader takes a batch of this header."""
     if header.length > config.max_message_bytes:
-        message = (
-            f"{header.length} bytes are more than max.message.bytes={config.max_message_bytes}"
-        )
-        return Checked([], ErrorCode.message_too_large, message)
+        return _too_large(header.length, config)
     if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
         return _refuse(
             f"{header.record_count} records with last offset delta {header.last_offset_delta}"
@@ -104,8 +129,9 @@ def _bad_header(header: BatchHeader, config: LogConfig) -> Checked:
 
 
 def _check_client(
-    batches: MutableBuffer, position: int, header: BatchHeader, config: LogConfig, now_ms: int
+    batches: MutableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Checked | None:
+    """Judge a client's one batch; None if it may be written as it is."""
     attributes = header.attributes
     if header.base_offset != 0:
         return _refuse(f"base offset {header.base_offset} in a produce request; it must be 0")
@@ -119,34 +145,92 @@ def _check_client(
             )
     elif attributes & TRANSACTIONAL_MASK:
         return _refuse("a transactional batch without a producer id")
-    if config.message_timestamp_type != LOG_APPEND_TIME:
-        message = None
-        if attributes & TIMESTAMP_TYPE_MASK:
-            message = "a producer may not set the timestamp type LogAppendTime"
-        elif header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            message = f"timestamp {header.max_timestamp} is too far ahead of {now_ms}"
-        elif now_ms - header.base_timestamp > config.message_timestamp_before_max_ms:
-            message = f"timestamp {header.base_timestamp} is too far behind {now_ms}"
-        if message is not None:
-            return Checked([], ErrorCode.invalid_timestamp, message)
-    if COMPACT in config.cleanup_policy:
-        return _check_keys(batches, position, header)
+    if attributes & TIMESTAMP_TYPE_MASK:
+        message = "a producer may not set the timestamp type LogAppendTime"
+        return Checked([], ErrorCode.invalid_timestamp, message)
+    codec_id = attributes & CODEC_MASK
+    room = BATCH_DECOMPRESSED_BYTES_MAX if codec_id else header.length - HEADER_SIZE
+    if header.record_count * RECORD_SIZE_MIN > room:
+        return _refuse(f"{header.record_count} records in {room} bytes")
+    wanted = config.compression_type
+    if (
+        COMPACT in config.cleanup_policy
+        or (wanted != _PRODUCER_CODEC and codec_id != _CODEC_IDS[wanted])
+        or (
+            config.message_timestamp_type != LOG_APPEND_TIME
+            and (
+                header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+                or not NO_TIMESTAMP <= header.base_timestamp <= header.max_timestamp
+                or config.message_timestamp_before_max_ms != INT64_MAX
+            )
+        )
+    ):
+        return _look_into(batches, header, config, now_ms)
     return None
 
 
-def _check_keys(batches: MutableBuffer, position: int, header: BatchHeader) -> Checked | None:
-    """Walk the records, which only compacted topics ask for: each must have a key."""
+def _look_into(
+    batches: MutableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
+) -> Checked:
+    """Go through the records, name those that are at fault, and rewrite the batch if need be."""
     if header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX:
         message = f"{header.record_count} records to look into"
         return Checked([], ErrorCode.message_too_large, message)
-    records = iter_records(batches, position, header, limit_bytes=LOOKED_INTO_BYTES_MAX)
+    is_stamped = config.message_timestamp_type == LOG_APPEND_TIME
     try:
-        for number, record in enumerate(records):
-            if record.key is None:
-                return _refuse(f"record {number} of a batch for a compacted topic has no key")
+        data = unpack_records(batches, 0, header, LOOKED_INTO_BYTES_MAX)
+        walked = walk_records(data, header, EVERY_TIME if is_stamped else _times(config, now_ms))
     except ProtocolError as error:
         return Checked([], error.code, error.message)
-    return None
+    refusal = _faults(walked, header, config)
+    if refusal is not None:
+        return refusal
+    rewritten, wanted = batches, config.compression_type
+    if wanted != _PRODUCER_CODEC and header.codec_id != _CODEC_IDS[wanted]:
+        codec = CODEC_NAMES[_CODEC_IDS[wanted]]
+        rewritten = repack_batch(batches, 0, data, codec, config.compression_level)
+    if not is_stamped and header.max_timestamp != walked.max_timestamp_ms:
+        set_max_timestamp(rewritten, walked.max_timestamp_ms)
+    # Kafka looks at sizes again here: they are others under another codec.
+    size = len(rewritten)
+    if size > config.max_message_bytes:
+        return _too_large(size, config)
+    if size > config.segment_bytes:
+        return _more_than_a_segment(size, config)
+    return Checked([(0, read_header(rewritten))], rewritten=rewritten)
+
+
+def _times(config: LogConfig, now_ms: int) -> Times:
+    return Times(
+        max(now_ms - config.message_timestamp_before_max_ms, EVERY_TIME.earliest_ms),
+        min(now_ms + config.message_timestamp_after_max_ms, EVERY_TIME.latest_ms),
+    )
+
+
+def _faults(walked: Walked, header: BatchHeader, config: LogConfig) -> Checked | None:
+    """The refusal that names the records at fault, the first fault of each; None if there are none.
+
+    One record with a bad timestamp makes it INVALID_TIMESTAMP, as in Kafka.
+    """
+    faults: dict[int, str] = {}
+    if COMPACT in config.cleanup_policy:
+        faults.update(
+            dict.fromkeys(walked.keyless, "a compacted topic takes no record without a key")
+        )
+    for index in walked.misplaced:
+        faults.setdefault(index, "its offset delta is not its place in the batch")
+    error = ErrorCode.invalid_record
+    if config.message_timestamp_type != LOG_APPEND_TIME:
+        for index in walked.untimely:
+            if index not in faults:
+                faults[index] = "its timestamp is too far from the broker's time"
+                error = ErrorCode.invalid_timestamp
+    if not faults:
+        return None
+    named = sorted(faults.items())[:RECORD_ERRORS_COUNT_MAX]
+    some = "; ".join(f"record {index}: {fault}" for index, fault in named[:_SAMPLE_COUNT])
+    message = f"{len(faults)} of {header.record_count} records are refused: {some}"
+    return Checked([], error, message, named)
 
 
 def apply_log_append_time(
@@ -158,27 +242,14 @@ def apply_log_append_time(
     return [(position, read_header(batches, position)) for position, _ in headers]
 
 
-def recompress(
-    batches: MutableBuffer, headers: list[tuple[int, BatchHeader]], compression_type: str
-) -> tuple[MutableBuffer, list[tuple[int, BatchHeader]]]:
-    """Rewrite client batches whose codec is not the topic's.
+def _too_large(size: int, config: LogConfig) -> Checked:
+    message = f"{size} bytes are more than max.message.bytes={config.max_message_bytes}"
+    return Checked([], ErrorCode.message_too_large, message)
 
-    Raises ProtocolError for damaged records, and for more of them than one request may cost.
-    """
-    codec = _KAFKA_CODEC_NAMES.get(compression_type, compression_type)
-    if all(header.codec == codec for _, header in headers):
-        return batches, headers
-    rewritten = bytearray()
-    for position, header in headers:
-        if header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX:
-            raise ProtocolError(
-                ErrorCode.message_too_large,
-                f"{header.record_count} records to rewrite",
-            )
-        rewritten += recompress_batch(
-            batches, position, header, codec, limit_bytes=LOOKED_INTO_BYTES_MAX
-        )
-    return rewritten, list(iter_headers(rewritten))
+
+def _more_than_a_segment(size: int, config: LogConfig) -> Checked:
+    message = f"{size} bytes in one append are more than segment.bytes={config.segment_bytes}"
+    return Checked([], ErrorCode.record_list_too_large, message)
 
 
 def _refuse(message: str) -> Checked:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.protocol.batch import HEADER_SIZE, iter_headers
+from oncelog.protocol.batch import HEADER_SIZE, iter_headers, renew_crc, set_max_timestamp
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from oncelog.runtime.disk import Buffer
 from oncelog.storage import CorruptBatch, OffsetOutOfRange, Origin
@@ -317,16 +317,34 @@ def test_a_deleted_log_is_refused_to_late_callers(ctx: LogContext) -> None:
     assert ctx.log.delete_old_segments(NOW_MS, 0) == 0
 
 
-def test_damaged_records_are_found_when_the_broker_must_rewrite(make_log: MakeLog) -> None:
-    from oncelog.protocol.batch import renew_crc
-
+@pytest.mark.parametrize(
+    ("codec", "code"), [("none", ErrorCode.invalid_record), ("zstd", ErrorCode.corrupt_message)]
+)
+def test_damaged_records_are_found_when_the_broker_must_rewrite(
+    make_log: MakeLog, codec: str, code: ErrorCode
+) -> None:
     ctx = make_log(compression_type="gzip")
-    data = batch(3)
+    data = batch(3, codec=codec)
     data[HEADER_SIZE] = 0x7F
     renew_crc(data, 0, len(data))
     result = ctx.append(data)
-    assert result.error is ErrorCode.corrupt_message
+    assert result.error is code
     assert issubclass(OffsetOutOfRange, ProtocolError)
+
+
+def test_a_header_without_its_largest_timestamp_is_put_right_and_found_by_time(
+    make_log: MakeLog,
+) -> None:
+    ctx = make_log()
+    lying = batch(3)
+    set_max_timestamp(lying, -1)
+    ctx.append_well(lying)
+    ctx.append_well(batch(timestamp_ms=NOW_MS + 10))
+    found = ctx.log.offset_for_timestamp(NOW_MS + 2)
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (NOW_MS + 2, 2)
+    assert ctx.kill().recovery.cut_bytes == 0
+    assert ctx.log.offset_for_timestamp(NOW_MS + 2) == found
 
 
 def test_a_damaged_header_is_an_error_for_its_offsets_only(make_log: MakeLog) -> None:

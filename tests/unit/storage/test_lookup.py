@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.protocol.batch import iter_headers
-from oncelog.protocol.record import iter_records
+from oncelog.core.limits import INT64_MAX, LOOKED_INTO_BATCHES_COUNT_MAX
+from oncelog.protocol.batch import HEADER, iter_headers, read_header, renew_crc, set_max_timestamp
+from oncelog.protocol.record import Record, build_batch, iter_records
 from tests.support.examples import examples
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
@@ -55,3 +56,56 @@ def test_deleted_records_are_not_found(ctx: LogContext) -> None:
     found = ctx.log.offset_for_timestamp(0)
     assert found is not None
     assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, NOW_MS + 3, 0)
+
+
+def lying(*times: int, claimed: int) -> bytearray:
+    """A batch whose header claims another largest timestamp than its records have."""
+    data = build_batch([Record(n, time, b"k", b"v") for n, time in enumerate(times)])
+    set_max_timestamp(data, claimed)
+    return data
+
+
+def found_at(ctx: LogContext, timestamp_ms: int) -> tuple[int, int] | None:
+    found = ctx.log.offset_for_timestamp(timestamp_ms)
+    return None if found is None else (found.timestamp_ms, found.offset)
+
+
+def test_a_batch_whose_header_claims_too_late_a_time_is_passed_over(ctx: LogContext) -> None:
+    ctx.append_well(lying(NOW_MS, NOW_MS + 1, claimed=NOW_MS + 100))
+    ctx.append_well(batch(3, timestamp_ms=NOW_MS + 50))
+    assert found_at(ctx, NOW_MS + 1) == (NOW_MS + 1, 1)
+    assert found_at(ctx, NOW_MS + 2) == (NOW_MS + 50, 2)
+    assert found_at(ctx, NOW_MS + 51) == (NOW_MS + 51, 3)
+    assert found_at(ctx, NOW_MS + 60) is None
+    newest = ctx.log.max_timestamp_offset()
+    assert newest is not None
+    assert newest.offset == 0
+
+
+def test_a_lookup_opens_few_such_batches_and_then_misses_nothing(ctx: LogContext) -> None:
+    for _ in range(LOOKED_INTO_BATCHES_COUNT_MAX + 1):
+        ctx.append_well(lying(NOW_MS, claimed=NOW_MS + 100))
+    ctx.append_well(batch(timestamp_ms=NOW_MS + 50))
+    assert found_at(ctx, NOW_MS + 50) == (NOW_MS + 100, 0)
+
+
+def test_a_lookup_never_answers_with_an_offset_outside_its_batch(ctx: LogContext) -> None:
+    records = [Record(offset, NOW_MS, b"k", b"v") for offset in (5, 2**31 - 1)]
+    data = build_batch(records, keep_offsets=True)
+    header = read_header(data)._replace(last_offset_delta=1, length=len(data) - 12)
+    HEADER.pack_into(data, 0, *header)
+    renew_crc(data, 0, len(data))
+    ctx.append_well(data)
+    assert found_at(ctx, NOW_MS) == (NOW_MS, 0)
+
+
+def test_a_record_beyond_all_times_does_not_make_an_answer_fail(tmp_path: Path) -> None:
+    ctx = LogContext(tmp_path / "t-0", message_timestamp_after_max_ms=INT64_MAX)
+    data = build_batch([Record(0, NOW_MS, b"k", b"v"), Record(1, NOW_MS + 5, b"k", b"v")])
+    header = read_header(data)._replace(
+        base_timestamp=INT64_MAX - 1, max_timestamp=INT64_MAX, length=len(data) - 12
+    )
+    HEADER.pack_into(data, 0, *header)
+    renew_crc(data, 0, len(data))
+    ctx.append_well(data)
+    assert found_at(ctx, INT64_MAX) == (INT64_MAX, 0)

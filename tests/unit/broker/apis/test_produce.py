@@ -11,6 +11,7 @@ import pytest
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.protocol.record import Record, build_batch
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import (
     error_of,
@@ -23,7 +24,7 @@ from tests.unit.broker.raw import (
     until,
 )
 from tests.unit.broker.raw import values as values_of
-from tests.unit.broker.support import batch
+from tests.unit.broker.support import NOW_MS, batch
 
 VERSIONS = range(3, 14)
 
@@ -107,6 +108,22 @@ async def test_a_damaged_batch_is_refused_and_nothing_written(context: Running) 
     answer = await produce(client, 9, damaged)
     assert error_of(answer) is ErrorCode.corrupt_message
     assert (await fetch(client)).high_watermark == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_at_fault_are_named(context: Running, version: int) -> None:
+    """KIP-467, from version 8 on."""
+    compacted = NewTopic("compacted", config={"cleanup.policy": "compact"})
+    await context.broker.controller.create_topics([compacted])
+    topic_id = context.broker.image.topics["compacted"].topic_id
+    client = await context.connect()
+    keys = [b"key" if number % 3 else None for number in range(8)]
+    data = build_batch([Record(n, NOW_MS, key, b"v") for n, key in enumerate(keys)])
+    answer = await produce(client, version, data, topic="compacted", topic_id=topic_id)
+    assert error_of(answer) is ErrorCode.invalid_record
+    named = [index for index, _ in answer.record_errors]
+    assert named == ([0, 3, 6] if version >= 8 else [])
+    assert ("3 of 8 records" in (answer.error_message or "")) == (version >= 8)
 
 
 async def test_no_records_at_all_is_refused(context: Running) -> None:
