@@ -99,6 +99,9 @@ DAMAGED_PLACES_NAMED_COUNT_MAX = 100
 """Damaged places of a partition that the broker's log names, each once: readers try again for ever.
 """
 
+CLEANER_STEP_BYTES = 64 * 1024
+"""Bytes that the cleaner reads and writes in one step; in between the event loop gets its turn."""
+
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
 

@@ -73,6 +73,13 @@ class AbortedTransactions:
         start = bisect_left(self._last_offsets, from_offset)
         return self._entries[start : bisect_left(self._last_offsets, to_offset)]
 
+    def replace(self, from_offset: int, to_offset: int, entries: list[AbortedTransaction]) -> None:
+        """Take `entries` for those whose marker lies in [from_offset, to_offset): a cleaning."""
+        start = bisect_left(self._last_offsets, from_offset)
+        end = bisect_left(self._last_offsets, to_offset)
+        self._entries[start:end] = entries
+        self._last_offsets[start:end] = [entry.last_offset for entry in entries]
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget those whose marker is at or after `end_offset`."""
         slot = bisect_left(self._last_offsets, end_offset)

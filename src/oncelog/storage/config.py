@@ -32,6 +32,13 @@ class LogConfig:
     """Age of a segment's newest record at which it goes; -1 keeps it."""
     retention_bytes: int = -1
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    min_cleanable_dirty_ratio: float = 0.5
+    """Share of uncleaned bytes at which a cleaning begins."""
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _INT64_MAX
+    """Age of an uncleaned record at which a cleaning begins, whatever the ratio."""
+    delete_retention_ms: int = _DAY_MS
+    """How long a tombstone stays after the first cleaning that met it."""
     message_timestamp_type: str = "CreateTime"
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     message_timestamp_before_max_ms: int = _INT64_MAX
@@ -39,6 +46,11 @@ class LogConfig:
     compression_level: int | None = None
     """The level of that codec where the broker compresses; None for codecs without levels."""
     producer_id_expiration_ms: int = _DAY_MS
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the newest record of each key is what the log has to keep."""
+        return "compact" in self.cleanup_policy
 
     def __post_init__(self) -> None:
         if not 0 < self.segment_bytes <= INT32_MAX:

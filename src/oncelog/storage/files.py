@@ -9,6 +9,7 @@ import re
 __all__ = [
     "ABORTED_SUFFIX",
     "BATCHES_SUFFIX",
+    "CLEANED_SUFFIX",
     "CLEAN_SHUTDOWN_NAME",
     "DELETED_SUFFIX",
     "FORMAT_NAME",
@@ -24,6 +25,7 @@ __all__ = [
     "SEGMENT_SUFFIXES",
     "SNAPSHOT_SUFFIX",
     "STRAY_NOTE_NAME",
+    "SWAP_SUFFIX",
     "TIME_INDEX_SUFFIX",
     "base_offset_of",
     "file_prefix",
@@ -37,6 +39,9 @@ SNAPSHOT_SUFFIX = ".snapshot"
 BATCHES_SUFFIX = ".batches"
 """Ours, beside each snapshot: see `producer_snapshot`."""
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+"""Of a segment that a cleaning made and that is not in its place yet: see `swap`."""
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 LEADER_EPOCHS_NAME = "leader-epoch-checkpoint"

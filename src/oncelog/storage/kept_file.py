@@ -2,7 +2,7 @@
 
 `OpenFiles` closes it, from any thread, and the next use opens it again; whoever is reading keeps
 the descriptor it began with, which closes with its last user. Nobody but this module opens or
-closes `.log` files.
+closes `.log` files, apart from the cleaner, which reads sealed ones through descriptors of its own.
 
 A file is not closed while bytes were written to it that no fsync has covered. The kernel reports a
 failed write to descriptors that are open at the time; if none is, it may forget the failure

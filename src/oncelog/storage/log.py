@@ -13,6 +13,7 @@ Threads: appends and reads come from the event loop; `flush`, `read_cold`, `dele
 `close` may come from the disk's executor. The lock covers the list of segments and nothing slower
 than one write; fsyncs and cold reads run outside of it. Flushes of one log follow each other, so
 that one which finds nothing to do has waited for the fsync that did it.
+`_upkeep` (see `log_cleaning`) keeps those apart that replace or remove files.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from oncelog.protocol.batch import CONTROL_MASK
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
-from oncelog.storage.log_view import LogView
+from oncelog.storage.log_cleaning import CleanableLog
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, Rejection
 from oncelog.storage.recovery import recover, remove_segment_files
@@ -45,7 +46,7 @@ Read = Buffer
 _NONE = ErrorCode.none
 
 
-class PartitionLog(LogView):
+class PartitionLog(CleanableLog):
     """See the module's text. Create one with `open`."""
 
     @classmethod
@@ -300,6 +301,10 @@ class PartitionLog(LogView):
 
         Returns how many.
         """
+        with self._upkeep:
+            return self._delete_old_segments(now_ms, high_watermark)
+
+    def _delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         with self._lock:
             if self._closed:
                 return 0
@@ -347,7 +352,7 @@ class PartitionLog(LogView):
         """
         if offset >= self.log_end_offset:
             return
-        with self._lock:
+        with self._upkeep, self._lock:
             self._removals_count += 1
             self._snapshots.remove(above=offset)
             for segment in self._segments.drop_newest(offset):
@@ -417,15 +422,16 @@ class PartitionLog(LogView):
             if self._closed:
                 return
             self._closed = True
-        if self._failure is None and self._changed:
-            self.flush()
-            self._segments.active.write_indexes()
-            self._files.write_aborted(self._state, self._segments.active, sync=True)
-            # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is
-            # used.
-            self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
-        for segment in self._segments:
-            segment.close()
+        with self._upkeep:
+            if self._failure is None and self._changed:
+                self.flush()
+                self._segments.active.write_indexes()
+                self._files.write_aborted(self._state, self._segments.active, sync=True)
+                # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is
+                # used.
+                self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
+            for segment in self._segments:
+                segment.close()
 
     def abandon(self) -> None:
         """Close without saving anything: the log is about to be deleted.

@@ -41,6 +41,10 @@ class LogView:
         self._lock = threading.RLock()
         self._flush_lock = threading.Lock()
         self._removals_count = 0
+        self._upkeep = threading.Lock()
+        """Held while files of sealed segments are replaced or removed, and taken before `_lock`.
+        Appends and reads do not take it.
+        """
         self._folder_changed = True
         self._failure: StorageFailure | None = None
         self._closed = self._deleted = False

@@ -42,8 +42,8 @@ def search_timestamp(
         if segment.max_timestamp_ms < timestamp_ms or segment.end_offset <= start_offset:
             continue
         for position, header in segment.find_timestamp(timestamp_ms):
-            if header.last_offset < start_offset:
-                continue
+            if header.last_offset < start_offset or not header.record_count:
+                continue  # Compaction may have emptied it.
             batches_left -= 1
             records_left -= header.record_count
             if batches_left < 0 or records_left < 0:
@@ -63,11 +63,29 @@ def newest_timestamp(segments: Iterable[Segment], start_offset: int) -> Timestam
     if not candidates:
         return None
     newest = max(candidates, key=lambda segment: segment.max_timestamp_ms)
-    timestamp_ms = newest.max_timestamp_ms
-    for position, header in newest.find_timestamp(timestamp_ms):
-        if header.last_offset < start_offset:
+    found = _first_at(newest, newest.max_timestamp_ms, start_offset)
+    if found is not None:
+        return found
+    # That time is of a batch which compaction emptied, or of a record before the log's start.
+    for segment in sorted(candidates, key=lambda segment: -segment.max_timestamp_ms):
+        if found is not None and found.timestamp_ms >= segment.max_timestamp_ms:
+            break
+        times = [
+            header.max_timestamp
+            for _, header in segment.walk(0)
+            if header.record_count and header.base_offset >= start_offset
+        ]
+        other = _first_at(segment, max(times), start_offset) if times else None
+        if found is None or (other is not None and other.timestamp_ms > found.timestamp_ms):
+            found = other
+    return found
+
+
+def _first_at(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+    for position, header in segment.find_timestamp(timestamp_ms):
+        if header.last_offset < start_offset or not header.record_count:
             continue
-        found = _first_in(newest, position, header, timestamp_ms, start_offset)
+        found = _first_in(segment, position, header, timestamp_ms, start_offset)
         if found is not None or header.base_offset >= start_offset:
             return found or _whole_batch(header, start_offset)
     return None

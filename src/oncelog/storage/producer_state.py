@@ -22,6 +22,7 @@ from oncelog.storage.verifications import NO_SEQUENCE, Verifications
 __all__ = [
     "CachedBatch",
     "CompletedTransaction",
+    "LastRecord",
     "Origin",
     "ProducerEntry",
     "ProducerStates",
@@ -64,6 +65,14 @@ class CompletedTransaction(NamedTuple):
     last_offset: int
     committed: bool
     last_stable_offset: int
+
+
+class LastRecord(NamedTuple):
+    """Where a producer that is remembered left off."""
+
+    last_data_offset: int
+    """Last offset of its newest data batch under its epoch; -1: a marker began that epoch."""
+    epoch: int
 
 
 class Rejection(NamedTuple):
@@ -145,6 +154,15 @@ class ProducerStates:
     def entries(self) -> list[ProducerEntry]:
         """All producers that are remembered."""
         return list(self._producers.values())
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """Where each producer left off: what compaction must leave in the log (INV-2)."""
+        return {
+            entry.producer_id: LastRecord(
+                entry.batches[-1].last_offset if entry.batches else NO_OFFSET, entry.epoch
+            )
+            for entry in self._producers.values()
+        }
 
     def transaction_is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer epoch has an undecided transaction here."""

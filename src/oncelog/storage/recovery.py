@@ -5,6 +5,7 @@ What may be found, and what becomes of it:
 - a batch cut in the middle, or one whose CRC is wrong: cut there, and everything after it goes;
 - indexes that are missing, short, or of a file that was cut: rebuilt from the log file;
 - an empty last segment (a crash between roll and first append): kept, it is the active one;
+- `.cleaned` and `.swap` files (a crash within a cleaning): see `swap`;
 - `.deleted` and `.tmp` files (a crash within a deletion or before a rename): removed;
 - index files without their `.log` (a crash within a deletion): removed;
 - a snapshot above the end of the log, or a torn one: removed or passed over.
@@ -37,10 +38,11 @@ from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment, parse_header
 from oncelog.storage.snapshots import Snapshots
+from oncelog.storage.swap import finish_swaps
 
 __all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files"]
 
-_LEFTOVERS = (DELETED_SUFFIX, ".tmp", ".cleaned")
+_LEFTOVERS = (DELETED_SUFFIX, ".tmp")
 
 
 @dataclass(slots=True)
@@ -139,6 +141,7 @@ class _Recovery:
         return Recovered(segments, self._state, self._snapshots, start, end, self._report)
 
     def _find_segments(self) -> list[Segment]:
+        finish_swaps(self._disk, self._directory)
         names = self._disk.list(self._directory)
         for name in names:
             if name.endswith(_LEFTOVERS):

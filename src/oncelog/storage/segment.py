@@ -101,11 +101,11 @@ class Segment:
         """Whether it holds a descriptor or indexes in memory."""
         return self.kept.held is not None or self._offset_index is not None
 
-    def create(self) -> None:
-        """Make the empty file and become the active segment."""
-        self.kept.create().truncate(
-            0
-        )  # A crash may have left one behind that recovery judged worthless.
+    def create(self, state: str = "") -> None:
+        """Make the empty file; `state` stands behind its name until `take_name`."""
+        self.kept.path = self.path + state
+        # A crash may have left one behind that recovery judged worthless.
+        self.kept.create().truncate(0)
         self.start_indexes()
 
     def start_indexes(self) -> None:
@@ -156,16 +156,22 @@ class Segment:
         """Close the file as well where it has unsynced bytes: it is deleted, or was flushed."""
         self.kept.close()
 
-    def write_indexes(self, *, sync: bool = False) -> None:
-        """Write both index files whole.
+    def write_indexes(self, *, sync: bool = False, state: str = "") -> None:
+        """Write both index files whole; `state` as in `create`.
 
         The time index ends with the largest timestamp, as Kafka's does.
         """
         offset_index, time_index = self._indexes()
         if self.size:
             time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
-        self._disk.write_atomic(self.prefix + INDEX_SUFFIX, offset_index.to_bytes(), sync=sync)
-        self._disk.write_atomic(self.prefix + TIME_INDEX_SUFFIX, time_index.to_bytes(), sync=sync)
+        offset_path, time_path = self.index_paths()
+        self._disk.write_atomic(offset_path + state, offset_index.to_bytes(), sync=sync)
+        self._disk.write_atomic(time_path + state, time_index.to_bytes(), sync=sync)
+        self.indexes_on_disk = not state
+
+    def take_name(self) -> None:
+        """Its files have their names now: it need not live from what it holds in memory."""
+        self.kept.path = self.path
         self.indexes_on_disk = True
 
     def has_room(self, batch: PlacedBatch, size: int, config: LogConfig) -> bool:

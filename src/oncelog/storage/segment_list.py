@@ -4,7 +4,7 @@ Finds the segment of an offset, reads through it, and bounds how many sealed seg
 in memory. It knows no producers; its owner holds the lock.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from oncelog.core.limits import SEALED_SEGMENTS_OPEN_COUNT_MAX
@@ -69,6 +69,22 @@ class SegmentList:
         self.active = self._segments[-1]
         self._read_order = [kept for kept in self._read_order if kept in self._segments[:-1]]
         return removed
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these are neighbours here, and none is the active one."""
+        slot = bisect_left(self._bases, segments[0].base_offset)
+        found = self._segments[slot : slot + len(segments)]
+        return found == segments and segments[-1] is not self.active
+
+    def replace(self, replaced: list[Segment], segment: Segment) -> None:
+        """Put one in the place of several, which begins where they do.
+
+        Readers that hold one go on undisturbed.
+        """
+        slot = bisect_left(self._bases, segment.base_offset)
+        self._segments[slot : slot + len(replaced)] = [segment]
+        self._bases[slot : slot + len(replaced)] = [segment.base_offset]
+        self._read_order = [kept for kept in self._read_order if kept not in replaced]
 
     def read(
         self, offset: int, size_max: int, upper_bound: int, min_one: bool, cached_only: bool = False

@@ -72,6 +72,12 @@ class Snapshots:
             if (below is not None and offset < below) or (above is not None and offset > above):
                 self._remove_one(offset)
 
+    def remove_at(self, offsets: list[int]) -> None:
+        """Delete those at these offsets, where they are."""
+        for offset in offsets:
+            if offset in self._offsets:
+                self._remove_one(offset)
+
     def keep_only(self, offsets: set[int]) -> None:
         """Delete all but these."""
         for offset in self.offsets:

@@ -124,13 +124,17 @@ class LogContext:
     def headers(self) -> list[BatchHeader]:
         return [header for _, header in iter_headers(self.all_bytes())]
 
-    def values(self) -> list[bytes | None]:
+    def records(self) -> list[Record]:
+        """All records, markers too."""
         data = self.all_bytes()
         return [
-            record.value
+            record
             for position, header in iter_headers(data)
             for record in iter_records(data, position, header)
         ]
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records()]
 
 
 def read_all(log: PartitionLog, max_bytes: int = 1 << 20) -> bytes:

@@ -1,0 +1,23 @@
+"""Compaction: a log keeps the newest record of each key (Kafka's `LogCleaner`).
+
+`selection` says which log is due, `Cleaning` does one cleaning in steps, `storage/swap.py` puts
+what it wrote in place. The broker's task is `broker/partitions/cleaner.py`; `clean_log` does it for
+a folder that no broker uses.
+"""
+
+from oncelog.storage.cleaner.batch_filter import CleanerStats
+from oncelog.storage.cleaner.cleaning import Cleaning, Uncleanable
+from oncelog.storage.cleaner.offline import clean_log
+from oncelog.storage.cleaner.selection import LogToClean, filthiest, log_to_clean
+from oncelog.storage.cleaner.settings import CleanerSettings
+
+__all__ = [
+    "CleanerSettings",
+    "CleanerStats",
+    "Cleaning",
+    "LogToClean",
+    "Uncleanable",
+    "clean_log",
+    "filthiest",
+    "log_to_clean",
+]

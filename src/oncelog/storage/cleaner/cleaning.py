@@ -1,0 +1,256 @@
+"""One cleaning of one log, as steps that each take a moment (Kafka's `Cleaner`).
+
+First the newest offset of each key in the dirty part is noted, as far as memory goes. Then the
+segments up to there are read from the log's start and written again without what those keys made
+obsolete, several small ones into one, and each group is put in the place of its segments before the
+next begins: what makes an older record obsolete is on the disk, synced, before that one goes.
+
+Steps run in the executor, one at a time; between two of them the log takes appends and reads as
+always. What is replaced is checked by its CRC first. Damage ends the cleaning before anything of
+its group is replaced.
+"""
+
+from collections.abc import Iterator
+
+from oncelog.core.errors import OncelogError
+from oncelog.core.limits import CLEANER_STEP_BYTES, INT32_MAX
+from oncelog.protocol.batch import HEADER_SIZE
+from oncelog.protocol.record_slices import iter_slices, unpacked
+from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage.aborted import AbortedTransaction, format_aborted
+from oncelog.storage.cleaner.batch_filter import BatchFilter, Buffer, CleanerStats
+from oncelog.storage.cleaner.offset_map import OffsetMap
+from oncelog.storage.cleaner.reading import ReadBatch, iter_batches
+from oncelog.storage.cleaner.selection import LogToClean
+from oncelog.storage.cleaner.settings import CleanerSettings
+from oncelog.storage.cleaner.transactions import CleanedTransactions
+from oncelog.storage.config import LogConfig
+from oncelog.storage.files import ABORTED_SUFFIX, CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES
+from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.replay import end_marker_of
+from oncelog.storage.segment import Segment, parse_header
+from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES
+
+__all__ = ["Cleaning", "Uncleanable"]
+
+
+class Uncleanable(OncelogError):  # noqa: N818 - names a state of the log
+    """A log that cannot be cleaned under these settings; the message says why."""
+
+
+class Cleaning:
+    """One cleaning. `steps` does it; `end_offset` and `stats` tell what was done."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        target: LogToClean,
+        settings: CleanerSettings,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._target = target
+        self._settings = settings
+        self._high_watermark = high_watermark
+        self._now_ms = now_ms
+        first, end = target.first_dirty_offset, target.first_uncleanable_offset
+        self._segments = [s for s in target.log.sealed_segments() if s.end_offset <= end]
+        self._keys = OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor, end - first)
+        self.stats = CleanerStats()
+        self.end_offset = first
+        """The first offset that is dirty afterwards."""
+
+    def steps(self) -> Iterator[int]:
+        """Do the work, and yield after each part how many bytes it read and wrote. Blocking.
+
+        Raises `CorruptBatch`, `ProtocolError` and `Uncleanable` for what this log cannot be cleaned
+        for, `LogChanged` when somebody else changed it meanwhile, `StorageFailure`.
+        """
+        held = self._target.log
+        if held.recovery_point < self._target.first_uncleanable_offset:
+            # What makes a record obsolete must survive a loss of power before that record goes.
+            held.flush()
+            yield 0
+        yield from self._note_keys()
+        yield from self._rewrite()
+        self.end_offset = self._keys.latest_offset + 1
+
+    # ---- the offset map ----
+
+    def _note_keys(self) -> Iterator[int]:
+        start, keys = self._target.first_dirty_offset, self._keys
+        transactions = self._transactions()
+        keys.latest_offset = start - 1
+        work = 0
+        for segment in self._segments:
+            if segment.end_offset <= start:
+                continue
+            for batch in self._batches(segment):
+                self.stats.bytes_mapped += batch.header.length
+                if not self._note_batch(batch, start, transactions):
+                    yield work
+                    return
+                keys.latest_offset = max(keys.latest_offset, batch.header.last_offset)
+                work += batch.header.length
+                if work >= CLEANER_STEP_BYTES:
+                    yield work
+                    work = 0
+            keys.latest_offset = segment.end_offset - 1
+        yield work
+
+    def _note_batch(self, batch: ReadBatch, start: int, transactions: CleanedTransactions) -> bool:
+        """False when the map is full: the batch is not part of this cleaning then."""
+        buffer, position, header = batch
+        if header.is_control:
+            transactions.is_over(header, end_marker_of(buffer, position, header))
+            return True
+        if transactions.is_aborted(header) or header.last_offset < start:
+            return True
+        keys = self._keys
+        for record in iter_slices(unpacked(buffer, position, header), header):
+            if record.key is None or record.offset < start:
+                continue
+            if not keys.put(record.key, record.offset):
+                if keys.latest_offset < start:
+                    raise Uncleanable(
+                        f"log.cleaner.dedupe.buffer.size has room for {keys.size_max} keys, "
+                        f"and the batch at offset {header.base_offset} holds more"
+                    )
+                return False
+        return True
+
+    # ---- the copy ----
+
+    def _rewrite(self) -> Iterator[int]:
+        held, keys = self._target.log, self._keys
+        self.stats.keys_count = keys.size
+        transactions = self._transactions()
+        batch_filter = BatchFilter(
+            keys,
+            transactions,
+            held.last_records(),
+            self._high_watermark,
+            self._now_ms,
+            held.config.delete_retention_ms,
+            self.stats,
+        )
+        wanted = [s for s in self._segments if s.base_offset <= keys.latest_offset]
+        for group in grouped(wanted, held.config):
+            cleaned = Segment(self._disk, held.directory, group[0].base_offset)
+            try:
+                yield from self._write_group(group, cleaned, batch_filter)
+                aborted = transactions.take_kept()
+                self._seal(cleaned, aborted)
+                held.replace_segments(group, cleaned, aborted)
+            except OncelogError:
+                if held.is_open:
+                    self._discard(cleaned)
+                raise
+            yield 0
+
+    def _write_group(
+        self, group: list[Segment], cleaned: Segment, batch_filter: BatchFilter
+    ) -> Iterator[int]:
+        writer = _Writer(cleaned, self._target.log.config, self._settings.io_buffer_bytes)
+        work = 0
+        for segment in group:
+            for buffer, position, header in self._batches(segment):
+                self.stats.bytes_read += header.length
+                work += header.length
+                kept = batch_filter.keep(buffer, position, header)
+                if kept is not None:
+                    work += len(kept)
+                    writer.add(kept)
+                if work >= CLEANER_STEP_BYTES:
+                    yield work
+                    work = 0
+        writer.write()
+        cleaned.end_offset = group[-1].end_offset
+        self.stats.bytes_written += cleaned.size
+        yield work
+
+    def _seal(self, cleaned: Segment, aborted: list[AbortedTransaction]) -> None:
+        """Sync the files, and their names with the last one."""
+        cleaned.kept.sync_plan()()
+        cleaned.write_indexes(sync=True, state=CLEANED_SUFFIX)
+        # Also when it is empty: `swap` tells by it which segment an index is of.
+        path = cleaned.prefix + ABORTED_SUFFIX + CLEANED_SUFFIX
+        self._disk.write_atomic(path, format_aborted(aborted), sync=True)
+
+    def _discard(self, cleaned: Segment) -> None:
+        cleaned.close()
+        for suffix in (*SEGMENT_SUFFIXES[1:], LOG_SUFFIX):
+            self._disk.remove(cleaned.prefix + suffix + CLEANED_SUFFIX)
+
+    def _transactions(self) -> CleanedTransactions:
+        aborted = self._target.log.aborted_below(self._target.first_uncleanable_offset)
+        return CleanedTransactions(aborted)
+
+    def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
+        try:
+            yield from iter_batches(self._disk, segment, self._settings.io_buffer_bytes)
+        except StorageFailure:
+            self._target.log.require_segments([segment])
+            raise
+
+
+class _Writer:
+    """Gathers batches and writes them to the cleaned segment, a buffer at a time."""
+
+    __slots__ = ("_buffer", "_config", "_placed", "_segment", "_size_max")
+
+    def __init__(self, segment: Segment, config: LogConfig, size_max: int) -> None:
+        segment.create(CLEANED_SUFFIX)
+        self._segment = segment
+        self._config = config
+        self._size_max = size_max
+        self._buffer = bytearray()
+        self._placed: list[PlacedBatch] = []
+
+    def add(self, batch: Buffer) -> None:
+        """Take one batch."""
+        if self._segment.size + len(self._buffer) + len(batch) > INT32_MAX:
+            raise Uncleanable(f"the segment {self._segment.path} would grow beyond 2 GiB")
+        header = parse_header(batch, 0)
+        self._placed.append(
+            PlacedBatch(
+                len(self._buffer),
+                header.length,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+            )
+        )
+        self._buffer += batch
+        if len(self._buffer) >= self._size_max:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was gathered."""
+        if self._placed:
+            self._segment.append(self._buffer, self._placed, self._config)
+            self._buffer = bytearray()
+            self._placed = []
+
+
+def grouped(segments: list[Segment], config: LogConfig) -> list[list[Segment]]:
+    """Neighbours that fit into one segment together: by size, by its indexes, by its offsets."""
+    entries_count_max = config.segment_index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
+    size_max = min(
+        config.segment_bytes, entries_count_max * max(config.index_interval_bytes, HEADER_SIZE)
+    )
+    groups: list[list[Segment]] = []
+    size = 0
+    for segment in segments:
+        if (
+            groups
+            and size + segment.size <= size_max
+            and segment.end_offset - 1 - groups[-1][0].base_offset <= INT32_MAX
+        ):
+            groups[-1].append(segment)
+            size += segment.size
+        else:
+            groups.append([segment])
+            size = segment.size
+    return groups
