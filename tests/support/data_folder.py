@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from oncelog import Admin, Consumer, EmbeddedBroker, OffsetAndMetadata, Producer, TopicPartition
+from oncelog.broker.broker import Broker
 from oncelog.client import NewTopic
 from oncelog.protocol.record import Record, build_batch
 
@@ -32,56 +33,68 @@ TRIMMED = TopicPartition("trimmed", 0)
 """Of its 40 records the first 25 were deleted by an admin."""
 
 
-async def _fill(servers: str, time_ms: int) -> None:
-    async with Admin(servers) as admin:
-        await admin.create_topics([NewTopic(t.topic, 1, 1, {}) for t in (MIXED, PLAIN, TRIMMED)])
-        async with Producer(servers) as producer:
-            for number in range(40):
-                for topic in (PLAIN.topic, TRIMMED.topic):
-                    key, value = b"key %d" % (number % 7), b"value %d" % number
-                    await producer.send(topic, value, key=key, timestamp_ms=time_ms)
-    await _transactions(servers, time_ms)
+async def _plain(servers: str, numbers: range, time_ms: int) -> None:
+    async with Producer(servers) as producer:
+        for number in numbers:
+            for topic in (PLAIN.topic, TRIMMED.topic):
+                key, value = b"key %d" % (number % 7), b"value %d" % number
+                await producer.send(topic, value, key=key, timestamp_ms=time_ms)
 
 
-async def _transactions(servers: str, time_ms: int) -> None:
+async def _transactions(servers: str, numbers: range, time_ms: int) -> None:
     async with (
         Consumer(servers, group_id="readers") as consumer,
-        Producer(servers, transactional_id="ends") as ends,
+        Producer(servers, transactional_id="ends") as producer,
     ):
-        await ends.init_transactions()
-        for number in range(16):
-            await ends.begin_transaction()
+        await producer.init_transactions()
+        for number in numbers:
+            await producer.begin_transaction()
             for part in range(2):
                 key, value = b"key %d" % number, b"%d.%d" % (number, part)
-                await ends.send(MIXED.topic, value, key=key, timestamp_ms=time_ms)
+                await producer.send(MIXED.topic, value, key=key, timestamp_ms=time_ms)
             if number % 3 == 1:
-                await ends.abort_transaction()
+                await producer.abort_transaction()
                 continue
             at = {PLAIN: OffsetAndMetadata(number)}
-            await ends.send_offsets_to_transaction(at, "readers")
-            await ends.commit_transaction()
+            await producer.send_offsets_to_transaction(at, "readers")
+            await producer.commit_transaction()
         await consumer.commit({TRIMMED: OffsetAndMetadata(30)})
+
+
+def _leave_open(broker: Broker, time_ms: int) -> None:
+    """Begin a transaction that nobody ends."""
+    mixed = broker.partitions.get(*MIXED)
+    assert mixed is not None
+    undecided = build_batch(
+        [Record(0, time_ms, b"key", b"undecided")],
+        producer_id=OPEN_PRODUCER_ID,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    mixed.log.append(undecided, leader_epoch=0, now_ms=broker.clock.now_ms())
 
 
 async def _make(clean: Path, killed: Path) -> None:
     async with EmbeddedBroker(str(clean), config=SETTINGS) as embedded:
+        broker, servers = embedded.broker, embedded.bootstrap_servers
         # One time for all records: otherwise time indexes would fill, and segments end, by chance.
-        time_ms = embedded.broker.clock.now_ms() - AGE_MS
-        await _fill(embedded.bootstrap_servers, time_ms)
-        partitions = embedded.broker.partitions
-        mixed, trimmed = partitions.get(*MIXED), partitions.get(*TRIMMED)
-        assert mixed is not None
+        time_ms = broker.clock.now_ms() - AGE_MS
+        async with Admin(servers) as admin:
+            topics = [NewTopic(t.topic, 1, 1, {}) for t in (MIXED, PLAIN, TRIMMED)]
+            await admin.create_topics(topics)
+        await _plain(servers, range(35), time_ms)
+        await _transactions(servers, range(14), time_ms)
+        for partition in broker.partitions:
+            partition.log.flush()
+        trimmed = broker.partitions.get(*TRIMMED)
         assert trimmed is not None
-        trimmed.log.delete_records(25)
-        undecided = build_batch(
-            [Record(0, time_ms, b"key", b"undecided")],
-            producer_id=OPEN_PRODUCER_ID,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        )
-        mixed.log.append(undecided, leader_epoch=0, now_ms=embedded.broker.clock.now_ms())
-        await partitions.note_log_starts()
+        trimmed.delete_records(25)
+        await broker.partitions.note_log_starts()
+        # The recovery points now lie within the active segments; the rest is above them.
+        await _plain(servers, range(35, 40), time_ms)
+        await _transactions(servers, range(14, 16), time_ms)
+        _leave_open(broker, time_ms)
         shutil.copytree(clean, killed)
 
 

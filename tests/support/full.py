@@ -1,4 +1,5 @@
-"""`make test-full`: every test, planted bugs, simulated runs, a million bad frames, five demos.
+"""`make test-full`: every test, planted bugs, simulated runs, 20,000 mutated files, a million
+bad frames, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -20,6 +21,8 @@ from tests.fuzz.__main__ import fuzz
 from tests.support import evidence, mutations
 
 FUZZ_FRAMES = 1_000_000
+MUTATED_FILES = 20_000
+STEPS = ("tests", "mutations", "simulation", "corruption", "fuzz", "demo")
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
 REPORT = ROOT / ".cache" / "test-full.xml"
@@ -118,7 +121,7 @@ def main() -> int:
     """Exit code 0 when everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--only", choices=["tests", "mutations", "simulation", "fuzz", "demo"])
+    parser.add_argument("--only", choices=STEPS)
     arguments = parser.parse_args()
     console = Console()
     passed = True
@@ -131,6 +134,10 @@ def main() -> int:
             command = [sys.executable, "-m", module]
             command += ["--evidence"] if module.endswith("planted") else []
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
+    if arguments.only in (None, "corruption"):
+        command = [sys.executable, "-m", "tests.corruption.campaign", "--evidence"]
+        command += ["--count", str(MUTATED_FILES), "--seed", str(arguments.seed)]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
     if arguments.only in (None, "demo"):

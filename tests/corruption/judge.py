@@ -1,0 +1,335 @@
+"""Start a broker on a damaged folder, read everything, restart, and judge what was served.
+
+The rules, whatever the damage:
+
+- A start is refused in one sentence, and then no file has changed; or it succeeds.
+- Every record that is served is one of the folder's, with its offset, key, value and time.
+- Every record whose bytes are undamaged is served, except those behind damage above the recovery
+  point (after a kill: the valid prefix) and those of folders that were set aside with an ERROR.
+- read_committed never shows a record of an aborted or open transaction (INV-3).
+- What is missing is said: a WARNING or an ERROR.
+- The bytes of every log that was not damaged are still in the folder.
+- A second start serves the same.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from oncelog.cli.log.reading import Batch, read_log
+from oncelog.core.errors import OncelogError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.record import iter_records
+from oncelog.storage.checkpoints import parse_offsets
+from tests.corruption.reader import Served, committed_offsets, read_partition
+from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRIMMED
+from tests.unit.broker.context import running
+
+__all__ = ["Baseline", "Outcome", "judge", "sound_baseline"]
+
+PARTITIONS = (MIXED, PLAIN, TRIMMED)
+GROUP = "readers"
+START_TIMEOUT_S = 20.0
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+@dataclass(slots=True)
+class View:
+    """What one run of the broker served and said."""
+
+    served: dict[tuple[TopicPartition, int], Served] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] | str = ""
+    said: list[str] = field(default_factory=list)
+    refusal: str | None = None
+
+    def records(self, partition: TopicPartition, isolation: int) -> Mapping[int, object]:
+        found = self.served.get((partition, isolation))
+        return found.records if found is not None else {}
+
+
+@dataclass(slots=True)
+class Baseline:
+    """A sound folder: where it is, and what a broker serves from it."""
+
+    folder: Path
+    was_clean: bool
+    view: View
+    points: dict[TopicPartition, int]
+    files: dict[str, bytes]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one damage. `failures` are broken rules; the rest is for the table."""
+
+    verdict: str
+    failures: list[str]
+    said: list[str]
+    lost_count: int = 0
+
+
+class _Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.getMessage()}")
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    handler, logger = _Said(), logging.getLogger("oncelog")
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+async def _view(folder: Path) -> View:
+    """Start, read everything, stop."""
+    view = View()
+    with _listening() as view.said:
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S), running(folder, SETTINGS) as context:
+                client = await context.connect()
+                for partition in PARTITIONS:
+                    for isolation in (0, 1):
+                        found = await read_partition(client, partition, isolation)
+                        view.served[partition, isolation] = found
+                view.offsets = await _committed(client)
+        except OncelogError as refusal:
+            view.refusal = str(refusal)
+    return view
+
+
+async def _committed(client: object) -> dict[TopicPartition, int] | str:
+    for _ in range(50):
+        found = await committed_offsets(client, GROUP)  # type: ignore[arg-type]
+        if found != "coordinator_load_in_progress":
+            return found
+        await asyncio.sleep(0)
+    return found
+
+
+def view(folder: Path) -> View:
+    """As `_view`, on a loop of its own. Whatever is no refusal of ours is raised."""
+    return asyncio.run(_view(folder))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but the lock and what SQLite keeps beside its file."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in (".lock", "metadata.sqlite-shm")
+    }
+
+
+def sound_baseline(folder: Path, scratch: Path, *, was_clean: bool) -> Baseline:
+    """What a broker serves from a copy of a sound folder."""
+    copy = scratch / "baseline"
+    shutil.copytree(folder, copy)
+    seen = view(copy)
+    shutil.rmtree(copy)
+    assert seen.refusal is None, seen.refusal
+    files = contents(folder)
+    points = {} if was_clean else parse_offsets(files[RECOVERY_POINTS]) or {}
+    return Baseline(folder, was_clean, seen, points, files)
+
+
+def judge(
+    baseline: Baseline,
+    folder: Path,
+    changed: Mapping[str, bytes | None],
+    *,
+    restarts_count: int = 1,
+) -> Outcome:
+    """Judge a copy of the baseline's folder in which these files were changed (None: removed)."""
+    before = contents(folder)
+    first = view(folder)
+    if first.refusal is not None:
+        return _judge_refusal(first, before, contents(folder))
+    failures = _compare(baseline, first, changed)
+    for _ in range(restarts_count):
+        failures += _compare_restart(first, view(folder))
+    failures += _gone(baseline, folder, changed)
+    lost = sum(len(_lost(baseline, first, partition, 0)) for partition in PARTITIONS)
+    return Outcome(_verdict(baseline, first, lost), failures, first.said, lost)
+
+
+def _judge_refusal(seen: View, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Outcome:
+    refusal = seen.refusal or ""
+    failures = [] if "\n" not in refusal else [f"the refusal is no sentence: {refusal!r}"]
+    touched = [name for name in before if _is_kept(name) and after.get(name) != before[name]]
+    if touched:
+        failures.append(f"a refused start changed {', '.join(touched)}")
+    return Outcome("refused", failures, [refusal])
+
+
+def _is_kept(name: str) -> bool:
+    return not name.startswith("metadata.sqlite")
+
+
+def _lost(baseline: Baseline, seen: View, partition: TopicPartition, isolation: int) -> set[int]:
+    expected = baseline.view.records(partition, isolation)
+    return expected.keys() - seen.records(partition, isolation).keys()
+
+
+def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]) -> list[str]:
+    failures = []
+    for partition in PARTITIONS:
+        excused = _excused(baseline, partition, changed)
+        is_aside = _is_aside(partition, seen)
+        everything = _everything(baseline, partition)
+        for isolation in (0, 1):
+            records = seen.records(partition, isolation)
+            where = f"{partition} {('uncommitted', 'committed')[isolation]}"
+            altered = {o for o, found in records.items() if everything.get(o) != found}
+            if altered:
+                failures.append(f"{where}: serves other records at {_spell(altered)}")
+            if isolation:
+                failures += _compare_committed(baseline, seen, partition, excused, where)
+                continue
+            lost = _lost(baseline, seen, partition, isolation) - excused
+            if lost and not is_aside:
+                failures.append(f"{where}: sound records are lost at {_spell(lost)}")
+        missing = _lost(baseline, seen, partition, 0)
+        if missing and not seen.said:
+            failures.append(f"{partition}: nothing is said of the loss at {_spell(missing)}")
+    return failures + _compare_offsets(baseline, seen)
+
+
+def _compare_committed(
+    baseline: Baseline, seen: View, partition: TopicPartition, excused: set[int], where: str
+) -> list[str]:
+    records = seen.records(partition, 1)
+    undecided = _everything(baseline, partition).keys() - _committed_ever(baseline, partition)
+    failures = []
+    if shown := records.keys() & undecided:
+        failures.append(f"{where}: shows records of aborted transactions at {_spell(shown)}")
+    lost = _lost(baseline, seen, partition, 1) - excused
+    # Where a marker may be lost, nothing behind it is decided for sure.
+    if excused:
+        lost = {offset for offset in lost if offset < min(excused)}
+        # The transaction that the first damage hit may have begun before it.
+        lost = {offset for offset in lost if offset < min(excused) - 3}
+    if lost and not _is_aside(partition, seen):
+        failures.append(f"{where}: sound records are lost at {_spell(lost)}")
+    return failures
+
+
+def _committed_ever(baseline: Baseline, partition: TopicPartition) -> set[int]:
+    deleted = range(baseline.view.served[partition, 0].start_offset)
+    return {*baseline.view.records(partition, 1), *deleted}
+
+
+def _everything(baseline: Baseline, partition: TopicPartition) -> dict[int, object]:
+    """All records in the partition's logs, deleted ones too, read from the sound files."""
+    found: dict[int, object] = {}
+    for path in sorted((baseline.folder / str(partition)).glob("*.log")):
+        for batch in read_log(str(path), int(path.stem)):
+            if isinstance(batch, Batch) and not batch.header.is_control:
+                for record in iter_records(batch.data, 0, batch.header):
+                    found[record.offset] = (record.key, record.value, record.timestamp)
+    return found
+
+
+def _excused(
+    baseline: Baseline, partition: TopicPartition, changed: Mapping[str, bytes | None]
+) -> set[int]:
+    """Offsets that a broker need not serve any more."""
+    excused: set[int] = set()
+    for name, data in changed.items():
+        folder, _, file = name.partition("/")
+        if folder != str(partition) or not file.endswith(".log"):
+            continue
+        path = baseline.folder / name
+        sound = baseline.files[name]
+        for batch in read_log(str(path), int(path.stem)):
+            assert isinstance(batch, Batch)
+            start, end = batch.position, batch.position + batch.header.length
+            if data is None or data[start:end] != sound[start:end]:
+                excused |= set(range(batch.header.base_offset, batch.header.next_offset))
+        point = baseline.points.get(partition, 0)
+        cut = [offset for offset in excused if offset >= point]
+        if data is not None and len(data) > len(sound):
+            cut.append(1_000)  # Bytes behind the last batch take no offset.
+        if not baseline.was_clean and cut:
+            excused |= set(range(min(cut), 1_000))
+    return excused
+
+
+def _is_aside(partition: TopicPartition, seen: View) -> bool:
+    """Whether the folder was set aside, and an ERROR says so."""
+    return any(
+        line.startswith("ERROR") and str(partition) in line and "-stray" in line
+        for line in seen.said
+    )
+
+
+def _compare_offsets(baseline: Baseline, seen: View) -> list[str]:
+    if seen.offsets == baseline.view.offsets or seen.said:
+        return []
+    return [f"the group's offsets are {seen.offsets}, and nothing is said"]
+
+
+def _compare_restart(first: View, second: View) -> list[str]:
+    if second.refusal is not None:
+        return [f"the second start is refused: {second.refusal}"]
+    failures = []
+    for key, served in first.served.items():
+        if second.served[key].records != served.records:
+            failures.append(f"{key[0]}: the second start serves something else")
+    return failures
+
+
+def _gone(baseline: Baseline, folder: Path, changed: Mapping[str, bytes | None]) -> list[str]:
+    """Logs that were not damaged and are no longer there, under any name."""
+    kept = list(contents(folder).values())
+    lost = []
+    for name, data in baseline.files.items():
+        if not name.endswith(".log") or name in changed or not data:
+            continue
+        point = baseline.points.get(_partition_of(name), 0)
+        is_above = not baseline.was_clean and int(Path(name).stem) >= point
+        behind_damage = any(other.split("/")[0] == name.split("/")[0] for other in changed)
+        if is_above and behind_damage:
+            continue
+        if not any(each.startswith(data) for each in kept):
+            lost.append(name)
+    return [f"{name} is no longer there" for name in lost]
+
+
+def _partition_of(name: str) -> TopicPartition:
+    topic, _, number = name.split("/")[0].rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _verdict(baseline: Baseline, seen: View, lost_count: int) -> str:
+    if any(_is_aside(partition, seen) for partition in PARTITIONS):
+        return "set aside"
+    refused = sum(len(found.refused) for found in seen.served.values())
+    if lost_count:
+        return "marked" if refused else "valid prefix"
+    again = any(
+        seen.records(partition, 0).keys() - baseline.view.records(partition, 0).keys()
+        for partition in PARTITIONS
+    )
+    if again:
+        return "deleted records show again"
+    if seen.offsets != baseline.view.offsets:
+        return "coordinator unavailable" if isinstance(seen.offsets, str) else "offsets cut"
+    return "right"
+
+
+def _spell(offsets: set[int]) -> str:
+    shown = sorted(offsets)
+    return ", ".join(map(str, shown[:5])) + (" ..." if len(shown) > 5 else "")
