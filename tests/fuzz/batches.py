@@ -11,14 +11,17 @@ from functools import cache
 
 import cramjam
 
-from oncelog.protocol.batch import CRC_START, HEADER, HEADER_SIZE
+from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER, HEADER_SIZE
+from oncelog.protocol.compression import compress
 from oncelog.protocol.record import Record, build_batch
+from oncelog.protocol.wire import varint
 
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 BOMB_BYTES = 8 * 1024 * 1024
 """What the small bombs unpack to; the large ones are in `bombs`."""
 
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _COUNT_AT = 8, 16, 17, 21, 57
+_BASE_TIMESTAMP_AT = 27
 
 Producer = tuple[int, int]
 """Its id and epoch, (-1, -1) for none."""
@@ -168,6 +171,34 @@ def _bomb(r: random.Random, batch: bytearray) -> None:
     batch[:] = r.choice(bombs()) if r.random() < 0.002 else r.choice(bombs(16 * 1024))
 
 
+def _lying_times(r: random.Random, batch: bytearray) -> None:
+    """Timestamps in the header that are not those of the records."""
+    now_ms = time.time_ns() // 1_000_000
+    for position in (_BASE_TIMESTAMP_AT, _BASE_TIMESTAMP_AT + 8):
+        if r.random() < 0.7:
+            value = r.choice((-1, 0, -2, now_ms, now_ms + 10**7, -(2**63), 2**63 - 1))
+            struct.pack_into(">q", batch, position, value)
+    with_crc(batch)
+
+
+def _lying_records(r: random.Random, batch: bytearray) -> None:
+    """Records with deltas and lengths of their own, under any codec and with about their count."""
+    numbers = (0, 0, 0, 1, 2, -1, 63, 64, 2**31 - 1, -(2**31), 2**62, -(2**63), 2**63 - 1)
+    body = bytearray()
+    count = r.choice((1, 2, 3, 9))
+    for index in range(count):
+        record = b"\0" + varint(r.choice(numbers)) + varint(r.choice((index, r.choice(numbers))))
+        for field in (b"k", b"value"):
+            size = r.choice((-1, len(field), len(field), r.choice(numbers)))
+            record += varint(size) + (field if size >= 0 else b"")
+        record += r.choice((b"\0", b"\0", b"\0", b"\2\2h\1", varint(r.choice(numbers))))
+        body += varint(len(record) + r.choice((0, 0, 0, 0, 1, -1))) + record
+    codec = r.choice(CODECS)
+    packed = body if codec == "none" else compress(codec, body)
+    number = CODEC_NAMES.index(codec)
+    batch[:] = around(bytes(packed), number, max(1, count + r.choice((0, 0, 0, 1, -1))))
+
+
 _FAULTS: tuple[Callable[[random.Random, bytearray], None], ...] = (
     _wrong_crc,
     _wrong_length,
@@ -181,4 +212,6 @@ _FAULTS: tuple[Callable[[random.Random, bytearray], None], ...] = (
     _two,
     _codec_garbage,
     _bomb,
+    _lying_times,
+    _lying_records,
 )

@@ -26,7 +26,7 @@ from oncelog.protocol.conversion import shape_of
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz import batches
 
-TOPICS = ("plain", "compact", "stamped", "packed")
+TOPICS = ("plain", "compact", "stamped", "packed", "dated", "undated")
 """Topics that every fuzzed broker has; two partitions each."""
 
 WAIT_MS_MAX = 500

@@ -46,7 +46,9 @@ TOPIC_CONFIGS: dict[str, dict[str, str]] = {
     "plain": {},
     "compact": {"cleanup.policy": "compact"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
-    "packed": {"compression.type": "zstd"},
+    "packed": {"compression.type": "zstd", "compression.zstd.level": "1"},
+    "dated": {"message.timestamp.before.max.ms": "1000"},
+    "undated": {"message.timestamp.after.max.ms": str(2**63 - 1)},
     HOME_TOPIC: {},
 }
 
