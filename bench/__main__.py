@@ -21,6 +21,7 @@ from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, Row
 from bench.run import Kind, Run
 from bench.stats import WARM_S_MAX
+from bench.storage.rows import STORAGE, StorageRow
 from bench.systems import ENVIRONMENTS, Kafka, Oncelog, install
 from tests.support.evidence import commit
 
@@ -52,7 +53,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--base", type=Path, help="a checkout of Oncelog to compare this one with")
     arguments = parser.parse_args()
-    unknown = chosen(arguments) - {*FRESH, *(row.key for row in ROWS)}
+    unknown = chosen(arguments) - TITLES.keys()
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     if arguments.base is not None and not (arguments.base / "src" / "oncelog").is_dir():
@@ -69,13 +70,16 @@ def chosen(arguments: argparse.Namespace) -> set[str]:
     return {key for key in arguments.only.split(",") if key}
 
 
-def rows_of(arguments: argparse.Namespace) -> tuple[list[str], list[Row]]:
-    """What to measure in fresh processes, and in warm ones."""
+def rows_of(
+    arguments: argparse.Namespace,
+) -> tuple[list[str], list[Row], dict[str, StorageRow]]:
+    """What to measure in fresh processes, in warm ones, and of the log."""
     only = chosen(arguments)
     compared = arguments.base is not None
     fresh = [key for key in (BASE_FRESH if compared else FRESH) if not only or key in only]
     rows = [row for row in ROWS if (row.key in only if only else row.main or not compared)]
-    return fresh, rows
+    storage = {key: row for key, row in STORAGE.items() if (key in only if only else not compared)}
+    return fresh, rows, storage
 
 
 def kinds_of(arguments: argparse.Namespace, console: Console) -> Sequence[Kind]:

@@ -6,6 +6,7 @@ and tells it in units of 10 ms, so the split is good over seconds of work and no
 """
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,12 @@ def cpu_time(pid: int) -> CpuTime:
     total = time.clock_gettime(~pid << 3 | 2)
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return CpuTime(total, int(fields[11]) * TICK_S, int(fields[12]) * TICK_S)
+
+
+def raise_file_limit() -> None:
+    """Let the brokers that this process starts open as many files as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def resident_mb(pid: int) -> float:

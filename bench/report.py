@@ -14,6 +14,7 @@ from bench.peer.kafka import ROOT
 from bench.results import Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
 from bench.stats import Ratio, ratio
+from bench.storage.rows import STORAGE
 from bench.work import HIGHER_IS_BETTER
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -54,7 +55,7 @@ class Result:
 def results(measured: Results, other: str) -> list[Result]:
     """One result per figure that both systems have, in the order of the rows."""
     made = []
-    order = {key: number for number, key in enumerate([*FRESH, *(row.key for row in ROWS)])}
+    order = {key: number for number, key in enumerate(TITLES)}
     for key, figure in sorted(measured.samples, key=lambda pair: order[pair[0]]):
         found = result(measured.samples[key, figure], key, figure, other)
         if found is not None:
@@ -264,11 +265,25 @@ def _ratio_within(measured: Results, key: str, baseline: str, system: str) -> fl
     return median(one / other for one, other in zip(figures, against, strict=False))
 
 
+def storage_section(found: Sequence[Result]) -> list[str]:
+    """Markdown: the rows about the log, if they were measured."""
+    if not found:
+        return []
+    return [
+        "## The log",
+        "",
+        "Each in a fresh process on a folder that was filled for it, the same files for both.",
+        "",
+        *figure_table(found, alone=False),
+    ]
+
+
 def document(measured: Results, calls: Mapping[str, Calls]) -> str:
     """docs/benchmarks.md."""
     found = results(measured, "kafka")
     cold = [one for one in found if one.key in FRESH]
-    warm = [one for one in found if one.key not in FRESH]
+    warm = [one for one in found if one.key not in FRESH and one.key not in STORAGE]
+    storage = [one for one in found if one.key in STORAGE]
     spent = cpu_results(measured, "kafka")
     lines = [
         "# Oncelog beside Apache Kafka",
@@ -304,6 +319,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "The first seconds after the start, as a test or a restart meets them.",
         "",
         *figure_table(cold, alone=False),
+        *storage_section(storage),
         "## What a guarantee costs",
         "",
         "MB/s of a row against a baseline in the same round of the same system, medians.",
@@ -323,5 +339,6 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
 def write(measured: Results, calls: Mapping[str, Calls]) -> None:
     """docs/benchmarks.md and docs/benchmarks.svg."""
     DOCUMENT.write_text(document(measured, calls))
-    warm = [one for one in results(measured, "kafka") if one.key not in FRESH]
+    found = results(measured, "kafka")
+    warm = [one for one in found if one.key not in FRESH and one.key not in STORAGE]
     PLOT.write_text(plot.svg([*warm, *cpu_results(measured, "kafka")]))

@@ -16,6 +16,7 @@ from bench.loads import (
     TinyTransactions,
 )
 from bench.stats import WARM_S_MAX
+from bench.storage.rows import STORAGE
 from bench.work import Load
 
 ONE_IN_FLIGHT = (("enable.idempotence", False), ("max.in.flight", 1), ("acks", "all"))
@@ -136,7 +137,11 @@ FRESH = {
 }
 """What is measured in a fresh process, in this order; see `bench.fresh`."""
 
-TITLES = FRESH | {row.key: row.title for row in ROWS}
+TITLES = (
+    FRESH
+    | {row.key: row.title for row in ROWS}
+    | {key: storage_row.title for key, storage_row in STORAGE.items()}
+)
 
 COSTS = (
     ("idempotent", "plain"),

@@ -9,7 +9,7 @@ what it does when idle is measured in a row of its own and is small.
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -21,11 +21,13 @@ from bench import fresh, gauges
 from bench.results import Results, WarmUp
 from bench.rows import Row
 from bench.stats import WARM_S_MAX, is_warm
+from bench.storage.rows import STORAGE_ROUNDS_MAX, StorageRow
 from bench.systems import Endpoint, Mock, System
 from bench.work import Window, Work
 
 T = TypeVar("T")
-Kind = Callable[[Path], System]
+Kind = Callable[..., System]
+"""Makes a system on a folder; `settings` are what it gets on top of its own."""
 FAILURES = (KafkaException, RuntimeError, OSError)
 SETTLE_S = 2.0
 FRESH_STEPS = 10
@@ -62,15 +64,24 @@ class Run:
         results.facts["dirty background MB"] = f"{gauges.dirty_background_mb():,.0f}"
         results.facts["dirty limit MB"] = f"{gauges.dirty_limit_mb():,.0f}"
 
-    def all(self, fresh_keys: Sequence[str], rows: Sequence[Row], alone: bool) -> None:
-        """Measure fresh processes and then warm ones."""
+    def all(
+        self,
+        fresh_keys: Sequence[str],
+        rows: Sequence[Row],
+        storage: Mapping[str, StorageRow],
+        alone: bool,
+    ) -> None:
+        """Measure fresh processes, then warm ones, then the log."""
         steps = sum(self._rounds_of(row) + 2 for row in rows)
         steps += FRESH_STEPS * self._rounds if fresh_keys else 0
+        steps += FRESH_STEPS * self._storage_rounds * len(storage)
         self._task = self._progress.add_task("measuring", total=steps)
         if fresh_keys:
             self._fresh(fresh_keys)
         if rows:
             self._warm(rows, Mock() if alone and any(row.alone for row in rows) else None)
+        for key, storage_row in storage.items():
+            self._storage(key, storage_row)
 
     # --- fresh processes
 
@@ -90,6 +101,34 @@ class Run:
                         tell_failure(self._progress, f"a fresh {system.name}", failure)
                         self.failed.extend(keys)
                         return
+            self._advance(FRESH_STEPS)
+            self._on_row()
+
+    # --- the log
+
+    @property
+    def _storage_rounds(self) -> int:
+        return min(self._rounds, STORAGE_ROUNDS_MAX)
+
+    def _storage(self, key: str, row: StorageRow) -> None:
+        gauges.raise_file_limit()
+        self._results.forget(key)
+        for number in range(self._storage_rounds):
+            self._show(f"{key}: round {number + 1} of {self._storage_rounds}")
+            for kind in in_turns(self._kinds, number):
+                with folder() as home, ExitStack() as stack:
+                    system = kind(home, settings=row.settings)
+                    stack.push(system.__exit__)
+                    try:
+                        figures = row.measure(system)
+                    except FAILURES as failure:
+                        tell_failure(self._progress, f"{key} of {system.name}", failure)
+                        self._results.forget(key)
+                        self.failed.append(key)
+                        return
+                self._results.add(key, system.name, figures)
+                told = ", ".join(f"{value:,.2f} {figure}" for figure, value in figures.items())
+                self._tell(f"  {system.name:8} {key}: {told}")
             self._advance(FRESH_STEPS)
             self._on_row()
 

@@ -11,8 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol
 
 from confluent_kafka import Producer
@@ -21,7 +22,9 @@ from bench.peer.child import BrokerChild
 from bench.peer.kafka import ROOT, KafkaPeer
 
 ENVIRONMENTS = ROOT / ".cache" / "bench"
-READY_TIMEOUT_S = 60
+READY_TIMEOUT_S = 300
+STOP_TIMEOUT_S = 300
+"""Far beyond what a row takes; those with the most files need minutes with a cold disk."""
 
 KAFKA_JVM = (
     "-server",
@@ -47,6 +50,7 @@ KAFKA_SETTINGS = {
     "log.segment.delete.delay.ms": "500",
 }
 ONCELOG_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class Endpoint(Protocol):
@@ -77,6 +81,9 @@ class System(Endpoint, Protocol):
 
     def stop(self) -> object: ...
 
+    def kill(self) -> None:
+        """SIGKILL."""
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -88,17 +95,33 @@ class System(Endpoint, Protocol):
 class Oncelog(BrokerChild):
     """`oncelog serve` from the base install of a checkout."""
 
-    def __init__(self, folder: Path, name: str = "oncelog") -> None:
+    stop_timeout_s = STOP_TIMEOUT_S
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        name: str = "oncelog",
+    ) -> None:
         super().__init__(folder)
         self.name = name
+        self.settings = ONCELOG_SETTINGS | dict(settings)
+
+    def command(self) -> list[str]:
+        """What starts it, before its arguments."""
+        return [str(ENVIRONMENTS / self.name / "bin" / "oncelog")]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that it sees."""
+        return clean_environment()
 
     def start(self) -> float:
-        command = [str(ENVIRONMENTS / self.name / "bin" / "oncelog"), "serve"]
+        command = [*self.command(), "serve"]
         command += ["--data-dir", str(self.folder / "data"), "--listen", self.bootstrap_servers]
-        for key, value in ONCELOG_SETTINGS.items():
+        for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         log = self.folder / "broker.log"
-        return self.launch(command, log, READY_TIMEOUT_S, clean_environment())
+        return self.launch(command, log, READY_TIMEOUT_S, self.environment())
 
 
 class Kafka(KafkaPeer):
@@ -106,9 +129,11 @@ class Kafka(KafkaPeer):
 
     name = "kafka"
     jvm = KAFKA_JVM
+    ready_timeout_s = READY_TIMEOUT_S
+    stop_timeout_s = STOP_TIMEOUT_S
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, KAFKA_SETTINGS)
+    def __init__(self, folder: Path, settings: Mapping[str, str] = NO_SETTINGS) -> None:
+        super().__init__(folder, KAFKA_SETTINGS | dict(settings))
         self.prepare()
 
 

@@ -20,6 +20,8 @@ def free_port() -> int:
 class BrokerChild:
     """One broker on a port that survives its restarts. A subclass says how to start it."""
 
+    stop_timeout_s: float = STOP_TIMEOUT_S
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
@@ -66,7 +68,7 @@ class BrokerChild:
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         try:
-            return self.child.wait(STOP_TIMEOUT_S)
+            return self.child.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise

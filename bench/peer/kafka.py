@@ -99,6 +99,7 @@ class KafkaPeer(BrokerChild):
     """
 
     jvm: tuple[str, ...] = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
+    ready_timeout_s: float = READY_TIMEOUT_S
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(folder)
@@ -135,7 +136,7 @@ class KafkaPeer(BrokerChild):
         """Start the broker; returns the seconds from exec until it answers Metadata."""
         command = [java(), *self.jvm, "-cp", jars(), "kafka.Kafka"]
         command.append(str(self.folder / "server.properties"))
-        return self.launch(command, self.folder / "broker.log", READY_TIMEOUT_S)
+        return self.launch(command, self.folder / "broker.log", self.ready_timeout_s)
 
     def stop(self) -> int:
         """SIGTERM; a JVM that takes its time is killed, and that is no failure of a test."""

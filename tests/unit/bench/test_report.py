@@ -7,6 +7,7 @@ from bench.calls import Calls
 from bench.gauges import CpuTime
 from bench.results import Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
+from bench.storage.rows import STORAGE
 
 
 def measured(rounds: int = 3) -> Results:
@@ -30,7 +31,7 @@ CALLS = {"Produce": Calls(79, 79, 85)}
 
 
 def test_every_row_has_a_title_and_a_key_of_its_own() -> None:
-    assert len(TITLES) == len(FRESH) + len(ROWS)
+    assert len(TITLES) == len(FRESH) + len(ROWS) + len(STORAGE)
     assert {key for pair in COSTS for key in pair} <= set(TITLES)
 
 
