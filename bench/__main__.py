@@ -151,7 +151,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if arguments.list:
         for key, title in TITLES.items():
-            console.print(f"{key:14} {title}")
+            console.print(f"{key:16} {title}")
         return 0
     other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
     measured = (
