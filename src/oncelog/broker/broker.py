@@ -30,7 +30,7 @@ from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
-from oncelog.broker.partitions.strays import forgettable, sort_out
+from oncelog.broker.partitions.strays import forgettable, sort_out, unsure_epochs
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS
@@ -147,7 +147,7 @@ class Broker:
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Lead, and open the socket; from here on requests come."""
         exits.push_async_callback(self.controller.close)
-        await self.controller.start()
+        await self.controller.start(unsure_epochs(self.logs, self.image, self.broker_id))
         context = Context(
             broker_id=self.broker_id,
             config=self.config,

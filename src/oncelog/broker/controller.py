@@ -16,10 +16,11 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog.controller import layout
+from oncelog.controller.epochs import raise_epochs
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
 from oncelog.core.config import BrokerConfig, topic_warnings
@@ -29,6 +30,7 @@ from oncelog.core.ids import (
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC,
     TopicId,
+    TopicPartition,
 )
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import (
@@ -107,10 +109,35 @@ class ControllerShell:
         self.image = MetadataImage(cluster_id=cluster_id)
         await self._read()
 
-    async def start(self) -> None:
-        """Claim the controller's role, and hand the loaded image to the broker."""
+    async def start(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
+        """Claim the controller's role, and hand the loaded image to the broker.
+
+        A new leader epoch begins first, durably, in the partitions of `latest_epochs`: see
+        `raise_epochs`.
+        """
         self.epoch = await self._claim()
+        await self._raise_epochs(latest_epochs)
         self._tell(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
+
+    async def _raise_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
+        """Write all of it in one atomic step, whatever the number of partitions."""
+        names = {partition.topic for partition in latest_epochs}
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX if names else 0):
+            writes = []
+            for path, stored in (await self._store.list(layout.TOPICS_PREFIX)).items():
+                topic = layout.decode_topic(path, stored.value)
+                if topic.name in names:
+                    raised = raise_epochs(topic, latest_epochs)
+                    writes.append(Write(path, layout.encode_topic(raised), stored.version))
+            try:
+                await self._store.write_all(writes, controller_epoch=self.epoch)
+            except Conflict:
+                continue
+            await self._read()
+            log.info("began a new leader epoch in %d partitions", len(latest_epochs))
+            return
+        if names:
+            raise OncelogError("new leader epochs could not be written: too many brokers try")
 
     def announce(self, host: str, port: int) -> None:
         """Note where clients reach this broker, which from now on is part of the image."""

@@ -87,6 +87,14 @@ class PartitionLog(CleanableLog):
             log._write_epochs()
         return log
 
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Note that what is appended from here on is of this leader epoch (KIP-101).
+
+        It is written with the first of it; an epoch that wrote nothing begins again at a restart.
+        """
+        with self._lock:
+            self._state.epochs.assign(leader_epoch, self.log_end_offset)
+
     # ---- append ----
 
     def append(

@@ -130,6 +130,11 @@ class LogFolder:
         """The log of a partition, if the folder has one that is open."""
         return self._logs.get(topic_partition)
 
+    def is_whole(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log was closed in order, and opening it lost nothing."""
+        held = self._logs.get(topic_partition)
+        return self.was_clean and held is not None and not held.recovery.has_lost_records
+
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
         """The topic that a log was made for; None when a loss of power took the note."""
         return self._topic_ids.get(topic_partition)

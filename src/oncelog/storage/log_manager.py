@@ -74,6 +74,11 @@ class LogManager:
         folder = self.folder_of(topic_partition)
         return None if folder is None else folder.get(topic_partition)
 
+    def is_whole(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition's log was closed in order, and nothing of it was lost since."""
+        folder = self.folder_of(topic_partition)
+        return folder is not None and folder.is_whole(topic_partition)
+
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
         """The topic that a log was made for; None when a loss of power took the note."""
         folder = self.folder_of(topic_partition)

@@ -55,6 +55,11 @@ class RecoveryReport:
     removed_segments_count: int = 0
     reasons: list[str] = field(default_factory=list)
 
+    @property
+    def has_lost_records(self) -> bool:
+        """Whether the log may end, or have a gap, where records were: offsets are given again."""
+        return self.cut_bytes > 0 or self.removed_segments_count > 0
+
 
 @dataclass(slots=True)
 class Recovered:

@@ -79,13 +79,14 @@ async def send_fetch(
     partition_max_bytes: int = 2**20,
     isolation_level: int = 0,
     leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
     session_id: int = 0,
     session_epoch: int = -1,
     topic: str = TOPIC,
     topic_id: UUID | None = None,
     partition: int = 0,
 ) -> None:
-    asked = FetchPartition(partition, offset, partition_max_bytes, leader_epoch)
+    asked = FetchPartition(partition, offset, partition_max_bytes, leader_epoch, last_fetched_epoch)
     request = FetchRequest(
         max_wait_ms,
         min_bytes,

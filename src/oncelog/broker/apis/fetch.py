@@ -139,13 +139,12 @@ class Reading:
             return FetchPartitionResponse(index, error, current_leader=leader)
         log = partition.log
         offset = wanted.fetch_offset
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _diverging(partition, wanted)
+            if diverging is not None:
+                return diverging
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return FetchPartitionResponse(
-                index,
-                ErrorCode.offset_out_of_range,
-                high_watermark=partition.state.high_watermark,
-                log_start_offset=log.log_start_offset,
-            )
+            return _out_of_range(partition, index)
         end = partition.readable_end(self._read_committed)
         records = None
         if offset < end and (limit > 0 or self._bytes == 0):
@@ -247,6 +246,36 @@ class Reading:
             reply.complete(None)
             return 0
         return self._fetch.min_bytes - self._bytes
+
+
+def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:
+    """Tell a reader whose last epoch ended here before its position (KIP-595); None if it did not.
+
+    Its offset may be one that is given out for the second time.
+    """
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if end_offset < 0:
+        return _out_of_range(partition, wanted.partition)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return FetchPartitionResponse(
+        wanted.partition,
+        0,
+        partition.state.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        diverging_epoch=(epoch, end_offset),
+    )
+
+
+def _out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        index,
+        ErrorCode.offset_out_of_range,
+        high_watermark=partition.state.high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+    )
 
 
 def _name_of(context: Context, topic_id: Any) -> str | None:

@@ -195,6 +195,7 @@ class Partition:
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
         else:
+            self.log.begin_epoch(self.state.leader_epoch)
             self._advanced()
             self.wake_fetches()
 

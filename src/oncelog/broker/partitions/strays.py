@@ -1,5 +1,7 @@
 """Folders that are there at the start, held against the metadata (D14).
 
+`unsure_epochs` says where a new leader epoch has to begin before the broker serves.
+
 A folder goes only where the metadata records that its topic was deleted: the broker died before it
 had renamed it. Whatever else the metadata does not know is a stray, kept aside.
 """
@@ -9,10 +11,10 @@ from __future__ import annotations
 import logging
 
 from oncelog.controller.image import MetadataImage
-from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["forgettable", "sort_out"]
+__all__ = ["forgettable", "sort_out", "unsure_epochs"]
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,24 @@ def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
         return []
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
     return [name for name, ids in image.deleted.items() if held.isdisjoint(ids)]
+
+
+def unsure_epochs(
+    logs: LogManager, image: MetadataImage, broker_id: int
+) -> dict[TopicPartition, int]:
+    """Partitions led here that may have lost acknowledged records, once the logs are open.
+
+    With the newest leader epoch of each log, -1 where there is none.
+    """
+    found = {}
+    for topic in image.topics.values():
+        for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
+            if partition.leader == broker_id:
+                held = logs.get(label)
+                latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
+                if not logs.is_whole(label) or latest > partition.leader_epoch:
+                    found[label] = latest
+    return found
 
 
 def _stray_reason(

@@ -69,7 +69,7 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
     last. Left out is what DeleteRecords was asked for before the poll, and a record that was sent
     after the poll: it took the place of another, which is for inconsistent-offsets to judge.
     Excused: the poll was fetched before power was lost, as a record in it shows that is no longer
-    at its offset.
+    at its offset, or a later leader epoch that wrote below its position.
     """
     excuses = Excuses(evidence)
     for reader in evidence.readers.values():
@@ -120,18 +120,33 @@ def _skipped_by(
             topic_partition=partition,
             offset=offset,
             values=(record.value,),
-            allowed=_fetched_before_a_loss(excuses, step, partition),
+            allowed=_fetched_before_a_loss(evidence, excuses, step, log),
         )
 
 
-def _fetched_before_a_loss(excuses: Excuses, step: Step, partition: TopicPartition) -> str:
-    """Why a poll may show a log that was cut since it was fetched."""
+def _fetched_before_a_loss(
+    evidence: Evidence, excuses: Excuses, step: Step, log: PartitionLog
+) -> str:
+    """Why a poll may show a log that was cut since it was fetched.
+
+    A record in it is no longer at its offset, or what is there now below its position was written
+    in a later leader epoch: the marker that it saw, and what it decided, may be gone.
+    """
+    partition = log.final.topic_partition
     gone = [
         record.sent_s
         for (offset, _), record in zip(step.poll.records, step.records, strict=True)
         if record is not None and offset not in record.places
     ]
-    return excuses.between(min(gone), step.poll.at_s, partition) if gone else ""
+    if gone:
+        return excuses.between(min(gone), step.poll.at_s, partition)
+    epoch = excuses.epoch_before(partition, step.poll.at_s)
+    if epoch is None:
+        return ""
+    for batch in log.final.batches:
+        if batch.first_offset < step.poll.position and batch.leader_epoch > epoch:
+            return excuses.between(step.poll.at_s, evidence.end_s, partition)
+    return ""
 
 
 def _deleted(evidence: Evidence, log: PartitionLog) -> list[RecordsDeleted]:
@@ -171,11 +186,16 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
                 continue
             if any(_covers(e.offset, offset) for e in _deleted(evidence, log)):
                 continue
-            yield _unseen(evidence, excuses, those, record, offset)
+            yield _unseen(evidence, excuses, those, log, record, offset)
 
 
 def _unseen(
-    evidence: Evidence, excuses: Excuses, readers: list[Reader], record: Tracked, offset: int
+    evidence: Evidence,
+    excuses: Excuses,
+    readers: list[Reader],
+    log: PartitionLog,
+    record: Tracked,
+    offset: int,
 ) -> Anomaly:
     past_s = [
         step.poll.at_s
@@ -189,7 +209,7 @@ def _unseen(
     for reader in () if allowed else readers:
         for step in reader.steps:
             if step.start <= offset < step.poll.position:
-                allowed = allowed or _fetched_before_a_loss(excuses, step, record.topic_partition)
+                allowed = allowed or _fetched_before_a_loss(evidence, excuses, step, log)
     return found(
         "unseen",
         "no reader was given it",
