@@ -12,7 +12,14 @@ from typing import Protocol
 from uuid import UUID
 
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, RetriableError
+from oncelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    FatalError,
+    Operation,
+    RetriableError,
+    classify,
+)
 from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, Send
 from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -333,6 +340,8 @@ class Sender:
             for p in topic.partitions:
                 batch = batches.pop(TopicPartition(name or "", p.index), None)
                 if batch is not None:
+                    if p.record_errors and self._transactional_id is None:
+                        _fail_records(batch, ErrorCode(p.error), dict(p.record_errors))
                     self._resolve(
                         batch,
                         ErrorCode(p.error),
@@ -381,6 +390,23 @@ def _acknowledge(outcome: Outcome) -> None:
             offset = base_offset + index if base_offset >= 0 else -1
             time_ms = append_time_ms if append_time_ms >= 0 else token.timestamp_ms
             token.future.set_result(RecordMetadata(topic, partition, offset, time_ms))
+
+
+def _fail_records(batch: Batch, code: ErrorCode, faults: dict[int, str | None]) -> None:
+    """Tell the users of a refused batch whose record was at fault (KIP-467).
+
+    The others' records were not written either, and may be sent again.
+    """
+    if code.retriable:
+        return
+    for index, token in enumerate(batch.tokens):
+        if isinstance(token, Token) and not token.future.done():
+            if index in faults:
+                error = classify(code, Operation.PRODUCE, faults[index] or "")
+            else:
+                message = f"another record of its batch was refused with {code.name.upper()}"
+                error = RetriableError(ErrorCode.operation_not_attempted, message)
+            token.future.set_exception(error)
 
 
 def _fail(outcome: Outcome, error: ClientError, *, retrieved: bool) -> None:

@@ -59,6 +59,8 @@ class ScriptedBroker:
         """What a fetch at an offset gets, in every partition."""
         self.aborted: list[tuple[int, int]] = []
         self.end_offset = 0
+        self.record_errors: list[tuple[int, str]] = []
+        """Records that a produce which fails names."""
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
 
     def on(self, api: ApiKey, *actions: object) -> None:
@@ -115,7 +117,10 @@ class ScriptedBroker:
                 batch = read_header(bytes(records))
                 self.seen.append((ApiKey.PRODUCE, version, (index, batch)))
                 base_offset = -1 if error else self._append(batch)
-                partitions.append(ProducePartitionResponse(index, error, base_offset))
+                named = self.record_errors if error else ()
+                partitions.append(
+                    ProducePartitionResponse(index, error, base_offset, record_errors=named)
+                )
             topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         return encode_produce_response(version, correlation_id, topics)
 

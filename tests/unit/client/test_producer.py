@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.client import (
     AbortableError,
+    ClientError,
     DeliveryTimeoutError,
     FatalError,
     FencedError,
@@ -71,6 +72,24 @@ async def test_a_produce_whose_answer_is_lost_goes_again_under_its_number() -> N
     assert sequences(broker) == [0, 0]
     assert len(broker.log) == 1
     assert sent.offset == 0
+
+
+async def test_only_the_records_at_fault_are_invalid() -> None:
+    """KIP-467: whoever drops these loses none of the others."""
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, ErrorCode.invalid_record)
+    broker.record_errors = [(1, "no key"), (3, "no key")]
+    async with producer(broker, linger_ms=1) as made:
+        sent = [made.send("t", b"v", partition=0) for _ in range(5)]
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        await made.send("t", b"again", partition=0)
+    codes = [answer.code for answer in answers if isinstance(answer, ClientError)]
+    other = ErrorCode.operation_not_attempted
+    assert codes == [other, ErrorCode.invalid_record, other, ErrorCode.invalid_record, other]
+    assert isinstance(answers[0], RetriableError)
+    assert isinstance(answers[1], FatalError)
+    assert "no key" in str(answers[1])
+    assert len(broker.log) == 1
 
 
 async def test_a_produce_that_never_arrived_goes_again_under_its_number() -> None:
