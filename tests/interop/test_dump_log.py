@@ -14,10 +14,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 DUMP = ("org.apache.kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments")
 
 
-def dump(path: Path, *options: str) -> str:
-    """What the tool prints of one file. Its class moved between versions."""
+def dump(paths: Path | list[Path], *options: str) -> str:
+    """What the tool prints of files. Its class moved between versions."""
+    files = ",".join(map(str, paths if isinstance(paths, list) else [paths]))
     for main_class in DUMP:
-        done = run_tool(main_class, "--files", str(path), *options)
+        done = run_tool(main_class, "--files", files, *options)
         if "could not find or load main class" not in done.stderr.lower():
             assert done.returncode == 0, done.stderr
             return done.stdout
