@@ -24,6 +24,7 @@ from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import Oncelog, System
 from bench.work import Figures
+from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.records.scan import scan_batches
 
@@ -113,16 +114,16 @@ def test_a_partition_is_filled_with_blocks_one_after_the_other(tmp_path: Path) -
     offset = 0
     for name in names[:-1]:
         assert int(name[:20]) == offset
-        for header, _ in scan_batches((tmp_path / name).read_bytes(), offset):
+        for _, header in iter_headers((tmp_path / name).read_bytes()):
             assert header.base_offset == offset
             offset = header.next_offset
     assert offset == 30
 
 
 def test_blocks_hold_what_their_rows_say() -> None:
-    keys = [record[2] for _, records in scan_batches(keyed_block(5, 1, 2), 0) for record in records]
+    keys = [record[2] for one in scan_batches(keyed_block(5, 1, 2), 0) for record in one.records]
     assert len(set(keys)) == 5
-    assert len(list(scan_batches(transactions_block("a", 1), 0))) == 3
+    assert len(list(iter_headers(transactions_block("a", 1)))) == 3
     assert len({coordinator_partition(id_, 7) for id_ in ids_apart(7, 7)}) == 7
 
 

@@ -96,15 +96,14 @@ class _Loading:
         turn_count = 0
         self._stretch_bytes += len(batches)
         next_offset = offset
-        for header, records in scan_batches(batches, offset):
-            if header.is_control:
+        for header, records, next_offset in scan_batches(batches, offset):
+            if header is None:
+                self._replay.add(records)
+            elif header.is_control:
                 self._end_transactions(header, records)
-            elif header.is_transactional:
+            else:
                 ids = (ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
                 self._replay.add_transactional(records, *ids)
-            else:
-                self._replay.add(records)
-            next_offset = header.next_offset
             turn_count += 1 + len(records)
             if turn_count >= LOAD_RECORDS_PER_TURN_COUNT_MAX:
                 turn_count = 0

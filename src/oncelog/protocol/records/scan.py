@@ -2,34 +2,43 @@
 
 A coordinator reads its whole partition when it starts, mostly batches of one record that a later
 one supersedes. So nothing is decoded here: a record is its offset, timestamp, key and value, as a
-plain tuple, and only batches of an unusual shape take the way of `oncelog.protocol.record`.
+plain tuple. Such batches are read in runs, without a header object for each; all others, and
+whatever looks damaged, take the careful way of `oncelog.protocol.batch` and
+`oncelog.protocol.record`.
 
 It must not know what keys and values mean. What compaction leaves is read as well: empty batches,
 gaps between offsets, delete horizons.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import (
-    CODEC_MASK,
+    CONTROL_MASK,
     CRC_START,
+    HEADER,
     HEADER_SIZE,
-    TIMESTAMP_TYPE_MASK,
+    LENGTH_PREFIX_SIZE,
+    MAGIC,
+    TRANSACTIONAL_MASK,
     BatchHeader,
+    check_crc,
     read_header,
 )
 from oncelog.protocol.record import iter_records
 
-__all__ = ["DamagedRecord", "ScannedRecord", "scan_batches"]
+__all__ = ["DamagedRecord", "Scanned", "ScannedRecord", "scan_batches"]
 
 ScannedRecord = tuple[int, int, bytes | None, bytes | None]
 """(offset, timestamp in ms, key, value)"""
 
-_UNUSUAL: Final = CODEC_MASK | TIMESTAMP_TYPE_MASK
+RUN_COUNT_MAX: Final = 256
+"""Plain batches that come at once."""
+
+_unpack_header = HEADER.unpack_from
 _MORE: Final = 0x80
 _BITS: Final = 0x7F
 """Of a varint's byte: that another one follows, and what it says itself."""
@@ -44,40 +53,79 @@ class DamagedRecord(ProtocolError):  # noqa: N818 - names what was found
         self.why = why
 
 
-def scan_batches(
-    batches: bytes, next_offset: int
-) -> Iterator[tuple[BatchHeader, list[ScannedRecord]]]:
-    """Yield each batch's header and records, in the order of the log.
+class Scanned(NamedTuple):
+    """One batch, or several plain ones that follow each other."""
 
-    `next_offset` is the first offset that is still to come. Raises `DamagedRecord` for a checksum
-    or a size that is wrong, and for offsets that do not rise.
+    header: BatchHeader | None
+    """None for plain batches: no transaction, no markers."""
+    records: list[ScannedRecord]
+    next_offset: int
+    """The first offset behind them."""
+
+
+def scan_batches(
+    batches: bytes, next_offset: int, run_count_max: int = RUN_COUNT_MAX
+) -> Iterator[Scanned]:
+    """Yield what the batches hold, in the order of the log.
+
+    `next_offset` is the first offset that is still to come, `run_count_max` how many plain batches
+    come at once. Raises `DamagedRecord` for a checksum or a size that is wrong, and for offsets
+    that do not rise.
     """
-    position, end = 0, len(batches)
-    view = memoryview(batches)
-    try:
-        while position < end:
-            header = read_header(batches, position)
-            stop = position + header.length
-            last_offset = header.base_offset + header.last_offset_delta
-            if last_offset < next_offset:
-                raise ProtocolError(ErrorCode.corrupt_message, "offsets do not rise")
-            if crc32c(view[position + CRC_START : stop]) != header.crc:
-                raise ProtocolError(ErrorCode.corrupt_message, "the batch's checksum is wrong")
-            records = None
-            if header.record_count == 1 and not header.attributes & _UNUSUAL:
-                records = _only_record(batches, position + HEADER_SIZE, stop, header)
-            if records is None:
+    position = 0
+    with memoryview(batches) as view:
+        while position < len(batches):
+            run, position, next_offset = _plain_run(
+                batches, view, position, next_offset, run_count_max
+            )
+            if run:
+                yield Scanned(None, run, next_offset)
+                continue
+            try:
+                header = read_header(batches, position)
+                if header.last_offset < next_offset:
+                    raise ProtocolError(ErrorCode.corrupt_message, "offsets do not rise")
+                if not check_crc(batches, position, header):
+                    message = "the batch's checksum is wrong"
+                    raise ProtocolError(ErrorCode.corrupt_message, message)
                 records = [record[:4] for record in iter_records(batches, position, header)]
-            next_offset = last_offset + 1
-            position = stop
-            yield header, records
-    except ProtocolError as error:
-        raise DamagedRecord(next_offset, error.message) from error
+            except ProtocolError as error:
+                raise DamagedRecord(next_offset, error.message) from error
+            position += header.length
+            next_offset = header.next_offset
+            is_plain = not header.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK)
+            yield Scanned(None if is_plain else header, records, next_offset)
+
+
+def _plain_run(
+    batches: bytes, view: memoryview, position: int, next_offset: int, count_max: int
+) -> tuple[list[ScannedRecord], int, int]:
+    """Read sound batches of one record and without attributes, as many as follow each other.
+
+    Returns their records, the position behind them and the offset that comes next.
+    """
+    run: list[ScannedRecord] = []
+    last_start = len(batches) - HEADER_SIZE
+    while position <= last_start and len(run) < count_max:
+        base_offset, size, _, magic, crc, attributes, delta, timestamp, *_, count = _unpack_header(
+            batches, position
+        )
+        if attributes or delta or count != 1 or magic != MAGIC or base_offset < next_offset:
+            break
+        stop = position + LENGTH_PREFIX_SIZE + size
+        if stop > len(batches) or crc32c(view[position + CRC_START : stop]) != crc:
+            break
+        record = _only_record(batches, position + HEADER_SIZE, stop, base_offset, timestamp)
+        if record is None:
+            break
+        run.append(record)
+        position, next_offset = stop, base_offset + 1
+    return run, position, next_offset
 
 
 def _only_record(
-    batches: bytes, place: int, end: int, header: BatchHeader
-) -> list[ScannedRecord] | None:
+    batches: bytes, place: int, end: int, offset: int, timestamp: int
+) -> ScannedRecord | None:
     """Cut out the only record of a plain batch, from `place` to `end`.
 
     None, so that the careful way judges it, for damage, for headers, and for a length of more than
@@ -109,7 +157,7 @@ def _only_record(
     except IndexError:
         return None
     value = None if raw & 1 else batches[place:value_end]
-    return [(header.base_offset, header.base_timestamp, batches[key_place:key_end], value)]
+    return offset, timestamp, batches[key_place:key_end], value
 
 
 def _longer(first: int, second: int) -> int:

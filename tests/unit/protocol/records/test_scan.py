@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ProtocolError
-from oncelog.protocol.batch import HEADER, HEADER_SIZE, iter_headers, renew_crc
+from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader, iter_headers, renew_crc
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
-from oncelog.protocol.records.scan import DamagedRecord, scan_batches
+from oncelog.protocol.records.scan import DamagedRecord, ScannedRecord, scan_batches
 from tests.support.examples import examples
 
 
@@ -72,28 +72,33 @@ def emptied(batch: bytearray) -> bytes:
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.lists(shapes, max_size=4))
-def test_scanning_reads_what_walking_the_records_reads(wanted: list[Shape]) -> None:
+@given(st.lists(shapes, max_size=6), st.integers(1, 3))
+def test_scanning_reads_what_walking_the_records_reads(wanted: list[Shape], run_count: int) -> None:
     batches = build(wanted)
-    expected = [
-        (header, [record[:4] for record in iter_records(batches, position, header)])
-        for position, header in iter_headers(batches)
-    ]
-    assert list(scan_batches(batches, 0)) == expected
+    found = list(scan_batches(batches, 0, run_count))
+    expected: list[tuple[BatchHeader | None, ScannedRecord]] = []
+    for position, header in iter_headers(batches):
+        is_plain = not (header.is_transactional or header.is_control)
+        for record in iter_records(batches, position, header):
+            expected.append((None if is_plain else header, record[:4]))
+    assert [(one.header, record) for one in found for record in one.records] == expected
+    assert all(len(one.records) <= max(3, run_count) for one in found)
+    assert [one.next_offset for one in found] == sorted({one.next_offset for one in found})
 
 
 def test_an_empty_batch_and_a_gap_are_passed_over() -> None:
     first = emptied(build_batch([Record(0, 1, b"k", b"v")] * 3, base_offset=4))
     second = build_batch([Record(0, 1, b"k", b"v")], base_offset=90)
     found = list(scan_batches(first + bytes(second), 2))
-    assert [(header.next_offset, records) for header, records in found] == [
+    assert [(one.next_offset, one.records) for one in found] == [
         (7, []),
         (91, [(90, 1, b"k", b"v")]),
     ]
 
 
 def test_an_end_marker_is_a_record_too() -> None:
-    ((header, records),) = scan_batches(bytes(control_batch(True, 5, 0, 0, 1)), 0)
+    ((header, records, _),) = scan_batches(bytes(control_batch(True, 5, 0, 0, 1)), 0)
+    assert header is not None
     assert header.is_control
     assert len(records) == 1
 
@@ -106,7 +111,7 @@ def test_any_flipped_bit_is_named_with_its_offset(position: int) -> None:
     batches += build_batch([Record(0, 1, b"key", b"value")], base_offset=9)
     batches[sound + position % (len(batches) - sound)] ^= 0x10
     scan = scan_batches(bytes(batches), 8)
-    assert next(scan)[0].base_offset == 8
+    assert next(scan).next_offset == 9
     with pytest.raises(DamagedRecord, match="offset 9") as caught:
         next(scan)
     assert caught.value.offset == 9
