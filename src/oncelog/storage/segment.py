@@ -26,6 +26,7 @@ from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, f
 from oncelog.storage.kept_file import KeptFile, Pread
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
 from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.reindex import reindex
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 
@@ -411,6 +412,8 @@ class Segment:
 
         Find its end and its largest timestamp again.
         """
+        if not self.load_indexes():
+            raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")
         offset_index, time_index = self._indexes()
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
         start = offset_index.boundary_at_or_before(self.size) if position is None else position
@@ -441,7 +444,9 @@ class Segment:
             return offset_index, time_index
         loaded = self._load_indexes()
         if loaded is None:
-            raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")
+            loaded = reindex(self.path, self.base_offset, self.walk(0))
+            self._offset_index, self._time_index = loaded
+            self.indexes_on_disk = False
         return loaded
 
     def _forget_recent(self) -> None:

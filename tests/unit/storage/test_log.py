@@ -393,3 +393,28 @@ def damage(ctx: LogContext, position: int, data: bytes) -> None:
     with open(ctx.folder / f"{0:020}.log", "r+b") as file:
         file.seek(position)
         file.write(data)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("content", [None, b"x" * 7])
+def test_an_index_that_is_damaged_while_the_log_is_open_keeps_no_record_from_readers(
+    make_log: MakeLog, suffix: str, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = make_log(segment_bytes=40_000, index_interval_bytes=100)
+    for number in range(60):
+        ctx.append_well(value=b"x" * 2000, timestamp_ms=NOW_MS + number)
+    whole = ctx.all_bytes()
+    for segment in ctx.log._segments:
+        segment.release()
+        path = ctx.folder / f"{segment.base_offset:020}{suffix}"
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(content)
+    assert len(ctx.log.segment_base_offsets) > 3
+    assert ctx.all_bytes() == whole
+    found = ctx.log.offset_for_timestamp(NOW_MS + 25)
+    assert found is not None
+    assert found.offset == 25
+    assert "missing or damaged" in caplog.text
+    assert ctx.log.failure is None
