@@ -314,10 +314,7 @@ class CoordinatorRuntime:
             await asyncio.wait(list(self._loads.values()))
 
     async def run(self) -> None:
-        """Raise what a timer or a load of this coordinator met: a bug, or a disk that failed.
-
-        Ends only so. Damage in the log is neither: it takes one partition, see `_load`.
-        """
+        """Raise what a timer or the start of a shard met: a bug of ours. Ends only so."""
         raise await self._failure
 
     def close(self) -> None:
@@ -340,8 +337,11 @@ class CoordinatorRuntime:
         async with self._load_turn:
             try:
                 await load(led.shard, led.partition, self._disk)
-            except StorageFailure:
-                raise
+            except StorageFailure as failure:
+                # D12: not this log but its folder fails.
+                led.resign()
+                led.partition.note_damage(failure)
+                return
             except Exception as error:  # noqa: BLE001 - a log may hold anything, and this is a task
                 led.resign()
                 _tell_of_damage(led.partition, error)

@@ -13,6 +13,7 @@ from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
 from oncelog.coordinator import Machine, Shard
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.pending import unchanged
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import Origin
@@ -120,12 +121,16 @@ async def test_a_log_that_compaction_thinned_is_loaded_to_its_end(tmp_path: Path
     assert machine.applied == [b"3", b"40", b"90"]
 
 
-async def test_a_failing_disk_is_no_damage(tmp_path: Path) -> None:
-    """D12: it is the folder that fails, not one partition."""
+async def test_a_failing_disk_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D12: it is the folder that goes off line, and nothing is to be repaired."""
     bench = Bench(tmp_path)
     bench.follow()
     bench.ask(Put("id", b"a"))
     failure = StorageFailure("read", "somewhere", "it broke")
+    told: list[StorageFailure] = []
+    bench.partition._on_failure = told.append
 
     class Failing(SystemDisk):
         async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
@@ -134,8 +139,11 @@ async def test_a_failing_disk_is_no_damage(tmp_path: Path) -> None:
     bench.disk = Failing()
     runtime = bench.make_runtime()
     bench.follow(runtime)
-    with pytest.raises(StorageFailure):
-        await runtime.run()
+    await runtime.loaded()
+    assert told == [failure]
+    answer = runtime.ask("id", Put("id"), unchanged, unchanged)
+    assert answer.result is ErrorCode.not_coordinator
+    assert caplog.records == []
 
 
 async def test_an_unloaded_partition_is_tried_again_under_the_next_leadership(
