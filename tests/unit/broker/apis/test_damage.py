@@ -51,8 +51,10 @@ async def damaged(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path, SETTINGS) as context:
         await context.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
         client = await context.connect()
-        for topic in "tu" * 4:
-            await produce(client, 9, batch(), topic=topic)
+        for number in range(4):
+            for topic in "tu":
+                data = batch(timestamp_ms=NOW_MS + number)
+                await produce(client, 9, data, topic=topic)
     damage_header(tmp_path, 2 * SIZE)
     async with running(tmp_path, SETTINGS) as context:
         yield context
@@ -122,9 +124,10 @@ async def test_aborted_transactions_are_named_though_damage_hides_the_end_of_a_r
 
 async def test_a_lookup_by_time_that_meets_a_damaged_batch_says_so(damaged: Running) -> None:
     client = await damaged.connect()
-    assert (await list_offset(client, "t", NOW_MS + 1))[0] in (NONE, CORRUPT)
+    assert await list_offset(client, "t", NOW_MS + 1) == (NONE, 1)
+    assert await list_offset(client, "t", NOW_MS + 2) == (CORRUPT, -1)
     assert await list_offset(client, "t", -1) == (NONE, 4)
-    assert await list_offset(client, "u", NOW_MS) == (NONE, 0)
+    assert await list_offset(client, "u", NOW_MS + 2) == (NONE, 2)
 
 
 class FailingFile:
@@ -134,6 +137,9 @@ class FailingFile:
 
     def pread(self, size: int, position: int) -> bytes:
         raise StorageFailure("read", self.path, "Input/output error")
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        raise StorageFailure("write", self.path, "No space left on device")
 
     def fsync(self) -> None:
         pass
@@ -172,6 +178,16 @@ async def test_a_read_error_is_answered_and_takes_the_folder_off_line(
     assert await list_offset(client, "t", NOW_MS) == (STORAGE, -1)
     assert await list_offset(client, "u", NOW_MS) == (NONE, 0)
     assert len(failures) == 2
+
+
+async def test_a_write_that_the_disk_refuses_is_answered_and_takes_the_folder_off_line(
+    failing: tuple[Running, list[StorageFailure]],
+) -> None:
+    context, failures = failing
+    client = await context.connect()
+    assert ErrorCode((await produce(client, 9, batch(), topic="t")).error) is STORAGE
+    assert ErrorCode((await produce(client, 9, batch(), topic="u")).error) is NONE
+    assert len(failures) == 1
 
 
 async def delete(client: Client, offset: int) -> list[tuple[ErrorCode, int]]:

@@ -1,10 +1,15 @@
 """A topic's logs get its own settings, else the broker's."""
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.broker.partitions.log_settings import log_config
+from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.ids import INTERNAL_TOPICS
+from tests.unit.broker.context import running
 
 LEVELS = {
     "compression.gzip.level": "7",
@@ -46,3 +51,18 @@ def test_the_level_is_that_of_the_codec(codec: str, default: int | None, given: 
 def test_a_level_that_the_codec_does_not_have_is_refused(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=key):
         BrokerConfig({key: value})
+
+
+async def test_one_switch_flushes_every_topic_but_those_that_say_otherwise(tmp_path: Path) -> None:
+    async with running(tmp_path, {"log.flush.interval.messages": 1}) as context:
+        controller = context.broker.controller
+        await controller.create_topics(
+            [NewTopic("plain"), NewTopic("lax", config={"flush.messages": "1000"})]
+        )
+        for internal in INTERNAL_TOPICS:
+            await controller.internal_topic(internal)
+        found: dict[str, set[int]] = {}
+        for partition in context.broker.partitions:
+            topic = partition.topic_partition.topic
+            found.setdefault(topic, set()).add(partition.log.config.flush_messages)
+    assert found == {"lax": {1000}, "plain": {1}} | {topic: {1} for topic in INTERNAL_TOPICS}
