@@ -102,6 +102,14 @@ DAMAGED_PLACES_NAMED_COUNT_MAX = 100
 CLEANER_STEP_BYTES = 64 * 1024
 """Bytes that the cleaner reads and writes in one step; in between the event loop gets its turn."""
 
+RECOVERY_PROGRESS_SIZE_BYTES = 1024 * 1024 * 1024
+"""Bytes of one log after which a long scan says how far it is."""
+
+REGISTER_DEAD_RECORDS_COUNT_MAX = 64
+"""Records of segments that are gone, or older ones of a segment, in the register of a log's
+segments before it is written anew.
+"""
+
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
 

@@ -155,6 +155,10 @@ class Disk(Protocol):
         """Whether it is a folder."""
         ...
 
+    def modified_ms(self, path: str) -> int:
+        """Wall time at which the file was last written."""
+        ...
+
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents; harmless when it is there."""
         ...
@@ -345,6 +349,11 @@ class SystemDisk:
     def is_dir(self, path: str) -> bool:
         """Whether it is a folder."""
         return os.path.isdir(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last write, as the file system notes it."""
+        with _failing("stat", path):
+            return os.stat(path).st_mtime_ns // 1_000_000
 
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from oncelog.runtime.clock import Clock
 from oncelog.simulation.disk_faults import DiskFaults, FaultKind
 from oncelog.simulation.disk_nodes import File, Tree, os_error
 from oncelog.simulation.scheduler import ProcessDied
@@ -34,6 +35,11 @@ class Owner(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it runs."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What it takes for the time; files note it when they are written."""
         ...
 
     def kill(self, cause: str) -> None:

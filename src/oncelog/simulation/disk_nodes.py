@@ -41,7 +41,7 @@ def os_error(number: int, path: str | None = None, target: str | None = None) ->
 class File:
     """An inode of bytes."""
 
-    __slots__ = ("_overwritten_bytes", "changes", "data", "settled")
+    __slots__ = ("_overwritten_bytes", "changes", "data", "modified_ms", "settled")
 
     def __init__(self, data: Buffer = b"") -> None:
         self.data = bytearray(data)
@@ -50,6 +50,8 @@ class File:
         self.settled: list[tuple[Change, bool]] = []
         """Changes before those of which it is known whether they survive: only from the moment on
         at which the system dropped some of them."""
+        self.modified_ms = 0
+        """Wall time of the last change, as whoever made it saw it."""
         self._overwritten_bytes = 0
 
     def write(self, data: Buffer, position: int) -> None:
@@ -116,6 +118,7 @@ class File:
         other.changes = list(self.changes)
         other.settled = list(self.settled)
         other._overwritten_bytes = self._overwritten_bytes
+        other.modified_ms = self.modified_ms
         return other
 
     def untouched_size(self) -> int:

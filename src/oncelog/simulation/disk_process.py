@@ -160,6 +160,15 @@ class ProcessDisk(Gate):
         except NotADirectoryError:
             return False
 
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last write, by the clock of the process that wrote."""
+        self.enter()
+        with _failing("stat", path):
+            node = self._tree.find(path)
+            if not isinstance(node, File):
+                raise os_error(errno.ENOENT, path)
+            return node.modified_ms
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted."""
         with _failing("list", path):
@@ -296,6 +305,7 @@ class ProcessDisk(Gate):
         else:
             self.before(_WRITE, "write", path, size, growth)
         file.write(data, position)
+        file.modified_ms = self.process.clock.now_ms()
         if self.kill_at is not None:
             self.after("write", path)
 
@@ -315,6 +325,7 @@ class ProcessDisk(Gate):
             raise os_error(errno.EBADF if file is None else errno.EINVAL)
         self.before(_WRITE, "truncate", path, size, size - len(file.data))
         file.truncate(size)
+        file.modified_ms = self.process.clock.now_ms()
         self.after("truncate", path)
 
     def sync_file(self, file: File | None, path: str) -> None:
@@ -340,6 +351,7 @@ class ProcessDisk(Gate):
             raise os_error(errno.ENOENT, path)
         self.before(_NAMES, "create", path, growth=1)
         file = File()
+        file.modified_ms = self.process.clock.now_ms()
         self._tree.link(folder, name, file, "create")
         self.after("create", path)
         return file

@@ -334,6 +334,7 @@ class WatchedDisk:
         self.exists = disk.exists
         self.list = disk.list
         self.is_dir = disk.is_dir
+        self.modified_ms = disk.modified_ms
         self.remove = disk.remove
         self.read = disk.read
 

@@ -107,7 +107,7 @@ def parse_aborted(data: bytes | None) -> list[AbortedTransaction] | None:
     entries: list[AbortedTransaction] = []
     for version, *fields in _ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*fields)
-        if version != _VERSION or entry.first_offset > entry.last_offset:
+        if version != _VERSION or entry.first_offset >= entry.last_offset:
             return None
         if entries and entry.last_offset <= entries[-1].last_offset:
             return None

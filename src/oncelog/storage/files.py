@@ -12,7 +12,9 @@ __all__ = [
     "CLEANED_SUFFIX",
     "CLEAN_OFFSETS_NAME",
     "CLEAN_SHUTDOWN_NAME",
+    "CUT_SUFFIX",
     "DELETED_SUFFIX",
+    "FAILED_SYNC_NAME",
     "FORMAT_NAME",
     "HIGH_WATERMARKS_NAME",
     "INDEX_SUFFIX",
@@ -21,8 +23,10 @@ __all__ = [
     "LOG_STARTS_NAME",
     "LOG_SUFFIX",
     "META_NAME",
+    "ORPHAN_SUFFIX",
     "PARTITION_METADATA_NAME",
     "RECOVERY_POINTS_NAME",
+    "REGISTER_NAME",
     "SEGMENT_SUFFIXES",
     "SNAPSHOT_SUFFIX",
     "STRAY_NOTE_NAME",
@@ -43,10 +47,18 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 """Of a segment that a cleaning made and that is not in its place yet: see `swap`."""
+CUT_SUFFIX = ".cut"
+"""Ours: what recovery cut off and kept aside."""
+ORPHAN_SUFFIX = ".orphan"
+"""Ours: an index file whose `.log` is not there, kept aside."""
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 LEADER_EPOCHS_NAME = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME = "partition.metadata"
+REGISTER_NAME = "oncelog.segments"
+"""What the files of each sealed segment were: see `segment_register`."""
+FAILED_SYNC_NAME = "oncelog.failed-fsync"
+"""An fsync in this folder has failed, and no recovery has written everything again since."""
 
 FORMAT_NAME = "oncelog.format"
 LOCK_NAME = ".lock"

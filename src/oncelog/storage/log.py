@@ -73,15 +73,15 @@ class PartitionLog(CleanableLog):
             directory,
             config,
             now_ms,
+            partition=str(topic_partition),
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
         )
         log = cls(disk, directory, topic_partition, config, recovered)
-        log.recovery_point = (
-            log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
-        )
-        log._changed = not clean
+        # What recovery accepted it has synced.
+        log.recovery_point = log.log_end_offset
+        log._changed = recovered.changed
         log.remove_expired_producers(log.active_producers(), now_ms)
         if log._state.epochs.changed:
             log._write_epochs()
@@ -142,7 +142,7 @@ class PartitionLog(CleanableLog):
                     ErrorCode.corrupt_message,
                     f"replicated batches begin below {self.log_end_offset}",
                 )
-            self._write(batches, placed)
+            self._write(batches, placed, now_ms)
             self._state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
         if self._state.epochs.changed or (
             self.flushes_on_append
@@ -181,7 +181,7 @@ class PartitionLog(CleanableLog):
                 commit, *end, now_ms, base_offset=offset, leader_epoch=leader_epoch
             )
             # Ours, so not judged: no max.message.bytes may keep a transaction from ending.
-            self._write(batch, [PlacedBatch(0, len(batch), offset, offset, now_ms)])
+            self._write(batch, [PlacedBatch(0, len(batch), offset, offset, now_ms)], now_ms)
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
             state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
@@ -189,13 +189,13 @@ class PartitionLog(CleanableLog):
             self._make_durable()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
-    def _write(self, data: Buffer, placed: list[PlacedBatch]) -> None:
+    def _write(self, data: Buffer, placed: list[PlacedBatch], now_ms: int) -> None:
         last = placed[-1]
         try:
             active = self._segments.active
-            if not active.has_room(last, len(data), self.config):
+            if not active.has_room(last, len(data), self.config, now_ms):
                 active = self._roll(max(self.log_end_offset, placed[0].base_offset))
-            active.append(data, placed, self.config)
+            active.append(data, placed, self.config, now_ms)
         except StorageFailure as failure:
             self._failure = failure
             raise
@@ -226,8 +226,7 @@ class PartitionLog(CleanableLog):
         """
         sealed = self._segments.active
         sealed.end_offset = base_offset
-        sealed.write_indexes()
-        self._files.write_aborted(self._state, sealed, sync=False)
+        self._files.seal(self._state, sealed)
         self._snapshots.write(self._state.producers, base_offset, sync=False)
         segment = Segment(self._disk, self.directory, base_offset)
         segment.create()
@@ -407,6 +406,7 @@ class PartitionLog(CleanableLog):
                 if self.is_deleted:
                     return
                 self._failure = failure
+                self._files.note_failed_sync(failure)
                 raise
             self.recovery_point = max(self.recovery_point, end)
 
@@ -433,10 +433,9 @@ class PartitionLog(CleanableLog):
         with self._upkeep:
             if self._failure is None and self._changed:
                 self.flush()
-                self._segments.active.write_indexes()
-                self._files.write_aborted(self._state, self._segments.active, sync=True)
                 # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is
                 # used.
+                self._files.seal(self._state, self._segments.active)
                 self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
             for segment in self._segments:
                 segment.close()

@@ -90,6 +90,8 @@ class CleanableLog(LogView):
         publish(disk, directory, cleaned.prefix, self._renaming, cleaned.take_name)
         with self._renaming():
             cleaned.release()
+            self._files.note_sealed(cleaned)
+            self._folder_changed = True
             self._snapshots.remove_at([segment.base_offset for segment in replaced[1:]])
         for prefix in others:
             for suffix in SEGMENT_SUFFIXES:

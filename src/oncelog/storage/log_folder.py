@@ -133,7 +133,7 @@ class LogFolder:
     def is_whole(self, topic_partition: TopicPartition) -> bool:
         """Whether the log was closed in order, and opening it lost nothing."""
         held = self._logs.get(topic_partition)
-        return self.was_clean and held is not None and not held.recovery.has_lost_records
+        return self.was_clean and held is not None and not held.recovery.unclean
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
         """The topic that a log was made for; None when a loss of power took the note."""

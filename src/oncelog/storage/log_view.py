@@ -16,7 +16,6 @@ from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_tim
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.recovery import Recovered, RecoveryReport
 from oncelog.storage.segment_list import SegmentList
-from oncelog.storage.state_files import StateFiles
 from oncelog.storage.verifications import Verifications
 
 __all__ = ["LogView"]
@@ -34,7 +33,7 @@ class LogView:
         recovered: Recovered,
     ) -> None:
         self._disk = disk
-        self._files = StateFiles(disk, directory)
+        self._files = recovered.files
         self._segments = SegmentList(recovered.segments)
         self._state = recovered.state
         self._snapshots = recovered.snapshots

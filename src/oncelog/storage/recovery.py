@@ -1,91 +1,59 @@
 """Open what a crash, or a clean stop, left in a partition's folder (INV-9).
 
-What may be found, and what becomes of it:
+Everything below the recovery point was synced, and nothing of it is removed:
 
-- a batch cut in the middle, or one whose CRC is wrong: cut there, and everything after it goes;
-- indexes that are missing, short, or of a file that was cut: rebuilt from the log file;
-- an empty last segment (a crash between roll and first append): kept, it is the active one;
-- `.cleaned` and `.swap` files (a crash within a cleaning): see `swap`;
-- `.deleted` and `.tmp` files (a crash within a deletion or before a rename): removed;
-- index files without their `.log` (a crash within a deletion): removed;
-- a snapshot above the end of the log, or a torn one: removed or passed over.
+- an index file that is missing or not what it was at the seal is rebuilt from its own segment, and
+  no other segment is looked at for it;
+- a damaged place, a gap, or a segment that is missing or too short stays: its offsets are an error
+  (`CorruptBatch`), and what stands behind it is served.
 
-After a clean stop nothing is scanned. Otherwise every batch from the segment of the recovery point
-on is read and its CRC checked. A killed process loses nothing that it had written; only a loss of
-power can cut more than the last write.
+Above it a loss of power may have taken anything. Every batch from the segment of the recovery point
+on is read and its CRC checked; the first bad one ends the log there, and later segments are renamed
+aside. After a clean stop nothing is scanned, except what shows that it is not as it was closed.
+
+What was rebuilt is written back, and it and what was accepted above the recovery point is synced,
+before the log counts as recovered: the next start may trust it (INV-3). Each thing that was not in
+order is said once (`recovery_report`).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
-from oncelog.protocol.batch import HEADER_SIZE, BatchHeader, check_crc
+from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction, parse_aborted
+from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.batch_reader import BatchReader
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
-from oncelog.storage.files import (
-    ABORTED_SUFFIX,
-    DELETED_SUFFIX,
-    LEADER_EPOCHS_NAME,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    base_offset_of,
-)
+from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.recovery_files import find_segments, remove_segment_files, set_segment_aside
+from oncelog.storage.recovery_report import RecoveryReport
 from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
-from oncelog.storage.segment import Segment, parse_header
+from oncelog.storage.segment import DamagedPlace, Segment
 from oncelog.storage.snapshots import Snapshots
-from oncelog.storage.swap import finish_swaps
+from oncelog.storage.state_files import StateFiles
 
 __all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files"]
-
-_LEFTOVERS = (DELETED_SUFFIX, ".tmp")
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening the log had to do; for one line in the broker's log."""
-
-    scanned_bytes: int = 0
-    replayed_batches_count: int = 0
-    cut_bytes: int = 0
-    removed_segments_count: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-    @property
-    def has_lost_records(self) -> bool:
-        """Whether the log may end, or have a gap, where records were: offsets are given again."""
-        return self.cut_bytes > 0 or self.removed_segments_count > 0
 
 
 @dataclass(slots=True)
 class Recovered:
     """A partition's log as found: sealed segments, then the active one.
 
-    And what follows from them.
+    And what follows from them. All of it survives a loss of power.
     """
 
     segments: list[Segment]
     state: DerivedState
     snapshots: Snapshots
+    files: StateFiles
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
-
-
-def remove_segment_files(disk: Disk, prefix: str) -> None:
-    """Delete a segment.
-
-    The `.log` goes first, through a rename: half of a deletion is finished at the next start.
-    """
-    for suffix in SEGMENT_SUFFIXES:
-        if disk.exists(prefix + suffix):
-            disk.rename(prefix + suffix, prefix + suffix + DELETED_SUFFIX)
-    for suffix in SEGMENT_SUFFIXES:
-        disk.remove(prefix + suffix + DELETED_SUFFIX)
+    changed: bool
+    """Whether the next clean stop has anything to write."""
 
 
 def recover(
@@ -94,77 +62,81 @@ def recover(
     config: LogConfig,
     now_ms: int,
     *,
+    partition: str,
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
 ) -> Recovered:
     """Open the folder.
 
-    `clean` says that the log was closed in order and nothing wrote to it since.
+    `clean` says that the log was closed in order and nothing wrote to it since. Raises
+    `StorageFailure`.
     """
-    return _Recovery(disk, directory, config, now_ms).run(clean, recovery_point, log_start_offset)
+    recovery = _Recovery(disk, directory, config, now_ms, partition)
+    try:
+        return recovery.run(clean, recovery_point, log_start_offset)
+    except StorageFailure as failure:
+        recovery.files.note_failed_sync(failure)
+        raise
 
 
 class _Recovery:
-    def __init__(self, disk: Disk, directory: str, config: LogConfig, now_ms: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, now_ms: int, partition: str
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
+        self._compact = "compact" in config.cleanup_policy
         self._now_ms = now_ms
-        self._report = RecoveryReport()
-        self._segments = self._find_segments()
-        self._snapshots = Snapshots(disk, directory)
+        self._report = RecoveryReport(partition)
+        self._segments = find_segments(disk, directory, self._report)
+        self._snapshots = Snapshots(disk, directory, self._report.warn)
+        self.files = StateFiles(disk, directory)
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
         self._state = DerivedState(LeaderEpochs(epochs))
+        self._rebuilt: dict[int, list[AbortedTransaction]] = {}
+        self._has_moved = False
+        """Whether something was cut off or set aside, which must last."""
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int) -> Recovered:
         segments = self._segments
+        failed_path = f"{self._directory}/{FAILED_SYNC_NAME}"
+        must_rewrite = self._disk.exists(failed_path)
+        clean = clean and not must_rewrite
+        is_new = not segments and not recovery_point
         if not segments:
             segments.append(self._new_segment(log_start_offset))
-        scan_from = self._first_to_scan(clean, recovery_point)
-        if scan_from == len(segments) and not self._resume_active():
-            scan_from -= 1
-        aborted = self._load_aborted(scan_from)
-        scan_from = len(aborted)
-        replay_from = self._load_snapshot(scan_from)
+        self._report.was_closed = clean or is_new
+        active = self.files.register.get(segments[-1].base_offset) if clean else None
+        closed_at = max(recovery_point, active.end_offset if active is not None else 0)
+        first = len(segments) if is_new else self._first_to_scan(clean, recovery_point)
+        aborted = [self._take_up(slot) for slot in range(first)]
+        self._replay(first)
         for entries in aborted:
             for entry in entries:
                 self._state.aborted.append(entry)
-        # Headers only: these segments are sound, but no snapshot may say what they imply.
-        self._report.replayed_batches_count = replay_headers(
-            segments[:scan_from], replay_from, self._state, self._now_ms
-        )
-        self._scan_all(scan_from)
+        self._scan_all(first, closed_at if clean else recovery_point)
         end = segments[-1].end_offset
+        if first < len(segments) and end < closed_at:
+            self._report.lost_tail = True
+            self._report.warn(f"the log ends at offset {end}, but {closed_at} was synced")
         start = min(max(log_start_offset, segments[0].base_offset), end)
-        self._snapshots.remove(above=end)
         self._snapshots.keep_only({segment.base_offset for segment in segments} | {end})
         self._state.epochs.truncate_from_end(end)
+        self.files.register.keep_only(segment.base_offset for segment in segments)
+        if not is_new:
+            self._write_back(first, recovery_point, must_rewrite)
+        if must_rewrite:
+            self._disk.remove(failed_path)
+        segments[-1].begun_ms = self._now_ms
         for segment in segments[:-1]:
             segment.release()
-        return Recovered(segments, self._state, self._snapshots, start, end, self._report)
-
-    def _find_segments(self) -> list[Segment]:
-        finish_swaps(self._disk, self._directory)
-        names = self._disk.list(self._directory)
-        for name in names:
-            if name.endswith(_LEFTOVERS):
-                self._disk.remove(f"{self._directory}/{name}")
-        found = (base_offset_of(name, LOG_SUFFIX) for name in names)
-        bases = sorted(offset for offset in found if offset is not None)
-        for suffix in SEGMENT_SUFFIXES[1:]:
-            for name in names:
-                offset = base_offset_of(name, suffix)
-                if offset is not None and offset not in bases:
-                    self._disk.remove(f"{self._directory}/{name}")
-        segments = [Segment(self._disk, self._directory, base) for base in bases]
-        for segment, following in zip(segments, [*bases, None][1:], strict=True):
-            segment.size = segment.file.size()
-            if following is not None:
-                segment.end_offset = following
-                segment.release()
-        return segments
+        changed = not clean or first < len(segments) or bool(self._rebuilt)
+        return Recovered(
+            segments, self._state, self._snapshots, self.files, start, end, self._report, changed
+        )
 
     def _new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._disk, self._directory, base_offset)
@@ -172,137 +144,309 @@ class _Recovery:
         segment.write_indexes()
         return segment
 
+    # ---- what is trusted ----
+
     def _first_to_scan(self, clean: bool, recovery_point: int) -> int:
         segments = self._segments
-        if not clean:
-            for slot, segment in enumerate(segments):
-                is_last = slot == len(segments) - 1
-                # One that ends just there may have been sealed after that flush, unsynced.
-                if is_last or segment.end_offset >= recovery_point:
-                    break
-            last = slot
-        else:
-            last = len(segments)
+        last = len(segments) - 1
+        if clean:
+            return last + 1 if self._resume_active() else last
         for slot, segment in enumerate(segments[:last]):
-            if not segment.load_indexes():
-                self._report.reasons.append(f"index of segment {segment.base_offset} is damaged")
+            # One that ends just there may have been sealed after that flush, unsynced.
+            if segment.end_offset >= recovery_point:
                 return slot
-            segment.release()
         return last
 
     def _resume_active(self) -> bool:
+        """Take the active segment up as it was closed; False when it is not so any more."""
         active = self._segments[-1]
         try:
-            active.resume()
-        except (StorageFailure, CorruptBatch) as failure:
-            self._report.reasons.append(str(failure))
-            return False
-        return True
+            if self._is_as_sealed(active):
+                active.resume()
+                return True
+        except CorruptBatch as damage:
+            self._report.warn(str(damage))
+        self._report.rebuilt_segments_count += 1
+        self._report.warn(f"{active.path} or its index files are not as they were closed; scanning")
+        return False
 
-    def _load_aborted(self, scan_from: int) -> list[list[AbortedTransaction]]:
-        aborted = []
-        for segment in self._segments[:scan_from]:
-            entries = parse_aborted(self._disk.read(segment.prefix + ABORTED_SUFFIX))
-            if entries is None:
-                self._report.reasons.append(f"{segment.base_offset}{ABORTED_SUFFIX} is damaged")
+    def _is_as_sealed(self, segment: Segment) -> bool:
+        sealed = self.files.register.get(segment.base_offset)
+        return (
+            sealed is not None
+            and sealed.size == segment.size
+            and not sealed.is_damaged
+            and segment.load_indexes(sealed)
+            and self.files.read_aborted(segment, sealed) is not None
+        )
+
+    def _take_up(self, slot: int) -> list[AbortedTransaction]:
+        """Check the index files of a sealed segment, or rebuild them; returns its `.txnindex`."""
+        if slot in self._rebuilt:
+            return self._rebuilt[slot]
+        segment = self._segments[slot]
+        entries = self._trusted(segment, slot)
+        if entries is None:
+            self._rebuild(slot)
+            return self._rebuilt[slot]
+        self._release(slot)
+        return entries
+
+    def _release(self, slot: int) -> None:
+        if slot < len(self._segments) - 1:
+            self._segments[slot].release()
+
+    def _trusted(self, segment: Segment, slot: int) -> list[AbortedTransaction] | None:
+        """The aborted transactions of a segment whose files are its own, else None."""
+        sealed = self.files.register.get(segment.base_offset)
+        is_active = slot == len(self._segments) - 1
+        is_other = sealed is not None and (
+            sealed.size != segment.size
+            or sealed.is_damaged
+            or (sealed.end_offset > segment.end_offset and not is_active)
+        )
+        if is_other or not segment.load_indexes(sealed):
+            return None
+        entries = self.files.read_aborted(segment, sealed)
+        if entries is None or is_active:
+            return entries
+        end_offset = self._believed_end(segment) if sealed is None else sealed.end_offset
+        if end_offset is None:
+            return None
+        if end_offset < segment.end_offset:
+            self._note_gap(segment, end_offset)
+        return entries
+
+    def _believed_end(self, segment: Segment) -> int | None:
+        """Where a segment ends that has no record, if its indexes fit to it.
+
+        Kafka's way: what can be read and fits is believed, and a missing `.txnindex` is none.
+        """
+        if segment.size and not segment.index_sizes()[1]:
+            return None
+        try:
+            end_offset = segment.find_end()
+        except CorruptBatch:
+            return None
+        if end_offset > segment.end_offset:
+            return None
+        return segment.end_offset if self._compact else end_offset
+
+    # ---- rebuilding a segment below the recovery point ----
+
+    def _rebuild(self, slot: int) -> None:
+        """Make the index files of one sealed segment again, from its own batches."""
+        segment = self._segments[slot]
+        self._report.rebuilt_segments_count += 1
+        self._report.warn(
+            f"{segment.path} or its index files are not as they were written; they are rebuilt "
+            f"from its {segment.size} bytes"
+        )
+        state = self._state_before(slot)
+        self._rebuilt[slot] = []
+        self._scan(slot, state, segment.base_offset, None)
+        self.files.seal(state, segment)
+        self._rebuilt[slot] = state.aborted.between(segment.base_offset, segment.end_offset)
+        self._release(slot)
+
+    def _state_before(self, slot: int) -> DerivedState:
+        """What was known of producers where a segment begins."""
+        segments = self._segments
+        while True:
+            state = DerivedState()
+            loaded = self._snapshots.load_newest(segments[slot].base_offset, state.producers)
+            from_offset = segments[0].base_offset if loaded is None else loaded
+            damage = self._replay_into(state, segments[:slot], from_offset)
+            if damage is None:
                 break
-            aborted.append(entries)
-        return aborted
+        if loaded != segments[slot].base_offset:
+            self._snapshots.write(state.producers, segments[slot].base_offset, sync=False)
+        return state
 
-    def _load_snapshot(self, scan_from: int) -> int:
-        """Load producers as of the newest moment before anything that must be scanned."""
+    def _replay_into(
+        self, state: DerivedState, segments: list[Segment], from_offset: int
+    ) -> Segment | None:
+        """Feed headers from an offset on; returns a segment that turned out to be damaged.
+
+        It is rebuilt then: its damaged places are known, and the next try passes them.
+        """
+        for slot, segment in enumerate(segments):
+            if segment.end_offset <= from_offset:
+                continue
+            if slot not in self._rebuilt and not segment.load_indexes():
+                self._rebuild(slot)
+            try:
+                self._report.replayed_batches_count += replay_headers(
+                    [segment], from_offset, state, self._now_ms
+                )
+            except CorruptBatch as damage:
+                if slot in self._rebuilt:
+                    raise StorageFailure("read", segment.path, damage) from damage
+                self._rebuild(slot)
+                return segment
+        return None
+
+    def _replay(self, first: int) -> None:
+        """Load producers as of the moment where the scan begins, or the log's end."""
         segments = self._segments
-        if not self._epochs_known:
-            return segments[0].base_offset
-        if scan_from < len(segments):
-            at_most = segments[scan_from].base_offset
-        else:
+        at_most = (segments[first] if first < len(segments) else segments[-1]).base_offset
+        if first == len(segments):
             at_most = segments[-1].end_offset
-        loaded = self._snapshots.load_newest(at_most, self._state.producers)
-        return segments[0].base_offset if loaded is None else loaded
+        known = self._state.epochs.entries()
+        while True:
+            self._state = DerivedState(LeaderEpochs(known))
+            loaded = None
+            if self._epochs_known:
+                loaded = self._snapshots.load_newest(at_most, self._state.producers)
+            from_offset = segments[0].base_offset if loaded is None else loaded
+            # Headers only: these segments are sound, but no snapshot may say what they imply.
+            if self._replay_into(self._state, segments[:first], from_offset) is None:
+                break
+        if loaded != at_most and at_most > segments[0].base_offset:
+            self._snapshots.write(self._state.producers, at_most, sync=False)
 
-    def _scan_all(self, scan_from: int) -> None:
+    # ---- scanning ----
+
+    def _scan_all(self, first: int, floor: int) -> None:
+        """Read the segments from the recovery point on; what is bad above `floor` ends the log."""
         segments = self._segments
-        expected = segments[scan_from].base_offset if scan_from < len(segments) else 0
-        for slot in range(scan_from, len(segments)):
+        expected = segments[first].base_offset if first < len(segments) else 0
+        self._report.to_scan_bytes += sum(segment.size for segment in segments[first:])
+        for slot in range(first, len(segments)):
             segment = segments[slot]
-            has_gap = (
-                segment.base_offset > expected and "compact" not in self._config.cleanup_policy
-            )
-            if segment.base_offset < expected or has_gap:
-                self._report.reasons.append(f"the log ends at {expected} before its next segment")
-                self._remove_from(slot)
-                return
-            if not self._scan(segment, expected):
-                self._remove_from(slot + 1)
+            if segment.base_offset > expected:
+                if expected >= floor:
+                    self._set_aside_from(slot)
+                    return
+                self._note_gap(segments[slot - 1], expected)
+                self._seal(slot - 1)
+            if slot > first:
+                self._snapshots.write(self._state.producers, segment.base_offset, sync=False)
+            was_cut = self._scan(slot, self._state, segment.base_offset, floor)
+            self._seal(slot)
+            if was_cut:
+                self._set_aside_from(slot + 1)
                 return
             expected = segment.end_offset
+            self._release(slot)
 
-    def _scan(self, segment: Segment, expected: int) -> bool:
-        """Check one segment batch by batch and index it again; False when it had to be cut."""
-        segment.start_indexes()
-        valid = 0
-        for position, header, buffer, place in self._sound_batches(segment, expected):
-            batch = PlacedBatch(
-                0, header.length, header.base_offset, header.last_offset, header.max_timestamp
-            )
-            segment.note(batch, position, self._config.index_interval_bytes)
-            self._state.apply(header, buffer, place, self._now_ms, note_aborted=True)
-            valid = position + header.length
-        whole = valid == segment.size
-        self._report.scanned_bytes += valid
-        if not whole:
-            self._report.cut_bytes += segment.size - valid
-            self._report.reasons.append(f"segment {segment.base_offset} is cut at byte {valid}")
-            segment.file.truncate(valid)
-            segment.size = valid
-        segment.write_indexes()
-        return whole
+    def _seal(self, slot: int) -> None:
+        self.files.seal(self._state, self._segments[slot])
 
-    def _sound_batches(
-        self, segment: Segment, expected: int
-    ) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-        """Yield each batch up to the first invalid one.
+    def _scan(self, slot: int, state: DerivedState, expected: int, floor: int | None) -> bool:
+        """Check one segment batch by batch and index it again; whether it had to be cut.
 
-        As (position in the file, header, buffer, position in the buffer).
+        What is bad at or above `floor` is cut off; without one nothing is.
         """
-        position, size, chunk, chunk_start = 0, segment.size, b"", 0
-        file = segment.file
-        while position + HEADER_SIZE <= size:
-            place = position - chunk_start
-            if place + HEADER_SIZE > len(chunk):
-                chunk, chunk_start, place = (
-                    file.pread(RECOVERY_READ_SIZE_BYTES, position),
-                    position,
-                    0,
+        segments = self._segments
+        segment = segments[slot]
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
+        reader = BatchReader(segment, following, compact=self._compact)
+        sealed = self.files.register.get(segment.base_offset)
+        segment.start_indexes()
+        position = 0
+        while position < segment.size:
+            sound = reader.sound_at(position, expected)
+            if sound is not None:
+                header = sound.header
+                placed = PlacedBatch(
+                    0, header.length, header.base_offset, header.last_offset, header.max_timestamp
                 )
-            header = parse_header(chunk, place)
-            if not _is_plausible(header, segment.base_offset, expected, size - position):
-                return
-            if place + header.length > len(chunk):
-                length = max(RECOVERY_READ_SIZE_BYTES, header.length)
-                chunk, chunk_start, place = file.pread(length, position), position, 0
-            if not check_crc(chunk, place, header):
-                return
-            yield position, header, chunk, place
-            expected = header.next_offset
-            position += header.length
+                segment.note(placed, position, self._config.index_interval_bytes)
+                state.apply(header, sound.buffer, sound.place, self._now_ms, note_aborted=True)
+                position += header.length
+                expected = header.next_offset
+                self._report.scanned(header.length)
+                continue
+            if floor is not None and self._ends_at(reader, position, expected, floor, following):
+                self._cut(segment, position, expected, floor)
+                return expected != following
+            end, offset = reader.behind(position, expected)
+            if offset is None:
+                offset = following if following is not None else max(expected, floor or 0)
+            self._note_damage(segment, DamagedPlace(position, end, expected, offset))
+            position, expected = end, offset
+        if following is not None and expected < following:
+            is_whole = sealed is not None and (
+                (sealed.size, sealed.end_offset, sealed.is_damaged)
+                == (segment.size, following, False)
+            )
+            if is_whole or self._compact:
+                segment.end_offset = following
+            elif floor is None:
+                self._note_gap(segment, expected)
+        return False
 
-    def _remove_from(self, slot: int) -> None:
+    def _ends_at(
+        self, reader: BatchReader, position: int, expected: int, floor: int, following: int | None
+    ) -> bool:
+        """Whether a bad place is the end of its segment."""
+        if expected >= floor or expected == following:
+            return True
+        return following is None and reader.is_torn_at(position)
+
+    def _cut(self, segment: Segment, position: int, expected: int, floor: int) -> None:
+        size = segment.size - position
+        why = "no sound batch begins there"
+        if expected < floor:
+            # Below the recovery point, so it was whole once.
+            kept_as = f"{segment.path}.{position}{CUT_SUFFIX}"
+            self._disk.write_atomic(kept_as, segment.file.pread(size, position), sync=False)
+            why = f"the file ends within a batch; the bytes are kept as {kept_as}"
+        segment.file.truncate(position)
+        segment.size = position
+        self._has_moved = True
+        self._report.cut(segment.path, position, expected, size, why)
+
+    def _set_aside_from(self, slot: int) -> None:
         for segment in reversed(self._segments[slot:]):
-            self._report.removed_segments_count += 1
-            self._report.cut_bytes += segment.size
-            segment.close()
-            remove_segment_files(self._disk, segment.prefix)
+            set_segment_aside(self._disk, segment, self._report)
+            self._has_moved = True
         del self._segments[slot:]
 
+    def _note_gap(self, segment: Segment, end_offset: int) -> None:
+        """The offsets from there to the next segment are in no file."""
+        slot = self._segments.index(segment)
+        following = self._segments[slot + 1].base_offset
+        size = segment.size
+        self._note_damage(segment, DamagedPlace(size, size, end_offset, following))
 
-def _is_plausible(header: BatchHeader, base_offset: int, expected: int, available: int) -> bool:
-    return (
-        header.magic == 2
-        and HEADER_SIZE <= header.length <= available
-        and header.base_offset >= expected
-        and header.last_offset_delta >= 0
-        and header.record_count >= 0
-        and header.last_offset - base_offset <= INT32_MAX
-    )
+    def _note_damage(self, segment: Segment, place: DamagedPlace) -> None:
+        segment.note_damage(place)
+        size = place.end_position - place.position
+        self._report.damaged(segment.path, place.position, size, place.offset, place.end_offset)
+
+    # ---- writing back ----
+
+    def _write_back(self, first: int, recovery_point: int, must_rewrite: bool) -> None:
+        """Make what was rebuilt or accepted survive a loss of power."""
+        segments = self._segments
+        state = self._state
+        epochs_changed = state.epochs.changed or not self._epochs_known or must_rewrite
+        if epochs_changed:
+            self.files.write_epochs(state)
+        if must_rewrite:
+            self.files.register.write()
+        for slot in self._rebuilt:
+            if slot < len(segments):
+                self.files.sync_indexes(segments[slot])
+        for segment in segments[first:]:
+            if must_rewrite:
+                _rewrite(segment)
+            if must_rewrite or self._has_moved or segment.end_offset > recovery_point:
+                segment.kept.sync_plan()()
+            if segment is not segments[-1]:
+                self.files.sync_indexes(segment)
+        accepted = first < len(segments) and segments[-1].end_offset > recovery_point
+        if accepted or self._has_moved or self._rebuilt or epochs_changed:
+            self.files.sync_names()
+
+
+def _rewrite(segment: Segment) -> None:
+    """Write a file over with what it shows.
+
+    After a failed fsync the system may show bytes that it will never write by itself.
+    """
+    for position in range(0, segment.size, RECOVERY_READ_SIZE_BYTES):
+        data = segment.file.pread(RECOVERY_READ_SIZE_BYTES, position)
+        segment.file.pwrite(data, position)

@@ -7,12 +7,13 @@ INV-2, INV-3, INV-5).
 from collections.abc import Iterable
 
 from oncelog.core.errors import ProtocolError
-from oncelog.protocol.batch import BatchHeader
+from oncelog.protocol.batch import BatchHeader, check_crc
 from oncelog.protocol.record import EndMarker, iter_records, read_end_marker
 from oncelog.storage.aborted import AbortedTransaction, AbortedTransactions
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.producer_state import Origin, ProducerStates
+from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
 from oncelog.storage.snapshots import Snapshots
@@ -126,12 +127,16 @@ def replay_headers(
     """Feed `state` the batches from `from_offset` on, of segments that are known to be sound.
 
     Aborted transactions are not noted: index files have them. Returns how many batches were read.
+    Raises `CorruptBatch`.
     """
     count = 0
     for segment in segments:
         found = segment.find(from_offset) if segment.end_offset > from_offset else None
         for position, header in segment.walk(found[0]) if found else ():
             body = segment.read_batch(position, header) if header.is_control else b""
+            if body and not check_crc(body, 0, header):
+                offset = header.base_offset
+                raise CorruptBatch(segment.path, position, offset, "the CRC of a marker is wrong")
             state.apply(header, body, 0, now_ms, note_aborted=False)
             count += 1
     return count

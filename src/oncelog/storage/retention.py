@@ -1,7 +1,7 @@
 """Which of the oldest segments may go: by age, by size, or because the log's start passed them.
 
-Pure. Only whole segments below the high watermark go, oldest first, so that what remains is one
-unbroken stretch.
+It changes nothing. Only whole segments below the high watermark go, oldest first, so that what
+remains is one unbroken stretch.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,10 @@ def expired_segments_count(
         if segment.end_offset > high_watermark or (is_active and segment.size == 0):
             break
         passed = not is_active and segment.end_offset <= log_start_offset
-        # A segment without timestamps has no age, and is kept by this rule.
         aged = (
             by_policy
             and config.retention_ms >= 0
-            and 0 <= segment.max_timestamp_ms < now_ms - config.retention_ms
+            and segment.newest_ms() < now_ms - config.retention_ms
         )
         oversized = (
             by_policy and not is_active and config.retention_bytes >= 0 and excess >= segment.size

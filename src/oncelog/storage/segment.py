@@ -17,6 +17,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX, TAIL_READ_BYTES_MAX
 from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
@@ -28,9 +31,10 @@ from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIn
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.reindex import reindex
 from oncelog.storage.results import CorruptBatch
+from oncelog.storage.segment_register import SealedSegment
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 
-__all__ = ["Segment", "parse_header"]
+__all__ = ["DamagedPlace", "Segment", "parse_header"]
 
 _PREFIX = Struct(">qi")
 _LENGTH_MIN = HEADER_SIZE - _PREFIX.size
@@ -47,6 +51,18 @@ def parse_header(buffer: Buffer, position: int) -> BatchHeader:
     return BatchHeader(fields[0], fields[1] + _PREFIX.size, *fields[2:])
 
 
+class DamagedPlace(NamedTuple):
+    """Bytes of a `.log` file that are no sound batch, and the offsets that are lost by it.
+
+    Both ends are exclusive. It may be without bytes: the file is too short, or missing.
+    """
+
+    position: int
+    end_position: int
+    offset: int
+    end_offset: int
+
+
 class Segment:
     """A `.log` file and its two indexes. Positions and sizes are bytes in the `.log` file."""
 
@@ -59,7 +75,9 @@ class Segment:
         "_recent_positions",
         "_time_index",
         "base_offset",
+        "begun_ms",
         "bytes_since_index_entry",
+        "damaged",
         "end_offset",
         "first_timestamp_ms",
         "indexes_on_disk",
@@ -76,6 +94,10 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size = 0
+        self.begun_ms = 0
+        """Wall time of the first append, or of the start that found the segment."""
+        self.damaged: list[DamagedPlace] = []
+        """Places that are known to hold no sound batch, in order."""
         self.first_timestamp_ms = _NO_TIMESTAMP
         self.max_timestamp_ms = _NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
@@ -118,25 +140,31 @@ class Segment:
         self.end_offset = self.base_offset
         self.first_timestamp_ms = self.max_timestamp_ms = _NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
+        self.damaged.clear()
         self._forget_recent()
 
-    def load_indexes(self) -> bool:
+    def load_indexes(self, sealed: SealedSegment | None = None) -> bool:
         """Read the index files of a sealed segment.
 
-        False when they cannot be its own and must be rebuilt.
+        False when they cannot be its own, or are not those that it was `sealed` with, and must be
+        rebuilt. A time index without entries is one of records without timestamps.
         """
-        return self._offset_index is not None or self._load_indexes() is not None
+        return self._offset_index is not None or self._load_indexes(sealed) is not None
 
-    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
+    def _load_indexes(
+        self, sealed: SealedSegment | None = None
+    ) -> tuple[OffsetIndex, TimeIndex] | None:
         offsets = self._disk.read(self.prefix + INDEX_SUFFIX)
         times = self._disk.read(self.prefix + TIME_INDEX_SUFFIX)
         if offsets is None or times is None:
             return None
+        if sealed is not None and (
+            crc32c(offsets) != sealed.index_crc or crc32c(times) != sealed.time_index_crc
+        ):
+            return None
         offset_index = OffsetIndex.from_bytes(self.base_offset, offsets, self.size)
         time_index = TimeIndex.from_bytes(self.base_offset, times)
         if offset_index is None or time_index is None:
-            return None
-        if self.size and not len(time_index):
             return None
         self._offset_index, self._time_index = offset_index, time_index
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
@@ -157,46 +185,57 @@ class Segment:
         """Close the file as well where it has unsynced bytes: it is deleted, or was flushed."""
         self.kept.close()
 
-    def write_indexes(self, *, sync: bool = False, state: str = "") -> None:
-        """Write both index files whole; `state` as in `create`.
+    def write_indexes(self, *, sync: bool = False, state: str = "") -> tuple[int, int]:
+        """Write both index files whole and return their CRCs; `state` as in `create`.
 
         The time index ends with the largest timestamp, as Kafka's does.
         """
         offset_index, time_index = self._indexes()
         if self.size:
             time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        offsets, times = offset_index.to_bytes(), time_index.to_bytes()
         offset_path, time_path = self.index_paths()
-        self._disk.write_atomic(offset_path + state, offset_index.to_bytes(), sync=sync)
-        self._disk.write_atomic(time_path + state, time_index.to_bytes(), sync=sync)
+        self._disk.write_atomic(offset_path + state, offsets, sync=sync)
+        self._disk.write_atomic(time_path + state, times, sync=sync)
         self.indexes_on_disk = not state
+        return crc32c(offsets), crc32c(times)
 
     def take_name(self) -> None:
         """Its files have their names now: it need not live from what it holds in memory."""
         self.kept.path = self.path
         self.indexes_on_disk = True
+        return crc32c(offsets), crc32c(times)
 
-    def has_room(self, batch: PlacedBatch, size: int, config: LogConfig) -> bool:
-        """Whether `size` bytes ending with `batch` belong here, or the log must roll first."""
+    def has_room(self, batch: PlacedBatch, size: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether `size` bytes ending with `batch` belong here, or the log must roll first.
+
+        A segment is as old as its first batch; if that has no timestamp (-1), as its first append.
+        """
         if self.size == 0:
             return batch.last_offset - self.base_offset <= INT32_MAX
         offset_index, time_index = self._offset_index, self._time_index
         if offset_index is None or time_index is None:
             offset_index, time_index = self._indexes()
         index_bytes = config.segment_index_bytes
-        # Records without timestamps (-1) give a segment no age.
-        age_ms = batch.max_timestamp_ms - self.first_timestamp_ms
-        is_young = self.first_timestamp_ms < 0 or age_ms <= config.segment_ms
+        if self.first_timestamp_ms >= 0:
+            age_ms = batch.max_timestamp_ms - self.first_timestamp_ms
+        else:
+            age_ms = now_ms - self.begun_ms
         return (
             self.size + size <= config.segment_bytes
             and batch.last_offset - self.base_offset <= INT32_MAX
-            and is_young
+            and age_ms <= config.segment_ms
             and len(offset_index.offsets) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
             and len(time_index.offsets) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
         )
 
-    def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
+    def append(
+        self, data: Buffer, batches: list[PlacedBatch], config: LogConfig, now_ms: int
+    ) -> None:
         """Write the batches with one system call, then index them. Raises `StorageFailure`."""
         start = self.size
+        if not start:
+            self.begun_ms = now_ms
         kept = self.kept
         kept.unsynced = kept.written = kept.recently_used = True
         file = kept.held
@@ -233,6 +272,22 @@ class Segment:
             self._recent_floor = self._recent_lasts[RECENT_BATCHES_COUNT_MAX - 1] + 1
             for recent in (self._recent_bases, self._recent_lasts, self._recent_positions):
                 del recent[:RECENT_BATCHES_COUNT_MAX]
+
+    def note_damage(self, place: DamagedPlace) -> None:
+        """Remember a place without sound batches behind what was noted so far.
+
+        The next batch gets an index entry, so that no walk to what follows meets the damage.
+        """
+        self.damaged.append(place)
+        self.end_offset = place.end_offset
+        self.bytes_since_index_entry = INT32_MAX
+        self._forget_recent()
+
+    def newest_ms(self) -> int:
+        """Age counts from here: the largest timestamp, or without any when it was last written."""
+        if self.max_timestamp_ms >= 0:
+            return self.max_timestamp_ms
+        return self._disk.modified_ms(self.path)
 
     def read(
         self,
@@ -281,6 +336,19 @@ class Segment:
             file = kept.file
         return file.pread(end - start, start)
 
+    def _sound_end(self, offset: int) -> int:
+        """How far the file is known to be sound from `offset` on.
+
+        Raises `CorruptBatch` if that offset is itself in a damaged place.
+        """
+        for place in self.damaged:
+            if place.offset <= offset < place.end_offset:
+                why = f"what it held up to offset {place.end_offset} is damaged or missing"
+                raise CorruptBatch(self.path, place.position, place.offset, why)
+            if offset < place.offset:
+                return place.position
+        return self.size
+
     def read_indexed(
         self,
         offset: int,
@@ -291,11 +359,12 @@ class Segment:
     ) -> Read:
         """As `read`, by the index: right wherever the batches are, and in any thread."""
         pread = self._pread(cached_only)
+        sound_end = self._sound_end(offset) if self.damaged else self.size
         found = self._find(offset, pread)
         if found is None or found[1].base_offset >= upper_bound:
             return b""
         start, header = found
-        size = min(size_max, self.size - start)
+        size = min(size_max, sound_end - start)
         if header.length > size:
             return pread(header.length, start) if min_one else b""
         data = pread(size, start)
@@ -341,6 +410,13 @@ class Segment:
                 return position, header
         return None
 
+    def find_end(self) -> int:
+        """Where the last batch ends, by its header. Raises `CorruptBatch`."""
+        end_offset = self.base_offset
+        for _, header in self.walk(self._indexes()[0].boundary_at_or_before(self.size)):
+            end_offset = header.next_offset
+        return end_offset
+
     def find_timestamp(
         self, timestamp_ms: int, cached_only: bool = False
     ) -> Iterator[tuple[int, BatchHeader]]:
@@ -367,7 +443,11 @@ class Segment:
         chunk_start, size = position, self.size
         expected = self.base_offset
         offset = max(offset, expected)
+        damaged = {p.position: p for p in self.damaged if p.end_position > p.position}
         while position + HEADER_SIZE <= size:
+            if position in damaged:
+                position, expected = damaged[position].end_position, damaged[position].end_offset
+                continue
             relative = position - chunk_start
             if relative + HEADER_SIZE > len(chunk):
                 chunk, chunk_start, relative = (
@@ -380,6 +460,8 @@ class Segment:
             header = parse_header(chunk, relative)
             if header.length < HEADER_SIZE or header.base_offset < expected:
                 raise CorruptBatch(self.path, position, offset, "its header is damaged")
+            if header.length > size - position:
+                raise CorruptBatch(self.path, position, offset, "the file ends within it")
             yield position, header
             expected = offset = header.next_offset
             position += header.length
@@ -399,6 +481,7 @@ class Segment:
         offset_index, time_index = self._indexes()
         offset_index.truncate(size)
         time_index.truncate(end_offset)
+        self.damaged = [place for place in self.damaged if place.end_position <= size]
         self.size, self.end_offset = size, end_offset
         self.indexes_on_disk = False
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
@@ -418,7 +501,7 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
         start = offset_index.boundary_at_or_before(self.size) if position is None else position
         self.bytes_since_index_entry = self.size - start
-        self.end_offset = self.base_offset
+        self.end_offset = self.damaged[-1].end_offset if self.damaged else self.base_offset
         for _, header in self.walk(start):
             self.end_offset = header.next_offset
             if header.max_timestamp > self.max_timestamp_ms:

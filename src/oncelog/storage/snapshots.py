@@ -5,6 +5,8 @@ only save work: a missing or torn one means that more of the log is replayed, ne
 is forgotten (INV-2, INV-5).
 """
 
+from collections.abc import Callable
+
 from oncelog.runtime.disk import Disk
 from oncelog.storage.files import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, file_prefix
 from oncelog.storage.producer_snapshot import (
@@ -21,9 +23,11 @@ __all__ = ["Snapshots"]
 class Snapshots:
     """The snapshot files of one partition."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, warn: Callable[[str], None]) -> None:
         self._disk = disk
         self._directory = directory
+        self._warn = warn
+        self._unsound: set[int] = set()
         names = disk.list(directory)
         found = (base_offset_of(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in found if offset is not None)
@@ -39,6 +43,7 @@ class Snapshots:
         prefix = file_prefix(self._directory, offset)
         self._disk.write_atomic(prefix + BATCHES_SUFFIX, format_batches(entries), sync=sync)
         self._disk.write_atomic(prefix + SNAPSHOT_SUFFIX, format_snapshot(entries), sync=sync)
+        self._unsound.discard(offset)
         if offset not in self._offsets:
             self._offsets.append(offset)
             self._offsets.sort()
@@ -49,8 +54,13 @@ class Snapshots:
         Returns its offset, or None when there is none.
         """
         for offset in reversed(self._offsets):
-            if offset <= at_most and self._load(offset, producers):
+            if offset > at_most or offset in self._unsound:
+                continue
+            if self._load(offset, producers):
                 return offset
+            self._unsound.add(offset)
+            path = file_prefix(self._directory, offset) + SNAPSHOT_SUFFIX
+            self._warn(f"{path} is damaged; an older one and the log take its place")
         return None
 
     def _load(self, offset: int, producers: ProducerStates) -> bool:
@@ -79,9 +89,12 @@ class Snapshots:
                 self._remove_one(offset)
 
     def keep_only(self, offsets: set[int]) -> None:
-        """Delete all but these."""
+        """Delete all but these, and those that turned out to be damaged.
+
+        A sound one of the moment from which the log goes on has been written before.
+        """
         for offset in self.offsets:
-            if offset not in offsets:
+            if offset not in offsets or offset in self._unsound:
                 self._remove_one(offset)
 
     def _remove_one(self, offset: int) -> None:
@@ -89,6 +102,7 @@ class Snapshots:
         self._disk.remove(prefix + SNAPSHOT_SUFFIX)
         self._disk.remove(prefix + BATCHES_SUFFIX)
         self._offsets.remove(offset)
+        self._unsound.discard(offset)
 
 
 def _continues(entry: ProducerEntry, last_offset: int) -> bool:

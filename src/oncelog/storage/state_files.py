@@ -4,14 +4,18 @@ Each saves work at the next start and can be rebuilt, so they are written withou
 where a start trusts them (below the recovery point). It decides nothing.
 """
 
+import contextlib
 import os
 
+from crc32c import crc32c
+
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import format_aborted
+from oncelog.storage.aborted import AbortedTransaction, format_aborted, parse_aborted
 from oncelog.storage.checkpoints import format_epochs
-from oncelog.storage.files import ABORTED_SUFFIX, LEADER_EPOCHS_NAME
+from oncelog.storage.files import ABORTED_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
 from oncelog.storage.replay import DerivedState
 from oncelog.storage.segment import Segment
+from oncelog.storage.segment_register import SealedSegment, SegmentRegister
 
 __all__ = ["StateFiles"]
 
@@ -23,6 +27,7 @@ class StateFiles:
         self._disk = disk
         self._directory = directory
         self._is_named = False
+        self.register = SegmentRegister(disk, directory)
 
     def write_epochs(self, state: DerivedState) -> None:
         """Write the leader epoch checkpoint; `sync_names` makes it last."""
@@ -30,14 +35,56 @@ class StateFiles:
         self._disk.write_atomic(path, format_epochs(state.epochs.entries()), sync=False)
         state.epochs.changed = False
 
-    def write_aborted(self, state: DerivedState, segment: Segment, *, sync: bool) -> None:
-        """Write a segment's `.txnindex`; like Kafka's, it is there only when it has entries."""
-        entries = state.aborted.between(segment.base_offset, segment.end_offset)
+    def seal(self, state: DerivedState, segment: Segment) -> None:
+        """Write the index files of a segment that takes no more batches, and note what they are.
+
+        Like Kafka's, a `.txnindex` is there only when it has entries. `sync_indexes` and
+        `sync_names` make it all last.
+        """
+        index_crc, time_index_crc = segment.write_indexes()
+        aborted = format_aborted(state.aborted.between(segment.base_offset, segment.end_offset))
         path = segment.prefix + ABORTED_SUFFIX
-        if entries:
-            self._disk.write_atomic(path, format_aborted(entries), sync=sync)
+        if aborted:
+            self._disk.write_atomic(path, aborted, sync=False)
         else:
             self._disk.remove(path)
+        self.register.add(
+            SealedSegment(
+                segment.base_offset,
+                segment.end_offset,
+                segment.size,
+                index_crc,
+                time_index_crc,
+                crc32c(aborted),
+                bool(segment.damaged),
+            )
+        )
+
+    def note_sealed(self, segment: Segment) -> None:
+        """Note the files of a segment that others wrote, as they are now."""
+        paths = (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX)
+        crcs = [crc32c(self._disk.read(path) or b"") for path in paths]
+        self.register.add(
+            SealedSegment(segment.base_offset, segment.end_offset, segment.size, *crcs, False)
+        )
+
+    def read_aborted(
+        self, segment: Segment, sealed: SealedSegment | None
+    ) -> list[AbortedTransaction] | None:
+        """A segment's `.txnindex`; None when it cannot be its own, or is not what it was `sealed`.
+
+        Without a record of the seal a missing file has no entries, as in Kafka.
+        """
+        data = self._disk.read(segment.prefix + ABORTED_SUFFIX) or b""
+        if sealed is not None:
+            return parse_aborted(data) if crc32c(data) == sealed.aborted_crc else None
+        entries = parse_aborted(data)
+        if entries and not (
+            segment.base_offset <= entries[0].last_offset
+            and entries[-1].last_offset < segment.end_offset
+        ):
+            return None
+        return entries
 
     def sync_indexes(self, segment: Segment) -> None:
         """Make a sealed segment's index files survive a loss of power before they are trusted."""
@@ -45,16 +92,28 @@ class StateFiles:
             self._sync(path)
 
     def sync_names(self) -> None:
-        """Make the epoch checkpoint and the names of all files survive a loss of power.
+        """Make epoch checkpoint, register and the names of all files survive a loss of power.
 
         The first time also the name of the folder itself: what is acknowledged once it is flushed
         must be found (INV-9).
         """
         self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
+        self._sync(self.register.path)
         self._disk.sync_dir(self._directory)
         if not self._is_named:
             self._disk.sync_dir(os.path.dirname(self._directory) or ".")
             self._is_named = True
+
+    def note_failed_sync(self, failure: StorageFailure) -> None:
+        """Let the next start write everything again that was not synced.
+
+        After a failed fsync the system may show bytes that never reach the disk. Whoever sees them
+        sees this file as well, so it needs no sync: a loss of power takes both.
+        """
+        if failure.operation != "fsync":
+            return
+        with contextlib.suppress(StorageFailure):
+            self._disk.open(f"{self._directory}/{FAILED_SYNC_NAME}", create=True).close()
 
     def _sync(self, path: str) -> None:
         try:

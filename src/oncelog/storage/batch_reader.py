@@ -1,0 +1,140 @@
+"""Read a `.log` file from front to back and tell sound batches from damage.
+
+Sound is a batch whose header is plausible where it stands and whose CRC is right. Offset and leader
+epoch stand outside of the CRC, so an offset that jumps is believed only if the next batch goes on
+from there, or on a compacted topic. It decides nothing: what becomes of damage is recovery's.
+"""
+
+from typing import NamedTuple
+
+from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
+from oncelog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
+from oncelog.storage.segment import Segment, parse_header
+
+__all__ = ["BatchReader", "SoundBatch"]
+
+_MAGIC_BYTE = bytes([MAGIC])
+_MAGIC_POSITION = 16
+_HIGH_BYTES = 4
+
+
+class SoundBatch(NamedTuple):
+    """A batch, and where it begins in `buffer`."""
+
+    header: BatchHeader
+    buffer: bytes
+    place: int
+
+
+class BatchReader:
+    """Reads one segment. `limit` is where the next segment begins, if there is one."""
+
+    __slots__ = ("_base_offset", "_chunk", "_chunk_start", "_compact", "_file", "_limit", "size")
+
+    def __init__(self, segment: Segment, limit: int | None, *, compact: bool) -> None:
+        self._file = segment.file
+        self._base_offset = segment.base_offset
+        self._limit = segment.base_offset + INT32_MAX + 1 if limit is None else limit
+        self._compact = compact
+        self._chunk = b""
+        self._chunk_start = 0
+        self.size = segment.size
+
+    def sound_at(self, position: int, expected: int) -> SoundBatch | None:
+        """The sound batch at `position`, at offset `expected` or after a legal gap."""
+        header = self._header_at(position)
+        if header is None or not self._is_plausible(header, expected, self.size - position):
+            return None
+        if header.base_offset > expected and not self._goes_on(position, header, expected):
+            return None
+        place = self._load(position, header.length)
+        if not check_crc(self._chunk, place, header):
+            return None
+        return SoundBatch(header, self._chunk, place)
+
+    def is_torn_at(self, position: int) -> bool:
+        """Whether the file ends within a batch that begins at `position`."""
+        header = self._header_at(position)
+        return header is None or (
+            header.magic == MAGIC
+            and self._base_offset <= header.base_offset < self._limit
+            and header.length > self.size - position
+        )
+
+    def behind(self, position: int, expected: int) -> tuple[int, int | None]:
+        """(end, offset) of a damaged place that begins at `position`, offset `expected`.
+
+        The offset is the one that follows it; None when nothing sound follows and its own header
+        does not tell.
+        """
+        header = self._header_at(position)
+        if header is not None and header.magic == MAGIC and header.length >= HEADER_SIZE:
+            end = position + header.length
+            if end == self.size and self._is_plausible(header, expected, header.length):
+                return end, header.next_offset if header.base_offset == expected else None
+            following = self._sound_after_damage(end, expected)
+            if following is not None:
+                return end, following.base_offset
+        return self._search(position + 1, expected)
+
+    def _search(self, position: int, expected: int) -> tuple[int, int | None]:
+        """The next sound batch, wherever it begins."""
+        highs = {
+            (offset >> 32).to_bytes(_HIGH_BYTES, "big") for offset in (expected, self._limit - 1)
+        }
+        while position + HEADER_SIZE <= self.size:
+            chunk = self._file.pread(RECOVERY_READ_SIZE_BYTES, position)
+            if len(chunk) < HEADER_SIZE:
+                break
+            found = chunk.find(_MAGIC_BYTE, _MAGIC_POSITION)
+            while found >= 0:
+                start = found - _MAGIC_POSITION
+                if chunk[start : start + _HIGH_BYTES] in highs:
+                    header = self._sound_after_damage(position + start, expected)
+                    if header is not None:
+                        return position + start, header.base_offset
+                found = chunk.find(_MAGIC_BYTE, found + 1)
+            position += len(chunk) - _MAGIC_POSITION
+        return self.size, None
+
+    def _sound_after_damage(self, position: int, expected: int) -> BatchHeader | None:
+        header = self._header_at(position)
+        if header is None or not self._is_plausible(header, expected, self.size - position):
+            return None
+        place = self._load(position, header.length)
+        return header if check_crc(self._chunk, place, header) else None
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        if position + HEADER_SIZE > self.size:
+            return None
+        place = self._load(position, HEADER_SIZE)
+        if place + HEADER_SIZE > len(self._chunk):
+            return None
+        return parse_header(self._chunk, place)
+
+    def _is_plausible(self, header: BatchHeader, expected: int, available: int) -> bool:
+        return (
+            header.magic == MAGIC
+            and HEADER_SIZE <= header.length <= available
+            and header.base_offset >= expected
+            and header.last_offset_delta >= 0
+            and header.record_count >= 0
+            and header.next_offset <= self._limit
+        )
+
+    def _goes_on(self, position: int, header: BatchHeader, expected: int) -> bool:
+        """Whether the batch behind one whose offset jumps agrees with the jump."""
+        end = position + header.length
+        if end + HEADER_SIZE > self.size:
+            return self._compact
+        following = parse_header(self._file.pread(HEADER_SIZE, end), 0)
+        return not expected <= following.base_offset < header.next_offset
+
+    def _load(self, position: int, size: int) -> int:
+        """Have `size` bytes from `position` on at hand; returns where in the chunk they begin."""
+        place = position - self._chunk_start
+        if place < 0 or place + size > len(self._chunk):
+            self._chunk = self._file.pread(max(RECOVERY_READ_SIZE_BYTES, size), position)
+            self._chunk_start = position
+            return 0
+        return place

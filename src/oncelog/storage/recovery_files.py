@@ -1,0 +1,124 @@
+"""Which files of a partition's folder are its segments, and what becomes of all others (D14).
+
+A file goes only where a recorded decision names it: `.deleted` (retention, a truncation), `.tmp`
+(never trusted before its rename), and those of a cleaning (see `swap`). Everything else that does not fit stays, under
+a name that nobody reads, and is said. It looks into no file.
+"""
+
+from oncelog.runtime.disk import Disk
+from oncelog.storage.files import (
+    BATCHES_SUFFIX,
+    CUT_SUFFIX,
+    DELETED_SUFFIX,
+    FAILED_SYNC_NAME,
+    LEADER_EPOCHS_NAME,
+    LOG_SUFFIX,
+    ORPHAN_SUFFIX,
+    PARTITION_METADATA_NAME,
+    REGISTER_NAME,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    STRAY_NOTE_NAME,
+    base_offset_of,
+)
+from oncelog.storage.recovery_report import RecoveryReport
+from oncelog.storage.segment import Segment
+from oncelog.storage.swap import finish_swaps
+
+__all__ = ["find_segments", "remove_segment_files", "set_segment_aside"]
+
+_NEVER_TRUSTED = (".tmp",)
+_DECIDED = (LOG_SUFFIX + DELETED_SUFFIX, LOG_SUFFIX + CUT_SUFFIX)
+_KNOWN_NAMES = {
+    FAILED_SYNC_NAME,
+    LEADER_EPOCHS_NAME,
+    PARTITION_METADATA_NAME,
+    REGISTER_NAME,
+    STRAY_NOTE_NAME,
+}
+_KNOWN_SUFFIXES = (CUT_SUFFIX, ORPHAN_SUFFIX, ".swap")
+_NUMBERED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, BATCHES_SUFFIX)
+
+
+def remove_segment_files(disk: Disk, prefix: str) -> None:
+    """Delete a segment.
+
+    The `.log` goes first, through a rename: half of a deletion is finished at the next start.
+    """
+    for suffix in SEGMENT_SUFFIXES:
+        if disk.exists(prefix + suffix):
+            disk.rename(prefix + suffix, prefix + suffix + DELETED_SUFFIX)
+    for suffix in SEGMENT_SUFFIXES:
+        disk.remove(prefix + suffix + DELETED_SUFFIX)
+
+
+def set_segment_aside(disk: Disk, segment: Segment, report: RecoveryReport) -> None:
+    """Take a segment out of the log, but keep its records under another name.
+
+    One per base offset is kept, and an empty one not at all. What its other files say follows from
+    it.
+    """
+    kept_as = segment.path + CUT_SUFFIX if segment.size else ""
+    segment.close()
+    if kept_as:
+        disk.rename(segment.path, kept_as)
+    else:
+        disk.remove(segment.path)
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        disk.remove(segment.prefix + suffix)
+    report.set_aside(segment.path, segment.base_offset, segment.size, kept_as)
+
+
+def find_segments(disk: Disk, directory: str, report: RecoveryReport) -> list[Segment]:
+    """The segments by base offset, with the sizes of their files; leftovers are cleared away.
+
+    The end offset of all but the last is where the next one begins.
+    """
+    finish_swaps(disk, directory)
+    names = disk.list(directory)
+    found = (base_offset_of(name, LOG_SUFFIX) for name in names)
+    bases = sorted(offset for offset in found if offset is not None)
+    decided = {
+        name[: -len(suffix)] for name in names for suffix in _DECIDED if name.endswith(suffix)
+    }
+    for name in names:
+        _judge(disk, directory, name, bases, decided, report)
+    for name in names:
+        # Last: it says that the index files beside it may go.
+        if name.endswith((DELETED_SUFFIX, *_NEVER_TRUSTED)):
+            disk.remove(f"{directory}/{name}")
+    segments = [Segment(disk, directory, base) for base in bases]
+    for segment, following in zip(segments, [*bases, None][1:], strict=True):
+        segment.size = segment.file.size()
+        if following is not None:
+            segment.end_offset = following
+            segment.release()
+    return segments
+
+
+def _judge(
+    disk: Disk,
+    directory: str,
+    name: str,
+    bases: list[int],
+    decided: set[str],
+    report: RecoveryReport,
+) -> None:
+    path = f"{directory}/{name}"
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        base = base_offset_of(name, suffix)
+        if base is None or base in bases:
+            continue
+        if name[: -len(suffix)] in decided:
+            disk.remove(path)
+        else:
+            disk.rename(path, path + ORPHAN_SUFFIX)
+            report.warn(f"{path} has no {LOG_SUFFIX} file; it is kept as {path}{ORPHAN_SUFFIX}")
+        return
+    is_known = (
+        name in _KNOWN_NAMES
+        or name.endswith((DELETED_SUFFIX, *_NEVER_TRUSTED, *_KNOWN_SUFFIXES))
+        or any(base_offset_of(name, suffix) is not None for suffix in _NUMBERED_SUFFIXES)
+    )
+    if not is_known:
+        report.warn(f"{path} is no file of a log; it is left as it is")

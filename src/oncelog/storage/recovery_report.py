@@ -1,0 +1,83 @@
+"""What the recovery of one log did, said once: a WARNING for each thing that was not in order.
+
+The broker reads the counts, people read the log. It decides nothing.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from oncelog.core.limits import RECOVERY_PROGRESS_SIZE_BYTES
+
+__all__ = ["RecoveryReport"]
+
+log = logging.getLogger("oncelog.storage.recovery")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening the log of one partition had to do."""
+
+    partition: str
+    scanned_bytes: int = 0
+    to_scan_bytes: int = 0
+    replayed_batches_count: int = 0
+    rebuilt_segments_count: int = 0
+    """Whose index files were missing or not their own."""
+    damaged_bytes: int = 0
+    """Below the recovery point: they stay, and reading their offsets is an error."""
+    cut_bytes: int = 0
+    set_aside_segments_count: int = 0
+    was_closed: bool = True
+    """Whether the last process closed the log in order, as far as the log shows."""
+    lost_tail: bool = False
+    """Whether the log ends below the recovery point, so that acknowledged offsets are free again.
+
+    The leader epoch has to move then, after a clean stop too.
+    """
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def unclean(self) -> bool:
+        """Whether offsets that were given out may be given out again."""
+        return not self.was_closed or self.lost_tail or self.cut_bytes > 0
+
+    def warn(self, text: str) -> None:
+        """Say what was found, and what became of it."""
+        self.reasons.append(text)
+        log.warning("%s: %s", self.partition, text)
+
+    def cut(self, path: str, position: int, offset: int, size: int, why: str) -> None:
+        """Bytes were cut off the end of a segment."""
+        self.cut_bytes += size
+        self.warn(
+            f"cut the last {size} bytes of {path}, from offset {offset} on at {position}: {why}"
+        )
+
+    def set_aside(self, path: str, offset: int, size: int, kept_as: str) -> None:
+        """A segment behind the end of the log was renamed, or removed because it was empty."""
+        self.set_aside_segments_count += 1
+        self.cut_bytes += size
+        what = f"kept as {kept_as}" if kept_as else "removed"
+        self.warn(
+            f"the log ends before {path}; its {size} bytes from offset {offset} on are {what}"
+        )
+
+    def damaged(self, path: str, position: int, size: int, offset: int, end_offset: int) -> None:
+        """A place below the recovery point holds no sound batch."""
+        self.damaged_bytes += size
+        self.warn(
+            f"{path} is damaged or too short at byte {position} ({size} bytes): offsets {offset} "
+            f"to {end_offset - 1} cannot be read; everything around them is served"
+        )
+
+    def scanned(self, size: int) -> None:
+        """Count bytes, and say how far a long scan is."""
+        before, self.scanned_bytes = self.scanned_bytes, self.scanned_bytes + size
+        step = RECOVERY_PROGRESS_SIZE_BYTES
+        if before // step != self.scanned_bytes // step:
+            log.info(
+                "%s: %d %% scanned of %d bytes",
+                self.partition,
+                100 * self.scanned_bytes // max(self.to_scan_bytes, self.scanned_bytes),
+                self.to_scan_bytes,
+            )

@@ -1,0 +1,102 @@
+"""What the files of each sealed segment were when they were sealed, so that a start can trust them.
+
+Kafka's index files carry no checksum, and a `.txnindex` is there only if a transaction was aborted:
+whether one is missing, cut or damaged cannot be seen from it. So each seal adds a short
+record to one file of ours beside the segments, which Kafka ignores. A start compares: what differs
+is rebuilt from its own segment (INV-3), and everything else is trusted without a look at the log.
+
+A segment without a record (Kafka sealed it, or the record itself is damaged) is trusted as Kafka
+trusts it. That is safe: a record goes to the disk together with the files it is about, before the
+recovery point passes them. It knows no batches.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from oncelog.core.limits import REGISTER_DEAD_RECORDS_COUNT_MAX
+from oncelog.runtime.disk import Disk
+from oncelog.storage.files import REGISTER_NAME
+
+__all__ = ["SealedSegment", "SegmentRegister"]
+
+_RECORD = struct.Struct(">hqqqIII?")
+_CRC = struct.Struct(">I")
+_SIZE_BYTES = _RECORD.size + _CRC.size
+_VERSION = 1
+
+
+class SealedSegment(NamedTuple):
+    """One segment as it was sealed. `end_offset` is where the next one begins; size in bytes."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    index_crc: int
+    time_index_crc: int
+    aborted_crc: int
+    """Of no bytes when there is no `.txnindex`."""
+    is_damaged: bool
+    """Whether the `.log` holds places without sound batches; every start looks for them again."""
+
+
+class SegmentRegister:
+    """The file of one partition. The latest record of a base offset counts."""
+
+    __slots__ = ("_disk", "_records", "_size", "path")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{REGISTER_NAME}"
+        data = disk.read(self.path) or b""
+        self._records: dict[int, SealedSegment] = {}
+        for position in range(0, len(data) - _SIZE_BYTES + 1, _SIZE_BYTES):
+            record = _parse(data, position)
+            if record is not None:
+                self._records[record.base_offset] = record
+        # Half a record at the end is written over.
+        self._size = len(data) // _SIZE_BYTES * _SIZE_BYTES
+
+    def get(self, base_offset: int) -> SealedSegment | None:
+        """The segment's record, if there is a sound one."""
+        return self._records.get(base_offset)
+
+    def add(self, sealed: SealedSegment) -> None:
+        """Note a segment. Unsynced: whoever lets the recovery point pass it syncs the file."""
+        if self._records.get(sealed.base_offset) == sealed:
+            return
+        self._records[sealed.base_offset] = sealed
+        count = self._size // _SIZE_BYTES
+        if count > len(self._records) + REGISTER_DEAD_RECORDS_COUNT_MAX:
+            self.write()
+            return
+        file = self._disk.open(self.path, create=True)
+        file.pwrite(_format(sealed), self._size)
+        file.close()
+        self._size += _SIZE_BYTES
+
+    def keep_only(self, base_offsets: Iterable[int]) -> None:
+        """Forget the segments that are not there any more; the file follows at its next rewrite."""
+        kept = self._records.keys() & set(base_offsets)
+        self._records = {base: self._records[base] for base in sorted(kept)}
+
+    def write(self) -> None:
+        """Write the file anew, unsynced, with one record for each segment."""
+        data = b"".join(map(_format, self._records.values()))
+        self._disk.write_atomic(self.path, data, sync=False)
+        self._size = len(data)
+
+
+def _format(sealed: SealedSegment) -> bytes:
+    body = _RECORD.pack(_VERSION, *sealed)
+    return body + _CRC.pack(crc32c(body))
+
+
+def _parse(data: bytes, position: int) -> SealedSegment | None:
+    version, *fields = _RECORD.unpack_from(data, position)
+    body = data[position : position + _RECORD.size]
+    if version != _VERSION or crc32c(body) != _CRC.unpack_from(data, position + _RECORD.size)[0]:
+        return None
+    return SealedSegment(*fields)
