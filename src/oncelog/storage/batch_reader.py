@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
-from oncelog.storage.segment import Segment, parse_header
+from oncelog.storage.header_walk import parse_header
+from oncelog.storage.segment import Segment
 
 __all__ = ["BatchReader", "SoundBatch"]
 

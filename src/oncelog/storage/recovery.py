@@ -25,13 +25,14 @@ from oncelog.storage.batch_reader import BatchReader
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
+from oncelog.storage.header_walk import DamagedPlace
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.recovery_files import find_segments, remove_segment_files, set_segment_aside
 from oncelog.storage.recovery_report import RecoveryReport
 from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
-from oncelog.storage.segment import DamagedPlace, Segment
+from oncelog.storage.segment import Segment
 from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.state_files import StateFiles
 

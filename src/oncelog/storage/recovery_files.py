@@ -36,7 +36,8 @@ _KNOWN_NAMES = {
     REGISTER_NAME,
     STRAY_NOTE_NAME,
 }
-_KNOWN_SUFFIXES = (CUT_SUFFIX, ORPHAN_SUFFIX, ".swap")
+_KNOWN_SUFFIXES = (CUT_SUFFIX, ORPHAN_SUFFIX, ".damaged", ".swap")
+"""`.damaged` is what `oncelog log repair` set aside."""
 _NUMBERED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, BATCHES_SUFFIX)
 
 

@@ -16,16 +16,20 @@ by their readers.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from struct import Struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
 from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX, TAIL_READ_BYTES_MAX
-from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
+from oncelog.protocol.batch import HEADER_SIZE, BatchHeader
 from oncelog.runtime.disk import Disk, DiskFile, NotCached, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_prefix
+from oncelog.storage.header_walk import (
+    PREFIX,
+    DamagedPlace,
+    sound_end,
+    walk_headers,
+)
 from oncelog.storage.kept_file import KeptFile, Pread
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
 from oncelog.storage.placement import PlacedBatch
@@ -34,33 +38,13 @@ from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment_register import SealedSegment
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES, TimeIndex
 
-__all__ = ["DamagedPlace", "Segment", "parse_header"]
+__all__ = ["Segment"]
 
-_PREFIX = Struct(">qi")
-_LENGTH_MIN = HEADER_SIZE - _PREFIX.size
-_WALK_SIZE_BYTES = 16 * 1024
+_LENGTH_MIN = HEADER_SIZE - PREFIX.size
 _NO_TIMESTAMP = -1
 
 Buffer = bytes | bytearray | memoryview
 Read = bytes | bytearray | memoryview
-
-
-def parse_header(buffer: Buffer, position: int) -> BatchHeader:
-    """The header at `position`, without checking that the rest of the batch is at hand."""
-    fields = HEADER.unpack_from(buffer, position)
-    return BatchHeader(fields[0], fields[1] + _PREFIX.size, *fields[2:])
-
-
-class DamagedPlace(NamedTuple):
-    """Bytes of a `.log` file that are no sound batch, and the offsets that are lost by it.
-
-    Both ends are exclusive. It may be without bytes: the file is too short, or missing.
-    """
-
-    position: int
-    end_position: int
-    offset: int
-    end_offset: int
 
 
 class Segment:
@@ -336,19 +320,6 @@ class Segment:
             file = kept.file
         return file.pread(end - start, start)
 
-    def _sound_end(self, offset: int) -> int:
-        """How far the file is known to be sound from `offset` on.
-
-        Raises `CorruptBatch` if that offset is itself in a damaged place.
-        """
-        for place in self.damaged:
-            if place.offset <= offset < place.end_offset:
-                why = f"what it held up to offset {place.end_offset} is damaged or missing"
-                raise CorruptBatch(self.path, place.position, place.offset, why)
-            if offset < place.offset:
-                return place.position
-        return self.size
-
     def read_indexed(
         self,
         offset: int,
@@ -359,12 +330,12 @@ class Segment:
     ) -> Read:
         """As `read`, by the index: right wherever the batches are, and in any thread."""
         pread = self._pread(cached_only)
-        sound_end = self._sound_end(offset) if self.damaged else self.size
+        end = sound_end(self.damaged, offset, self.size, self.path) if self.damaged else self.size
         found = self._find(offset, pread)
         if found is None or found[1].base_offset >= upper_bound:
             return b""
         start, header = found
-        size = min(size_max, sound_end - start)
+        size = min(size_max, end - start)
         if header.length > size:
             return pread(header.length, start) if min_one else b""
         data = pread(size, start)
@@ -372,13 +343,13 @@ class Segment:
         boundary = offset_index.boundary_at_or_before(start + len(data))
         if upper_bound < self.end_offset:
             boundary = min(boundary, offset_index.position_before(upper_bound))
-        end, room = max(boundary - start, 0), len(data) - _PREFIX.size
-        while end + _PREFIX.size <= len(data):
-            base_offset, length = _PREFIX.unpack_from(data, end)
+        end, room = max(boundary - start, 0), len(data) - PREFIX.size
+        while end + PREFIX.size <= len(data):
+            base_offset, length = PREFIX.unpack_from(data, end)
             # A length that no batch has ends the read: the next one begins there, and says so.
             if base_offset >= upper_bound or not _LENGTH_MIN <= length <= room - end:
                 break
-            end += _PREFIX.size + length
+            end += PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]
 
     def _pread(self, cached_only: bool) -> Pread:
@@ -439,32 +410,15 @@ class Segment:
         return self._walk(position, offset, self.file.pread)
 
     def _walk(self, position: int, offset: int, pread: Pread) -> Iterator[tuple[int, BatchHeader]]:
-        chunk: Read = b""
-        chunk_start, size = position, self.size
-        expected = self.base_offset
-        offset = max(offset, expected)
-        damaged = {p.position: p for p in self.damaged if p.end_position > p.position}
-        while position + HEADER_SIZE <= size:
-            if position in damaged:
-                position, expected = damaged[position].end_position, damaged[position].end_offset
-                continue
-            relative = position - chunk_start
-            if relative + HEADER_SIZE > len(chunk):
-                chunk, chunk_start, relative = (
-                    pread(min(_WALK_SIZE_BYTES, size - position), position),
-                    position,
-                    0,
-                )
-                if len(chunk) < HEADER_SIZE:
-                    raise CorruptBatch(self.path, position, offset, "the file ends before it")
-            header = parse_header(chunk, relative)
-            if header.length < HEADER_SIZE or header.base_offset < expected:
-                raise CorruptBatch(self.path, position, offset, "its header is damaged")
-            if header.length > size - position:
-                raise CorruptBatch(self.path, position, offset, "the file ends within it")
-            yield position, header
-            expected = offset = header.next_offset
-            position += header.length
+        return walk_headers(
+            pread,
+            self.path,
+            self.size,
+            self.damaged,
+            position=position,
+            offset=max(offset, self.base_offset),
+            base_offset=self.base_offset,
+        )
 
     def read_batch(self, position: int, header: BatchHeader, cached_only: bool = False) -> Read:
         """One whole batch."""

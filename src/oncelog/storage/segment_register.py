@@ -20,7 +20,7 @@ from oncelog.core.limits import REGISTER_DEAD_RECORDS_COUNT_MAX
 from oncelog.runtime.disk import Disk
 from oncelog.storage.files import REGISTER_NAME
 
-__all__ = ["SealedSegment", "SegmentRegister"]
+__all__ = ["SealedSegment", "SegmentRegister", "parse_register"]
 
 _RECORD = struct.Struct(">hqqqIII?")
 _CRC = struct.Struct(">I")
@@ -52,8 +52,7 @@ class SegmentRegister:
         self.path = f"{directory}/{REGISTER_NAME}"
         data = disk.read(self.path) or b""
         self._records: dict[int, SealedSegment] = {}
-        for position in range(0, len(data) - _SIZE_BYTES + 1, _SIZE_BYTES):
-            record = _parse(data, position)
+        for record in parse_register(data):
             if record is not None:
                 self._records[record.base_offset] = record
         # Half a record at the end is written over.
@@ -87,6 +86,12 @@ class SegmentRegister:
         data = b"".join(map(_format, self._records.values()))
         self._disk.write_atomic(self.path, data, sync=False)
         self._size = len(data)
+
+
+def parse_register(data: bytes) -> list[SealedSegment | None]:
+    """All records in the order of their seals; None for each that is damaged."""
+    last = len(data) - _SIZE_BYTES
+    return [_parse(data, position) for position in range(0, last + 1, _SIZE_BYTES)]
 
 
 def _format(sealed: SealedSegment) -> bytes:

@@ -127,10 +127,10 @@ def test_damage_below_the_recovery_point_is_an_error_for_its_offsets_only(
     make_log: MakeLog, slot: int, clean: bool, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ctx = make_log(index_interval_bytes=1, retention_ms=-1)
-    whole = {}
+    whole: dict[int, bytes] = {}
     for number in range(12):
         ctx.append_well(value=b"%d" % number * 40)
-        whole[number] = ctx.log.read(number, 1, upper_bound=number + 1)
+        whole[number] = bytes(ctx.log.read(number, 1, upper_bound=number + 1))
         if number % 3 == 2 and number < 11:
             ctx.log._roll(number + 1)
     ctx.log.close()
@@ -179,7 +179,7 @@ def damage(log: Path, change: str, base: int, size: int) -> set[int]:
     }[change]
 
 
-def check(ctx: LogContext, whole: dict[int, bytes | memoryview], lost: set[int]) -> None:
+def check(ctx: LogContext, whole: dict[int, bytes], lost: set[int]) -> None:
     for number, data in whole.items():
         if number in lost:
             with pytest.raises(CorruptBatch):

@@ -29,6 +29,7 @@ from oncelog.storage.files import (
 )
 from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
 from oncelog.storage.producer_state import ProducerEntry
+from oncelog.storage.segment_register import parse_register
 
 __all__ = ["PartitionCheck", "log_start_of"]
 
@@ -214,6 +215,8 @@ class PartitionCheck:
             elif kind in (Kind.INDEX, Kind.TIME_INDEX, Kind.ABORTED):
                 if base_offset(name) not in bases:
                     yield note(path, "", "no .log file of that offset")
+            elif kind is Kind.REGISTER and None in parse_register(read_file(path) or b""):
+                yield error(path, "", "a damaged record; the next start does without it")
             elif kind is Kind.SNAPSHOT and base_offset(name) not in self._snapshots_seen:
                 yield from self._check_snapshot_alone(path)
 

@@ -19,6 +19,7 @@ from oncelog.storage.checkpoints import (
     parse_properties,
 )
 from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
+from oncelog.storage.segment_register import parse_register
 
 __all__ = ["file_sheet"]
 
@@ -134,6 +135,25 @@ def _offsets(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
     return [(topic, partition, offset) for (topic, partition), offset in entries.items()]
 
 
+def _register(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
+    records = parse_register(data)
+    if None in records:
+        return None
+    return [
+        (
+            sealed.base_offset,
+            sealed.end_offset,
+            sealed.size,
+            f"{sealed.index_crc:08x}",
+            f"{sealed.time_index_crc:08x}",
+            f"{sealed.aborted_crc:08x}",
+            "yes" if sealed.is_damaged else "",
+        )
+        for sealed in records
+        if sealed is not None and wanted.overlaps(sealed.base_offset, sealed.end_offset - 1)
+    ]
+
+
 def _partition_metadata(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
     topic_id = parse_partition_metadata(data)
     if topic_id is None:
@@ -208,6 +228,18 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
             _number("offset", "Offset"),
         ),
         _offsets,
+    ),
+    Kind.REGISTER: (
+        (
+            _number("base_offset", "First", style="cyan"),
+            _number("end_offset", "End"),
+            _number("size", "Bytes"),
+            Column("index_crc", "CRC of .index"),
+            Column("time_index_crc", "CRC of .timeindex"),
+            Column("aborted_crc", "CRC of .txnindex"),
+            Column("is_damaged", "Damaged"),
+        ),
+        _register,
     ),
     Kind.PARTITION_METADATA: (_KEY_VALUE, _partition_metadata),
     Kind.PROPERTIES: (_KEY_VALUE, _properties),

@@ -15,6 +15,7 @@ from oncelog.storage.files import (
     LEADER_EPOCHS_NAME,
     LOG_SUFFIX,
     PARTITION_METADATA_NAME,
+    REGISTER_NAME,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
@@ -52,7 +53,7 @@ OFFSET_CHECKPOINTS: Final = (
     "cleaner-offset-checkpoint",
 )
 
-_PASSING = re.compile(r"\.(deleted|cleaned|swap|(\d+\.)?damaged)$")
+_PASSING = re.compile(r"\.(deleted|cleaned|swap|orphan|(\d+\.)?(damaged|cut))$")
 """Suffixes of files that are set aside, or on their way out or in, behind that of their kind."""
 _PARTITION_FOLDER = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})(\.[0-9a-f]{32}-(stray|delete|future))?"
@@ -70,6 +71,7 @@ class Kind(Enum):
     BATCHES = "producer batches"
     LEADER_EPOCHS = "leader epochs"
     PARTITION_METADATA = "partition metadata"
+    REGISTER = "sealed segments"
     OFFSETS = "offset checkpoint"
     PROPERTIES = "folder properties"
     FORMAT = "folder format"
@@ -87,6 +89,7 @@ _BY_SUFFIX = {
 _BY_NAME = {
     LEADER_EPOCHS_NAME: Kind.LEADER_EPOCHS,
     PARTITION_METADATA_NAME: Kind.PARTITION_METADATA,
+    REGISTER_NAME: Kind.REGISTER,
     META_NAME: Kind.PROPERTIES,
     FORMAT_NAME: Kind.FORMAT,
     CLEAN_SHUTDOWN_NAME: Kind.CLEAN_SHUTDOWN,

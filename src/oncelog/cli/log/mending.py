@@ -40,7 +40,7 @@ from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.aborted import format_aborted
 from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from oncelog.storage.segment import parse_header
+from oncelog.storage.header_walk import parse_header
 
 __all__ = ["Mend", "PartitionPlan", "empty_batch", "plan_partition", "set_aside"]
 

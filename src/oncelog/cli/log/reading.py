@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER_SIZE, MAGIC, BatchHeader
-from oncelog.storage.segment import parse_header
+from oncelog.storage.header_walk import parse_header
 
 __all__ = ["Batch", "Damage", "read_log"]
 
