@@ -195,7 +195,9 @@ class PartitionLog(CleanableLog):
             active = self._segments.active
             if not active.has_room(last, len(data), self.config, now_ms):
                 active = self._roll(max(self.log_end_offset, placed[0].base_offset))
-            active.append(data, placed, self.config, now_ms)
+            if not active.size:
+                active.begun_ms = now_ms
+            active.append(data, placed, self.config)
         except StorageFailure as failure:
             self._failure = failure
             raise

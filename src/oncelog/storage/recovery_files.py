@@ -1,8 +1,8 @@
 """Which files of a partition's folder are its segments, and what becomes of all others (D14).
 
 A file goes only where a recorded decision names it: `.deleted` (retention, a truncation), `.tmp`
-(never trusted before its rename), and those of a cleaning (see `swap`). Everything else that does not fit stays, under
-a name that nobody reads, and is said. It looks into no file.
+(never trusted before its rename), and those of a cleaning (see `swap`). Everything else that does
+not fit stays, under a name that nobody reads, and is said. It looks into no file.
 """
 
 from oncelog.runtime.disk import Disk

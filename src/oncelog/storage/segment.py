@@ -188,7 +188,6 @@ class Segment:
         """Its files have their names now: it need not live from what it holds in memory."""
         self.kept.path = self.path
         self.indexes_on_disk = True
-        return crc32c(offsets), crc32c(times)
 
     def has_room(self, batch: PlacedBatch, size: int, config: LogConfig, now_ms: int) -> bool:
         """Whether `size` bytes ending with `batch` belong here, or the log must roll first.
@@ -213,13 +212,9 @@ class Segment:
             and len(time_index.offsets) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
         )
 
-    def append(
-        self, data: Buffer, batches: list[PlacedBatch], config: LogConfig, now_ms: int
-    ) -> None:
+    def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
         """Write the batches with one system call, then index them. Raises `StorageFailure`."""
         start = self.size
-        if not start:
-            self.begun_ms = now_ms
         kept = self.kept
         kept.unsynced = kept.written = kept.recently_used = True
         file = kept.held

@@ -48,6 +48,11 @@ class StateFiles:
             self._disk.write_atomic(path, aborted, sync=False)
         else:
             self._disk.remove(path)
+        self._note(segment, index_crc, time_index_crc, crc32c(aborted))
+
+    def _note(
+        self, segment: Segment, index_crc: int, time_index_crc: int, aborted_crc: int
+    ) -> None:
         self.register.add(
             SealedSegment(
                 segment.base_offset,
@@ -55,7 +60,7 @@ class StateFiles:
                 segment.size,
                 index_crc,
                 time_index_crc,
-                crc32c(aborted),
+                aborted_crc,
                 bool(segment.damaged),
             )
         )
@@ -63,10 +68,10 @@ class StateFiles:
     def note_sealed(self, segment: Segment) -> None:
         """Note the files of a segment that others wrote, as they are now."""
         paths = (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX)
-        crcs = [crc32c(self._disk.read(path) or b"") for path in paths]
-        self.register.add(
-            SealedSegment(segment.base_offset, segment.end_offset, segment.size, *crcs, False)
+        index_crc, time_index_crc, aborted_crc = (
+            crc32c(self._disk.read(path) or b"") for path in paths
         )
+        self._note(segment, index_crc, time_index_crc, aborted_crc)
 
     def read_aborted(
         self, segment: Segment, sealed: SealedSegment | None

@@ -33,7 +33,7 @@ from oncelog.storage.files import (
     base_offset_of,
     file_prefix,
 )
-from oncelog.storage.segment import parse_header
+from oncelog.storage.header_walk import parse_header
 
 __all__ = ["Guard", "commit", "finish_swaps", "publish", "retire"]
 

@@ -26,9 +26,10 @@ from oncelog.storage.cleaner.settings import CleanerSettings
 from oncelog.storage.cleaner.transactions import CleanedTransactions
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import ABORTED_SUFFIX, CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES
+from oncelog.storage.header_walk import parse_header
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.replay import end_marker_of
-from oncelog.storage.segment import Segment, parse_header
+from oncelog.storage.segment import Segment
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES
 
 __all__ = ["Cleaning", "Uncleanable"]

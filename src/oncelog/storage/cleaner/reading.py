@@ -9,8 +9,9 @@ from typing import NamedTuple
 from oncelog.core.limits import INT32_MAX
 from oncelog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, check_crc
 from oncelog.runtime.disk import Disk
+from oncelog.storage.header_walk import parse_header
 from oncelog.storage.results import CorruptBatch
-from oncelog.storage.segment import Segment, parse_header
+from oncelog.storage.segment import Segment
 
 __all__ = ["ReadBatch", "first_timestamp_ms", "iter_batches"]
 
