@@ -33,6 +33,7 @@ from oncelog.storage.recovery_report import RecoveryReport
 from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment
+from oncelog.storage.segment_register import SealedSegment
 from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.state_files import StateFiles
 
@@ -161,21 +162,21 @@ class _Recovery:
     def _resume_active(self) -> bool:
         """Take the active segment up as it was closed; False when it is not so any more."""
         active = self._segments[-1]
+        sealed = self.files.register.get(active.base_offset)
         try:
-            if self._is_as_sealed(active):
+            if sealed is not None and self._is_as_sealed(active, sealed):
                 active.resume()
-                return True
+                if active.end_offset == sealed.end_offset:
+                    return True
         except CorruptBatch as damage:
             self._report.warn(str(damage))
         self._report.rebuilt_segments_count += 1
         self._report.warn(f"{active.path} or its index files are not as they were closed; scanning")
         return False
 
-    def _is_as_sealed(self, segment: Segment) -> bool:
-        sealed = self.files.register.get(segment.base_offset)
+    def _is_as_sealed(self, segment: Segment, sealed: SealedSegment) -> bool:
         return (
-            sealed is not None
-            and sealed.size == segment.size
+            sealed.size == segment.size
             and not sealed.is_damaged
             and segment.load_indexes(sealed)
             and self.files.read_aborted(segment, sealed) is not None

@@ -273,7 +273,7 @@ def copies(evidence: Evidence) -> Iterator[Anomaly]:
     no record of the source is copied twice, none below the committed offset is missing, and none
     at or above it is copied (INV-6 seen from the records). Left out are what a reader of the job
     jumped over, and jobs whose output was partly deleted or could not be read. Excused: a loss of
-    power or damage that took offsets or output apart.
+    power or damage that took source, offsets and output apart.
     """
     excuses = Excuses(evidence)
     jobs: dict[str, dict[TopicPartition, dict[int, list[Tracked]]]] = {}
@@ -309,7 +309,7 @@ def _copied(
             topic_partition=partition,
             offset=offset,
             values=tuple(record.value for record in records),
-            allowed=excuses.offsets(0.0, NEVER) or excuses.between(0.0, NEVER, *outputs),
+            allowed=excuses.offsets(0.0, NEVER) or excuses.between(0.0, NEVER, partition, *outputs),
         )
 
     outputs = sorted({r.topic_partition for those in by_offset.values() for r in those})
