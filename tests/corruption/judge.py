@@ -27,7 +27,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.storage.checkpoints import parse_offsets
 from tests.corruption.reader import Served, committed_offsets, read_partition
 from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRIMMED
-from tests.unit.broker.context import running
+from tests.unit.broker.context import Client, running
 
 __all__ = ["Baseline", "Outcome", "judge", "sound_baseline"]
 
@@ -110,13 +110,14 @@ async def _view(folder: Path) -> View:
     return view
 
 
-async def _committed(client: object) -> dict[TopicPartition, int] | str:
-    for _ in range(50):
-        found = await committed_offsets(client, GROUP)  # type: ignore[arg-type]
-        if found != "coordinator_load_in_progress":
-            return found
-        await asyncio.sleep(0)
-    return found
+async def _committed(client: Client) -> dict[TopicPartition, int] | str:
+    """The group's offsets, once the coordinator has loaded them."""
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while True:
+            found = await committed_offsets(client, GROUP)
+            if found != "coordinator_load_in_progress":
+                return found
+            await asyncio.sleep(0.001)  # Nobody is told when a load is over.
 
 
 def view(folder: Path) -> View:
@@ -189,10 +190,11 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
         excused = _excused(baseline, partition, changed)
         is_aside = _is_aside(partition, seen)
         everything = _everything(baseline, partition)
+        moved = _moved(baseline, partition, changed)
         for isolation in (0, 1):
             records = seen.records(partition, isolation)
             where = f"{partition} {('uncommitted', 'committed')[isolation]}"
-            altered = {o for o, found in records.items() if everything.get(o) != found}
+            altered = {o for o, found in records.items() if everything.get(o) != found} - moved
             if altered:
                 failures.append(f"{where}: serves other records at {_spell(altered)}")
             if isolation:
@@ -202,7 +204,9 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
             if lost and not is_aside:
                 failures.append(f"{where}: sound records are lost at {_spell(lost)}")
         missing = _lost(baseline, seen, partition, 0)
-        if missing and not seen.said:
+        # A wrong CRC is told by the reader: a broker does not look at each batch that it sends.
+        refused = seen.served[partition, 0].refused
+        if missing and not seen.said and not refused:
             failures.append(f"{partition}: nothing is said of the loss at {_spell(missing)}")
     return failures + _compare_offsets(baseline, seen)
 
@@ -234,11 +238,10 @@ def _committed_ever(baseline: Baseline, partition: TopicPartition) -> set[int]:
 def _everything(baseline: Baseline, partition: TopicPartition) -> dict[int, object]:
     """All records in the partition's logs, deleted ones too, read from the sound files."""
     found: dict[int, object] = {}
-    for path in sorted((baseline.folder / str(partition)).glob("*.log")):
-        for batch in read_log(str(path), int(path.stem)):
-            if isinstance(batch, Batch) and not batch.header.is_control:
-                for record in iter_records(batch.data, 0, batch.header):
-                    found[record.offset] = (record.key, record.value, record.timestamp)
+    for _, batch in _batches(baseline, partition):
+        if not batch.header.is_control:
+            for record in iter_records(batch.data, 0, batch.header):
+                found[record.offset] = (record.key, record.value, record.timestamp)
     return found
 
 
@@ -251,13 +254,14 @@ def _excused(
         folder, _, file = name.partition("/")
         if folder != str(partition) or not file.endswith(".log"):
             continue
-        path = baseline.folder / name
         sound = baseline.files[name]
-        for batch in read_log(str(path), int(path.stem)):
-            assert isinstance(batch, Batch)
+        for path, batch in _batches(baseline, partition):
             start, end = batch.position, batch.position + batch.header.length
-            if data is None or data[start:end] != sound[start:end]:
+            if path.name == file and (data is None or data[start:end] != sound[start:end]):
                 excused |= set(range(batch.header.base_offset, batch.header.next_offset))
+        if moved := _moved(baseline, partition, {name: data}):
+            # A reader goes on behind the offset that it was shown.
+            excused |= set(range(min(excused), min(max(moved), 1_000) + 2))
         point = baseline.points.get(partition, 0)
         cut = [offset for offset in excused if offset >= point]
         if data is not None and len(data) > len(sound):
@@ -273,6 +277,31 @@ def _is_aside(partition: TopicPartition, seen: View) -> bool:
         line.startswith("ERROR") and str(partition) in line and "-stray" in line
         for line in seen.said
     )
+
+
+def _moved(
+    baseline: Baseline, partition: TopicPartition, changed: Mapping[str, bytes | None]
+) -> set[int]:
+    """Offsets that a sound batch may show, because its own offset was damaged.
+
+    No CRC covers it. After a clean stop nothing is read before it is asked for, so it is served as
+    it stands, as by Apache Kafka; `oncelog log verify` finds it and `repair` puts it right.
+    """
+    moved: set[int] = set()
+    for path, batch in _batches(baseline, partition):
+        data = changed.get(f"{partition}/{path.name}") or b""
+        start, end = batch.position, batch.position + batch.header.length
+        if data[start + 8 : end] == batch.data[8:] and data[start : start + 8] != batch.data[:8]:
+            first = int.from_bytes(data[start : start + 8], "big", signed=True)
+            moved |= set(range(first, first + batch.header.last_offset_delta + 1))
+    return moved
+
+
+def _batches(baseline: Baseline, partition: TopicPartition) -> Iterator[tuple[Path, Batch]]:
+    for path in sorted((baseline.folder / str(partition)).glob("*.log")):
+        for batch in read_log(str(path), int(path.stem)):
+            assert isinstance(batch, Batch)
+            yield path, batch
 
 
 def _compare_offsets(baseline: Baseline, seen: View) -> list[str]:

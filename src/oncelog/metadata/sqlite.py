@@ -173,6 +173,7 @@ def _open(path: str) -> sqlite3.Connection:
         path, timeout=SQLITE_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     try:
+        _check_pages(db, path)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         (schema_version,) = db.execute("PRAGMA user_version").fetchone()
@@ -184,6 +185,23 @@ def _open(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _check_pages(db: sqlite3.Connection, path: str) -> None:
+    """Raise `StoreFailure` for a file with damaged pages.
+
+    SQLite looks at a page when it needs it: one whose rows are gone would answer that there are no
+    topics, and every log would be set aside as nobody's.
+    """
+    try:
+        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.OperationalError:
+        raise  # Busy, or the disk: no word about the pages.
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
+    if verdict != "ok":
+        text = " ".join(str(verdict).split())
+        raise StoreFailure(f"metadata store {path} is damaged ({text}): put back a copy of it")
 
 
 @contextmanager

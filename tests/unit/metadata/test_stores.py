@@ -179,3 +179,26 @@ async def test_a_replaced_controller_writes_none_of_several(store: MetadataStore
     with pytest.raises(ControllerFenced):
         await store.write_all([Write("/a", b"1", 0)], controller_epoch=1)
     assert await store.get("/a") is None
+
+
+async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_it(
+    tmp_path: Path,
+) -> None:
+    """SQLite itself finds a page without rows in place of another, and answers that there are none.
+
+    A broker would then set every folder aside.
+    """
+    path = tmp_path / "m.sqlite"
+    store = SqliteStore(str(path))
+    await store.create("/topics/t", b"t")
+    await store.close()
+    data = bytearray(path.read_bytes())
+    page_size = int.from_bytes(data[16:18], "big")
+    data[page_size : page_size + 8] = bytes.fromhex("0a0000000010000000")[:8]
+    path.write_bytes(data)
+    before = path.read_bytes()
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFailure, match="is damaged"):
+        await store.list("/topics/")
+    await store.close()
+    assert path.read_bytes() == before
