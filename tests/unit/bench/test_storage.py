@@ -12,7 +12,7 @@ import pytest
 
 from bench.storage import compaction, restart
 from bench.storage.cold import ColdFetch
-from bench.storage.compaction import last_segment, log_bytes, wait_until_compacted
+from bench.storage.compaction import Compaction, last_segment, log_bytes, wait_until_compacted
 from bench.storage.fill import (
     ids_apart,
     keyed_block,
@@ -86,6 +86,13 @@ SOAK = pytest.mark.soak
             {},
             ["MB/s", "longest stall ms"],
             id="cold fetch",
+            marks=SOAK,
+        ),
+        pytest.param(
+            Compaction(100, 50, 16, 10**6),
+            compaction.SETTINGS,
+            ["seconds", "MB/s"],
+            id="compaction",
             marks=SOAK,
         ),
     ],
