@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.core.config_definition import ConfigType, Definition, Support, Synonym
-from oncelog.core.limits import INT32_MAX, INT64_MAX
+from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
 __all__ = ["BROKER_KEYS", "TOPIC_KEYS", "UNSUPPORTED_TOPIC_KEYS", "is_kafka_broker_key"]
@@ -65,6 +65,14 @@ def _gzip_level(value: int) -> str | None:
     )
 
 
+def _load_factor(value: float) -> str | None:
+    return None if 0 < value <= 1 else "Value must be above 0 and at most 1"
+
+
+def _positive(value: float) -> str | None:
+    return None if value > 0 else "Value must be above 0"
+
+
 _CODECS = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _POLICY = _each_of("compact", "delete")
 _TIMESTAMP_TYPE = _one_of("CreateTime", "LogAppendTime")
@@ -109,7 +117,14 @@ _BROKER: Final = (
     Definition("log.retention.hours", _INT, 168, "Age at which a closed segment is deleted, in hours."),
     Definition("log.retention.bytes", _LONG, -1, "Size that a partition's log may have before old segments go; -1: any."),
     Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, "Pause between two looks for segments to delete.", _at_least(1)),
-    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both; empty: they are kept for ever. compact is accepted, but keeps every record: compaction is not built yet.", _POLICY),
+    Definition("log.cleanup.policy", _LIST, ("delete",), "What happens to old segments: delete, compact, or both; empty: they are kept for ever.", _POLICY),
+    Definition("log.cleaner.enable", _BOOLEAN, True, "Whether compacted topics are compacted. Without it the internal topics grow for ever."),
+    Definition("log.cleaner.threads", _INT, 1, "Logs that are compacted at a time.", _at_least(0)),
+    Definition("log.cleaner.backoff.ms", _LONG, 15_000, "Pause before the next look for a log to compact, when none is due.", _at_least(0)),
+    Definition("log.cleaner.dedupe.buffer.size", _LONG, 128 * _MB, "Memory in bytes for the keys of all compactions at a time; a key takes 24."),
+    Definition("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full that memory may get; fuller means more keys and slower look-ups.", _load_factor),
+    Definition("log.cleaner.io.buffer.size", _INT, 512 * 1024, "Bytes that all compactions at a time read and write at once.", _at_least(0)),
+    Definition("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX, "Bytes that compaction reads and writes per second, on average.", _positive),
     Definition("log.cleaner.delete.retention.ms", _LONG, _DAY_MS, "How long compaction keeps tombstones.", _at_least(0)),
     Definition("log.cleaner.min.compaction.lag.ms", _LONG, 0, "Age that a record has before compaction may take it.", _at_least(0)),
     Definition("log.cleaner.max.compaction.lag.ms", _LONG, INT64_MAX, "Age at which a record has to be compacted.", _at_least(1)),
@@ -175,10 +190,6 @@ _NO_EFFECT: Final = [
     "group.coordinator.append.linger.ms",
     "offsets.load.buffer.size",
     "transaction.state.log.load.buffer.size",
-    "log.cleaner.threads",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
     "process.roles",
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",

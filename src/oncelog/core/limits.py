@@ -145,6 +145,9 @@ COORDINATOR_RETRY_TIMEOUT_MS = 60_000
 INT64_MAX = 2**63 - 1
 """Kafka's spelling of "no limit" in LONG settings."""
 
+DOUBLE_MAX = 1.7976931348623157e308
+"""Kafka's spelling of "no limit" in DOUBLE settings."""
+
 METADATA_POLL_MS = 500
 """Pause between two looks for metadata that another process wrote."""
 

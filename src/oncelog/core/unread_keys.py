@@ -11,10 +11,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "log.cleaner.delete.retention.ms",
-        "log.cleaner.max.compaction.lag.ms",
-        "log.cleaner.min.cleanable.ratio",
-        "log.cleaner.min.compaction.lag.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.preallocate",
         "log.roll.jitter.hours",
@@ -29,11 +25,7 @@ UNREAD_BROKER_KEYS: Final = frozenset(
 
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
-        "delete.retention.ms",
         "file.delete.delay.ms",
-        "max.compaction.lag.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
         "preallocate",
         "segment.jitter.ms",
         "unclean.leader.election.enable",

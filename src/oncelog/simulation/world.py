@@ -281,6 +281,8 @@ class BrokerNode:
                 {
                     "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
                     "log.dirs": DATA_DIR,
+                    # The checkers do not know of compaction yet.
+                    "log.cleaner.enable": "false",
                     **self._settings,
                 }
             ),

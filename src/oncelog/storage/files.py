@@ -10,6 +10,7 @@ __all__ = [
     "ABORTED_SUFFIX",
     "BATCHES_SUFFIX",
     "CLEANED_SUFFIX",
+    "CLEAN_OFFSETS_NAME",
     "CLEAN_SHUTDOWN_NAME",
     "CUT_SUFFIX",
     "DELETED_SUFFIX",
@@ -63,6 +64,7 @@ FORMAT_NAME = "oncelog.format"
 LOCK_NAME = ".lock"
 META_NAME = "meta.properties"
 CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
+CLEAN_OFFSETS_NAME = "cleaner-offset-checkpoint"
 RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
 LOG_STARTS_NAME = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"

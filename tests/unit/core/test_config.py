@@ -12,7 +12,7 @@ from oncelog.core.config import (
     parse_listener,
     topic_warnings,
 )
-from oncelog.core.config_definition import ConfigError
+from oncelog.core.config_definition import ConfigError, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 
 
@@ -55,9 +55,29 @@ def test_what_is_still_to_be_built_is_named_too() -> None:
     assert config.warnings == ["log.preallocate has no effect yet"]
     overrides = {"cleanup.policy": "compact", "segment.jitter.ms": "5", "retention.ms": "1"}
     assert topic_warnings(overrides) == [
-        "cleanup.policy=compact keeps every record: compaction is not built yet",
         "segment.jitter.ms has no effect yet",
     ]
+
+
+def test_records_may_not_have_to_be_compacted_before_they_may_be() -> None:
+    check_topic_overrides({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms \(4\) < min"):
+        check_topic_overrides({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (10485760.0, "1.048576E7"),
+        (1e8, "1.0E8"),
+        (0.0001, "1.0E-4"),
+        (0.0, "0.0"),
+    ],
+)
+def test_a_double_is_shown_as_java_shows_it(value: float, text: str) -> None:
+    assert format_value(value) == text
 
 
 def test_a_topic_takes_its_own_value_then_the_best_synonym_in_its_own_unit() -> None:

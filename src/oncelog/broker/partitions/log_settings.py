@@ -19,9 +19,14 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         "lz4": value("compression.lz4.level"),
         "zstd": value("compression.zstd.level"),
     }
+    policy = frozenset(value("cleanup.policy"))
+    segment_ms = value("segment.ms")
+    if "compact" in policy:
+        # The active segment is never compacted, so it must not hold records for longer.
+        segment_ms = min(segment_ms, value("max.compaction.lag.ms"))
     return LogConfig(
         segment_bytes=value("segment.bytes"),
-        segment_ms=value("segment.ms"),
+        segment_ms=segment_ms,
         segment_index_bytes=value("segment.index.bytes"),
         index_interval_bytes=value("index.interval.bytes"),
         max_message_bytes=value("max.message.bytes"),
@@ -29,7 +34,11 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         flush_ms=value("flush.ms"),
         retention_ms=value("retention.ms"),
         retention_bytes=value("retention.bytes"),
-        cleanup_policy=frozenset(value("cleanup.policy")),
+        cleanup_policy=policy,
+        min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=value("min.compaction.lag.ms"),
+        max_compaction_lag_ms=value("max.compaction.lag.ms"),
+        delete_retention_ms=value("delete.retention.ms"),
         message_timestamp_type=value("message.timestamp.type"),
         message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
         message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.partition import Partition
@@ -64,6 +65,7 @@ class PartitionManager:
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
+        self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
 
     @cached_property
     def fetch_sessions(self) -> FetchSessions:
@@ -132,6 +134,8 @@ class PartitionManager:
         )
         partition = Partition(topic_partition, made, state, self.purgatory, self._failed)
         self._partitions[topic_partition] = partition
+        if not made.log_end_offset:
+            self.cleaner.forget(topic_partition)
         return partition
 
     def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
@@ -141,6 +145,7 @@ class PartitionManager:
         del self._partitions[topic_partition]
         self._high_watermarks.pop(topic_partition, None)
         self._flushed_ms.pop(topic_partition, None)
+        self.cleaner.forget(topic_partition)
         partition.state.resign()
         partition.stop(ErrorCode.unknown_topic_or_partition)
         self._logs.delete(topic_partition)
@@ -148,7 +153,7 @@ class PartitionManager:
     # --- background work
 
     async def run(self) -> None:
-        """Retention, flushes, checkpoints, expiry of producers, until cancelled.
+        """Retention, compaction, flushes, checkpoints, expiry of producers, until cancelled.
 
         Raises `StorageFailure` when the disk fails.
         """
@@ -157,6 +162,8 @@ class PartitionManager:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._expire_producers())
+                for worker in self.cleaner.workers():
+                    tasks.create_task(worker)
                 for key, work in (
                     ("log.retention.check.interval.ms", self._retain),
                     ("log.flush.scheduler.interval.ms", self._flush),

@@ -6,6 +6,7 @@ a folder that no broker uses.
 """
 
 from oncelog.storage.cleaner.batch_filter import CleanerStats
+from oncelog.storage.cleaner.checkpoint import read_clean_offsets, write_clean_offsets
 from oncelog.storage.cleaner.cleaning import Cleaning, Uncleanable
 from oncelog.storage.cleaner.offline import clean_log
 from oncelog.storage.cleaner.selection import LogToClean, filthiest, log_to_clean
@@ -20,4 +21,6 @@ __all__ = [
     "clean_log",
     "filthiest",
     "log_to_clean",
+    "read_clean_offsets",
+    "write_clean_offsets",
 ]

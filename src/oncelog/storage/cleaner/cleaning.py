@@ -52,7 +52,7 @@ class Cleaning:
     ) -> None:
         self._disk = disk
         self._target = target
-        self._settings = settings
+        self._io_bytes = max(settings.io_buffer_bytes, HEADER_SIZE)
         self._high_watermark = high_watermark
         self._now_ms = now_ms
         first, end = target.first_dirty_offset, target.first_uncleanable_offset
@@ -153,7 +153,7 @@ class Cleaning:
     def _write_group(
         self, group: list[Segment], cleaned: Segment, batch_filter: BatchFilter
     ) -> Iterator[int]:
-        writer = _Writer(cleaned, self._target.log.config, self._settings.io_buffer_bytes)
+        writer = _Writer(cleaned, self._target.log.config, self._io_bytes)
         work = 0
         for segment in group:
             for buffer, position, header in self._batches(segment):
@@ -190,7 +190,7 @@ class Cleaning:
 
     def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
         try:
-            yield from iter_batches(self._disk, segment, self._settings.io_buffer_bytes)
+            yield from iter_batches(self._disk, segment, self._io_bytes)
         except StorageFailure:
             self._target.log.require_segments([segment])
             raise

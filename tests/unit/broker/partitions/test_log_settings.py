@@ -9,6 +9,7 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.ids import INTERNAL_TOPICS
+from oncelog.storage import LogConfig
 from tests.unit.broker.context import running
 
 LEVELS = {
@@ -66,3 +67,28 @@ async def test_one_switch_flushes_every_topic_but_those_that_say_otherwise(tmp_p
             topic = partition.topic_partition.topic
             found.setdefault(topic, set()).add(partition.log.config.flush_messages)
     assert found == {"lax": {1000}, "plain": {1}} | {topic: {1} for topic in INTERNAL_TOPICS}
+
+
+def test_a_compacted_log_gets_the_settings_of_compaction() -> None:
+    config = BrokerConfig(
+        {"log.cleaner.delete.retention.ms": "7", "log.cleaner.min.cleanable.ratio": "0.1"}
+    )
+    made = log_config(
+        config,
+        {
+            "cleanup.policy": "compact,delete",
+            "min.compaction.lag.ms": "3",
+            "max.compaction.lag.ms": "9",
+            "delete.retention.ms": "5",
+        },
+    )
+    assert made.is_compacted
+    assert made.min_cleanable_dirty_ratio == 0.1
+    assert (made.min_compaction_lag_ms, made.max_compaction_lag_ms) == (3, 9)
+    assert (made.delete_retention_ms, log_config(config, {}).delete_retention_ms) == (5, 7)
+
+
+def test_the_active_segment_of_a_compacted_log_does_not_outgrow_the_lag() -> None:
+    lag = {"max.compaction.lag.ms": "9"}
+    assert log_config(BrokerConfig(), {"cleanup.policy": "compact", **lag}).segment_ms == 9
+    assert log_config(BrokerConfig(), lag).segment_ms == LogConfig().segment_ms

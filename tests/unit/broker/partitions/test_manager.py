@@ -70,9 +70,9 @@ class Bench:
         topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
         self.partitions.apply(ImageDelta(created=(topic,)))
 
-    async def run(self, work: Any) -> None:
+    async def run(self, work: Any) -> Any:
         """The disk's executor: what it would do in a thread is done at once."""
-        work()
+        return work()
 
     def partition(self, index: int = 0) -> Partition:
         found = self.partitions.get("t", index)

@@ -1,0 +1,234 @@
+"""Compaction of this broker's partitions, in the background (Kafka's `LogCleaner`).
+
+Each of `log.cleaner.threads` workers takes the dirtiest log, cleans it step by step in the disk's
+executor, and pauses for `log.cleaner.backoff.ms` when none is due. A step takes about as long as a
+turn of the event loop, which has one between any two of them. How far each log is clean stands in
+`cleaner-offset-checkpoint`; where that is lost, a log is cleaned from its start once more.
+
+A log that cannot be cleaned is named and left as it is until the broker starts again; the others go
+on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage import CorruptBatch, PartitionLog
+from oncelog.storage.cleaner import (
+    CleanerSettings,
+    CleanerStats,
+    Cleaning,
+    LogToClean,
+    Uncleanable,
+    filthiest,
+    log_to_clean,
+    read_clean_offsets,
+    write_clean_offsets,
+)
+from oncelog.storage.log_cleaning import LogChanged
+
+__all__ = ["PartitionCleaner"]
+
+log = logging.getLogger(__name__)
+
+OnFailure = Callable[[StorageFailure], None]
+
+
+class _Candidate(NamedTuple):
+    """A compacted log and its replication state, as of the moment when the loop looked."""
+
+    log: PartitionLog
+    last_stable_offset: int
+    high_watermark: int
+
+
+class PartitionCleaner:
+    """Cleans the logs of `partitions`, which is asked anew each time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Callable[[], Iterable[Partition]],
+        disk: Disk,
+        clock: Clock,
+        on_failure: OnFailure,
+    ) -> None:
+        enabled = config.get_bool("log.cleaner.enable")
+        self._workers_count = config.get_int("log.cleaner.threads") if enabled else 0
+        self._backoff_ms = max(config.get_int("log.cleaner.backoff.ms"), 1)
+        self._bytes_per_second = config.get("log.cleaner.io.max.bytes.per.second")
+        workers_count = max(self._workers_count, 1)
+        self._settings = CleanerSettings(
+            config.get_int("log.cleaner.dedupe.buffer.size") // workers_count,
+            config.get("log.cleaner.io.buffer.load.factor"),
+            # Half of it to read into, half to write from.
+            config.get_int("log.cleaner.io.buffer.size") // workers_count // 2,
+        )
+        self._partitions = partitions
+        self._disk = disk
+        self._clock = clock
+        self._on_failure = on_failure
+        self._clean_offsets: dict[TopicPartition, int] | None = None
+        self._in_progress: set[PartitionLog] = set()
+        self._throttled_until_ms = 0.0
+        self.uncleanable: set[PartitionLog] = set()
+        """Logs that are not tried again."""
+        self.cleanings_count = 0
+
+    def workers(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """What to run until it is cancelled."""
+        return [self._work() for _ in range(self._workers_count)]
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition's log is gone, or begins anew: it is not clean up to anywhere."""
+        if self._clean_offsets is not None:
+            self._clean_offsets.pop(topic_partition, None)
+
+    async def _work(self) -> None:
+        while True:
+            if not await self._clean_one():
+                await self._clock.sleep(self._backoff_ms)
+
+    async def _clean_one(self) -> bool:
+        """Clean the dirtiest log; False when none is due."""
+        candidates = self._candidates()
+        if not candidates:
+            return False
+        now_ms = self._clock.now_ms()
+        offsets = dict(await self._known_offsets())
+        target = await self._disk.run(partial(_choose, self._disk, candidates, offsets, now_ms))
+        if target is None:
+            return False
+        held = target.log
+        if held not in self._in_progress:  # Another worker may have been faster.
+            self._in_progress.add(held)
+            try:
+                high_watermark = next(c.high_watermark for c in candidates if c.log is held)
+                await self._clean(target, high_watermark, now_ms)
+            finally:
+                self._in_progress.discard(held)
+        return True
+
+    async def _known_offsets(self) -> dict[TopicPartition, int]:
+        if self._clean_offsets is None:
+            folders = {_folder(partition.log) for partition in self._partitions()}
+            found = await self._disk.run(partial(read_clean_offsets, self._disk, folders))
+            if self._clean_offsets is None:  # Another worker may have been faster.
+                self._clean_offsets = found
+        return self._clean_offsets
+
+    def _candidates(self) -> list[_Candidate]:
+        present = list(self._partitions())
+        self.uncleanable.intersection_update([partition.log for partition in present])
+        passed_over = self._in_progress | self.uncleanable
+        return [
+            _Candidate(partition.log, partition.last_stable_offset, partition.state.high_watermark)
+            for partition in present
+            if partition.log.config.is_compacted and partition.log not in passed_over
+        ]
+
+    async def _clean(self, target: LogToClean, high_watermark: int, now_ms: int) -> None:
+        held = target.log
+        begin = partial(Cleaning, self._disk, target, self._settings, high_watermark, now_ms)
+        try:
+            cleaning = await self._disk.run(begin)
+            await self._carry_out(cleaning)
+            await self._note(held, cleaning.end_offset)
+        except LogChanged as reason:
+            log.debug("the cleaning of %s ends: %s", held.topic_partition, reason)
+        except (ProtocolError, Uncleanable) as reason:
+            self._give_up(held, target, reason)
+        except StorageFailure as failure:
+            if not held.is_deleted:
+                self._on_failure(failure)
+                raise
+        else:
+            self.cleanings_count += 1
+            _report(held, cleaning.end_offset, cleaning.stats)
+
+    async def _carry_out(self, cleaning: Cleaning) -> None:
+        steps = cleaning.steps()
+        while (size := await self._disk.run(partial(next, steps, None))) is not None:
+            await self._throttle(size)
+
+    async def _throttle(self, size: int) -> None:
+        """Wait until so many bytes more are within the rate that all workers share."""
+        now_ms = self._clock.monotonic_ms()
+        begin_ms = max(self._throttled_until_ms, now_ms)
+        self._throttled_until_ms = begin_ms + 1000 * size / self._bytes_per_second
+        if self._throttled_until_ms - now_ms >= 1:
+            await self._clock.sleep(self._throttled_until_ms - now_ms)
+
+    async def _note(self, held: PartitionLog, end_offset: int) -> None:
+        offsets = self._clean_offsets
+        if offsets is None or not held.is_open:
+            return
+        offsets[held.topic_partition] = end_offset
+        folder = _folder(held)
+        here = {
+            partition.topic_partition: offsets[partition.topic_partition]
+            for partition in self._partitions()
+            if partition.topic_partition in offsets and _folder(partition.log) == folder
+        }
+        await self._disk.run(partial(write_clean_offsets, self._disk, folder, here))
+
+    def _give_up(self, held: PartitionLog, target: LogToClean, reason: Exception) -> None:
+        self.uncleanable.add(held)
+        offset = reason.offset if isinstance(reason, CorruptBatch) else target.first_dirty_offset
+        log.error(
+            "%s cannot be cleaned and keeps all its records until the broker starts again: "
+            "at offset %d: %s",
+            held.topic_partition,
+            offset,
+            reason.message if isinstance(reason, ProtocolError) else reason,
+        )
+
+
+def _choose(
+    disk: Disk,
+    candidates: list[_Candidate],
+    clean_offsets: dict[TopicPartition, int],
+    now_ms: int,
+) -> LogToClean | None:
+    found = []
+    for held, stable_offset, _ in candidates:
+        clean_offset = clean_offsets.get(held.topic_partition)
+        try:
+            found.append(log_to_clean(disk, held, clean_offset, stable_offset, now_ms))
+        except StorageFailure as failure:
+            if not failure.missing:
+                raise
+            # Retention took a segment while it was looked at; the next look will tell.
+    return filthiest(found)
+
+
+def _folder(held: PartitionLog) -> str:
+    return held.directory.rpartition("/")[0]
+
+
+def _report(held: PartitionLog, end_offset: int, stats: CleanerStats) -> None:
+    log.info(
+        "%s is clean up to offset %d: %d of %d records and %d of %d bytes stay, for %d keys",
+        held.topic_partition,
+        end_offset,
+        stats.records_written,
+        stats.records_read,
+        stats.bytes_written,
+        stats.bytes_read,
+        stats.keys_count,
+    )
+    if stats.records_without_key:
+        log.warning(
+            "%s: %d records without a key were removed: compaction keeps one record for each key",
+            held.topic_partition,
+            stats.records_without_key,
+        )

@@ -1,0 +1,34 @@
+"""Up to where each log is clean: Kafka's `cleaner-offset-checkpoint`, one in each data folder.
+
+It only saves work. A log that it does not name counts as dirty from its start.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.disk import Disk
+from oncelog.storage.checkpoints import format_offsets, parse_offsets
+from oncelog.storage.files import CLEAN_OFFSETS_NAME
+
+__all__ = ["read_clean_offsets", "write_clean_offsets"]
+
+log = logging.getLogger(__name__)
+
+
+def read_clean_offsets(disk: Disk, folders: Iterable[str]) -> dict[TopicPartition, int]:
+    """First dirty offsets of the logs in these data folders. Blocking."""
+    found: dict[TopicPartition, int] = {}
+    for folder in folders:
+        path = f"{folder}/{CLEAN_OFFSETS_NAME}"
+        data = disk.read(path)
+        offsets = parse_offsets(data)
+        if data is not None and offsets is None:
+            log.warning("%s is damaged: compacted logs are cleaned from their start", path)
+        found.update(offsets or {})
+    return found
+
+
+def write_clean_offsets(disk: Disk, folder: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the file of one data folder. Blocking."""
+    disk.write_atomic(f"{folder}/{CLEAN_OFFSETS_NAME}", format_offsets(offsets), sync=True)

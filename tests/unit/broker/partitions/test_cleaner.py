@@ -1,0 +1,303 @@
+"""Compaction of a broker's partitions, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+
+from oncelog.broker.partitions.cleaner import PartitionCleaner
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.record import Record, build_batch, iter_records
+from oncelog.runtime import StorageFailure, SystemDisk
+from oncelog.runtime.disk import Lane
+from oncelog.storage.checkpoints import parse_offsets
+from tests.support.folders import open_logs
+from tests.unit.broker.partitions.test_manager import Clock
+from tests.unit.broker.support import ME, NOW_MS
+
+T = TypeVar("T")
+ALONE = PartitionImage(ME, 0, (ME,), (ME,))
+BACKOFF_MS = 15_000
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1"}
+"""Each record closes a segment."""
+
+
+class Disk(SystemDisk):
+    """What the executor would do is done at once, and counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works_count = 0
+
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
+        self.works_count += 1
+        return work()
+
+
+class Bench:
+    """A manager whose background work runs, with compacted topics."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.disk = Disk()
+        self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS, disk=self.disk)
+        self.config = BrokerConfig(settings)
+        self.partitions = PartitionManager(
+            ME, self.config, self.logs, self.disk, self.clock, random.Random(1)
+        )
+        self.ids = 0
+
+    @property
+    def cleaner(self) -> PartitionCleaner:
+        return self.partitions.cleaner
+
+    def create(self, name: str, settings: Mapping[str, str] | None = None) -> Partition:
+        self.ids += 1
+        topic = TopicImage(name, UUID(int=self.ids), (ALONE,), {**COMPACTED, **(settings or {})})
+        self.partitions.apply(ImageDelta(created=(topic,)))
+        found = self.partitions.get(name, 0)
+        assert found is not None
+        return found
+
+    def put(self, partition: Partition, *values: str | None) -> None:
+        for value in values:
+            self.clock.at_ms += 10
+            text = None if value is None else value.encode()
+            made = build_batch([Record(0, self.clock.now_ms(), b"key", text)])
+            assert partition.append(made, now_ms=self.clock.now_ms()).error is ErrorCode.none
+
+    async def pause(self) -> None:
+        await self.clock.advance(BACKOFF_MS)
+
+    def clean_offsets(self) -> dict[str, int]:
+        offsets = parse_offsets(self.disk.read(f"{self.folder}/cleaner-offset-checkpoint"))
+        return {str(partition): offset for partition, offset in (offsets or {}).items()}
+
+
+def values(partition: Partition) -> list[str | None]:
+    log, offset, found = partition.log, partition.log.log_start_offset, []
+    while offset < log.log_end_offset:
+        data = bytes(log.read(offset, 1 << 20, upper_bound=log.log_end_offset))
+        for position, header in iter_headers(data):
+            for record in iter_records(data, position, header):
+                found.append(None if record.value is None else record.value.decode())
+            offset = header.next_offset
+    return found
+
+
+@asynccontextmanager
+async def cleaning(folder: Path, **settings: str) -> AsyncIterator[Bench]:
+    keys = {f"log.cleaner.{name.replace('_', '.')}": value for name, value in settings.items()}
+    bench = Bench(folder, keys)
+    task = asyncio.create_task(bench.partitions.run())
+    yield bench
+    task.cancel()
+    await asyncio.wait([task])
+    bench.partitions.close()
+    bench.logs.close()
+
+
+async def test_a_dirty_log_is_cleaned_and_how_far_is_noted(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        first, second = bench.create("first"), bench.create("second")
+        other = bench.create("other", {"cleanup.policy": "delete"})
+        for partition in (first, second, other):
+            bench.put(partition, "1", "2", "3")
+        await bench.pause()
+        assert [values(p) for p in (first, second, other)] == [["2", "3"]] * 2 + [["1", "2", "3"]]
+        assert bench.clean_offsets() == {"first-0": 2, "second-0": 2}
+        assert bench.cleaner.cleanings_count == 2
+        bench.put(first, "4", "5")
+        await bench.pause()
+        assert values(first) == ["4", "5"]
+        assert bench.clean_offsets() == {"first-0": 4, "second-0": 2}
+
+
+async def test_a_log_that_is_clean_is_left_in_peace(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first", {"min.cleanable.dirty.ratio": "0.6"})
+        bench.put(partition, "1", "2", "3")
+        await bench.pause()
+        bench.put(partition, "4")
+        await bench.pause()
+        assert values(partition) == ["2", "3", "4"]
+        bench.put(partition, "5")
+        await bench.pause()
+        assert values(partition) == ["4", "5"]
+
+
+async def test_compaction_can_be_switched_off(tmp_path: Path) -> None:
+    for settings in ({"enable": "false"}, {"threads": "0"}):
+        async with cleaning(tmp_path / str(settings), **settings) as bench:
+            partition = bench.create("first")
+            bench.put(partition, "1", "2", "3")
+            await bench.pause()
+            assert values(partition) == ["1", "2", "3"]
+
+
+async def test_several_workers_share_the_logs(tmp_path: Path) -> None:
+    async with cleaning(tmp_path, threads="3") as bench:
+        partitions = [bench.create(f"t{number}") for number in range(5)]
+        for partition in partitions:
+            bench.put(partition, "1", "2", "3")
+        await bench.pause()
+        await bench.pause()
+        assert [values(partition) for partition in partitions] == [["2", "3"]] * 5
+        assert bench.cleaner.cleanings_count == 5
+
+
+async def test_the_checkpoint_counts_after_a_restart(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first")
+        bench.put(partition, "1", "2", "3")
+        await bench.pause()
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first")
+        await bench.pause()
+        assert bench.cleaner.cleanings_count == 0
+        bench.put(partition, "4", "5")
+        await bench.pause()
+        assert values(partition) == ["4", "5"]
+        assert bench.clean_offsets() == {"first-0": 4}
+
+
+async def test_a_damaged_checkpoint_is_said_and_costs_a_cleaning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cleaning(tmp_path) as bench:
+        bench.put(bench.create("first"), "1", "2", "3")
+        await bench.pause()
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nfirst 0")
+    async with cleaning(tmp_path) as bench:
+        bench.create("first")
+        await bench.pause()
+        assert bench.clean_offsets() == {"first-0": 2}
+    assert "cleaner-offset-checkpoint is damaged: compacted logs are cleaned" in caplog.text
+
+
+async def test_a_topic_made_anew_is_dirty_from_its_start(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first")
+        bench.put(partition, "1", "2", "3")
+        await bench.pause()
+        topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
+        bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        partition = bench.create("first")
+        bench.put(partition, "1", "2", "3")
+        await bench.pause()
+        assert values(partition) == ["2", "3"]
+
+
+async def test_damage_is_named_and_the_other_logs_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cleaning(tmp_path) as bench:
+        bad, good = bench.create("bad"), bench.create("good")
+        for partition in (bad, good):
+            bench.put(partition, "1", "2", "3")
+        path = tmp_path / "bad-0" / f"{1:020d}.log"
+        data = bytearray(path.read_bytes())
+        data[-2] ^= 1
+        path.write_bytes(data)
+        with caplog.at_level(logging.ERROR):
+            await bench.pause()
+            await bench.pause()
+        assert values(good) == ["2", "3"]
+        assert len(values(bad)) == 3
+        (said,) = [record.message for record in caplog.records]
+        assert said == (
+            "bad-0 cannot be cleaned and keeps all its records until the broker starts again: "
+            f"at offset 1: {path} has no sound batch at byte 0, from offset 1 on: "
+            "its checksum is wrong"
+        )
+        assert bench.clean_offsets() == {"good-0": 2}
+        assert len(bench.cleaner.uncleanable) == 1
+        bench.partitions.apply(
+            ImageDelta(deleted=(TopicImage("bad", UUID(int=1), (ALONE,), COMPACTED),))
+        )
+        await bench.pause()
+        assert not bench.cleaner.uncleanable
+
+
+async def test_records_without_a_key_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first", {"cleanup.policy": "delete"})
+        made = build_batch([Record(0, NOW_MS, None, b"1")])
+        partition.append(made, now_ms=NOW_MS)
+        bench.put(partition, "2")
+        image = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
+        bench.partitions.apply(ImageDelta(changed=(image,)))
+        await bench.pause()
+        assert values(partition) == ["2"]
+        assert "first-0: 1 records without a key were removed" in caplog.text
+
+
+async def test_the_rate_is_kept(tmp_path: Path) -> None:
+    async with cleaning(tmp_path, io_max_bytes_per_second="1000") as bench:
+        partition = bench.create("first")
+        bench.put(partition, *["x" * 1000] * 5)
+        await bench.pause()
+        # About 4.3 kB are read for the keys, and 4.3 kB more to be copied.
+        begun_ms = bench.clock.now_ms()
+        while not bench.cleaner.cleanings_count:
+            await bench.clock.advance(100)
+        assert 8_000 < bench.clock.now_ms() - begun_ms < 12_000
+
+
+async def test_no_step_is_long(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = bench.create("first", {"segment.ms": "10000"})
+        bench.put(partition, *[f"{number}" * 1000 for number in range(999)])
+        bench.clock.at_ms += 100_000
+        bench.put(partition, "the active segment")
+        bench.disk.works_count = 0
+        await bench.pause()
+        assert bench.cleaner.cleanings_count == 1
+        # At 64 KiB each, 2 MB are read twice.
+        assert bench.disk.works_count > 60
+
+
+async def test_a_disk_that_fails_ends_the_upkeep(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {})
+    task = asyncio.create_task(bench.partitions.run())
+    partition = bench.create("first")
+    bench.put(partition, "1", "2", "3")
+
+    def fail(*_: object, **__: object) -> None:
+        raise StorageFailure("fsync", "x", "no")
+
+    bench.disk.sync_dir = fail  # type: ignore[method-assign]
+    await bench.pause()
+    with pytest.raises(StorageFailure):
+        await task
+    bench.partitions.close()
+    bench.logs.abandon()
+
+
+async def test_a_topic_may_be_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
+    async with cleaning(tmp_path, io_max_bytes_per_second="100") as bench:
+        partition = bench.create("first")
+        bench.put(partition, *["x" * 90] * 5)
+        await bench.pause()
+        topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
+        bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        for _ in range(20):
+            await bench.clock.advance(1000)
+        assert bench.cleaner.cleanings_count == 0
+        assert not [name for name in bench.disk.list(str(tmp_path)) if name == "first-0"]
