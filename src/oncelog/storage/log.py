@@ -18,7 +18,7 @@ that one which finds nothing to do has waited for the fsync that did it.
 
 from collections.abc import Callable
 
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import CONTROL_MASK
 from oncelog.protocol.record import control_batch
@@ -282,26 +282,21 @@ class PartitionLog(CleanableLog):
 
         So appends go on, and segments may be deleted or cut meanwhile: then it looks again.
         """
-        while True:
+
+        def look() -> Read:
             with self._lock:
                 if not self.log_start_offset <= offset <= self.log_end_offset:
                     raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-                removals_count = self._removals_count
                 segment: Segment | None = self._segments.holding(offset)
-            data: Read = b""
-            try:
-                while segment is not None and segment.base_offset < upper_bound:
-                    data = segment.read_indexed(offset, max_bytes, upper_bound, min_one)
-                    if data or segment.has_batch_at(offset):
-                        break
-                    with self._lock:
-                        segment = self._segments.after(segment)
-            except (StorageFailure, ProtocolError):
-                if self._deleted or removals_count == self._removals_count:
-                    raise
-                continue
-            if removals_count == self._removals_count:
-                return data
+            while segment is not None and segment.base_offset < upper_bound:
+                data = segment.read_indexed(offset, max_bytes, upper_bound, min_one)
+                if data or segment.has_batch_at(offset):
+                    return data
+                with self._lock:
+                    segment = self._segments.after(segment)
+            return b""
+
+        return self._without_lock(look)
 
     # ---- upkeep ----
 

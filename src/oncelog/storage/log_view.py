@@ -5,8 +5,10 @@ offset, aborted transactions).
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
@@ -15,10 +17,13 @@ from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.recovery import Recovered, RecoveryReport
+from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
 from oncelog.storage.verifications import Verifications
 
 __all__ = ["LogView"]
+
+T = TypeVar("T")
 
 
 class LogView:
@@ -107,15 +112,42 @@ class LogView:
 
     # ---- offsets ----
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at or after `timestamp_ms`, or None."""
-        with self._lock:
-            return search_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+    def offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        """The first record whose timestamp is at or after `timestamp_ms`, or None.
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp, or None when the log is empty."""
+        With None the first record with the largest timestamp of all. It reads files: in the loop
+        `cached_offset_for_timestamp` comes first. Raises `StorageFailure`, `CorruptBatch`.
+        """
+
+        def look() -> TimestampOffset | None:
+            with self._lock:
+                segments, start = tuple(self._segments), self.log_start_offset
+            return _find_timestamp(segments, timestamp_ms, start)
+
+        return self._without_lock(look)
+
+    def cached_offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        """As `offset_for_timestamp`; raises `NotCached` where it would wait for the disk."""
         with self._lock:
-            return newest_timestamp(self._segments, self.log_start_offset)
+            segments = tuple(self._segments)
+            return _find_timestamp(segments, timestamp_ms, self.log_start_offset, cached_only=True)
+
+    def _without_lock(self, look: Callable[[], T]) -> T:
+        """Look at files for as long as it takes, while appends go on.
+
+        Segments may be removed or cut meanwhile: what was found or missed then counts for nothing,
+        and it looks again. The files of a deleted log are gone for good.
+        """
+        while True:
+            removals_count = self._removals_count
+            try:
+                found = look()
+            except (StorageFailure, ProtocolError):
+                if self._deleted or removals_count == self._removals_count:
+                    raise
+                continue
+            if removals_count == self._removals_count:
+                return found
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """End of the largest leader epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
@@ -151,3 +183,15 @@ class LogView:
     def failure(self) -> StorageFailure | None:
         """Why the log takes nothing more, or None."""
         return self._failure
+
+
+def _find_timestamp(
+    segments: Iterable[Segment],
+    timestamp_ms: int | None,
+    start_offset: int,
+    *,
+    cached_only: bool = False,
+) -> TimestampOffset | None:
+    if timestamp_ms is None:
+        return newest_timestamp(segments, start_offset, cached_only=cached_only)
+    return search_timestamp(segments, timestamp_ms, start_offset, cached_only=cached_only)

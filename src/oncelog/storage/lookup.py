@@ -1,9 +1,11 @@
 """Find records by timestamp, for ListOffsets.
 
-The only reads that look into batches, a few per call.
+The only reads that look into batches, a few per call. With `cached_only` they raise `NotCached`
+rather than wait for the disk.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from oncelog.core.errors import ProtocolError
@@ -15,6 +17,7 @@ from oncelog.core.limits import (
 )
 from oncelog.protocol.batch import LOG_APPEND_TIME, BatchHeader
 from oncelog.protocol.record import iter_records
+from oncelog.runtime.disk import NotCached
 from oncelog.storage.segment import Segment
 
 __all__ = ["TimestampOffset", "newest_timestamp", "search_timestamp"]
@@ -29,7 +32,7 @@ class TimestampOffset(NamedTuple):
 
 
 def search_timestamp(
-    segments: Iterable[Segment], timestamp_ms: int, start_offset: int
+    segments: Iterable[Segment], timestamp_ms: int, start_offset: int, *, cached_only: bool = False
 ) -> TimestampOffset | None:
     """The first record at or after `start_offset` whose timestamp is at or after `timestamp_ms`.
 
@@ -41,14 +44,15 @@ def search_timestamp(
     for segment in segments:
         if segment.max_timestamp_ms < timestamp_ms or segment.end_offset <= start_offset:
             continue
-        for position, header in segment.find_timestamp(timestamp_ms):
+        for position, header in segment.find_timestamp(timestamp_ms, cached_only):
             if header.last_offset < start_offset or not header.record_count:
                 continue  # Compaction may have emptied it.
             batches_left -= 1
             records_left -= header.record_count
             if batches_left < 0 or records_left < 0:
                 return _whole_batch(passed_over or header, start_offset)
-            found = _first_in(segment, position, header, timestamp_ms, start_offset)
+            read = partial(segment.read_batch, position, header, cached_only)
+            found = _first_in(read, header, timestamp_ms, start_offset)
             if found is not None:
                 return found
             # In the batch that holds the log's start, the record may stand before that.
@@ -57,15 +61,20 @@ def search_timestamp(
     return None
 
 
-def newest_timestamp(segments: Iterable[Segment], start_offset: int) -> TimestampOffset | None:
+def newest_timestamp(
+    segments: Iterable[Segment], start_offset: int, *, cached_only: bool = False
+) -> TimestampOffset | None:
     """The first record with the largest timestamp of all, by what headers say."""
     candidates = [s for s in segments if s.size and s.end_offset > start_offset]
     if not candidates:
         return None
     newest = max(candidates, key=lambda segment: segment.max_timestamp_ms)
-    found = _first_at(newest, newest.max_timestamp_ms, start_offset)
+    found = _first_at(newest, newest.max_timestamp_ms, start_offset, cached_only=cached_only)
     if found is not None:
         return found
+    if cached_only:
+        # Every header of a segment is more than the event loop has time for, wherever they are.
+        raise NotCached(newest.path)
     # That time is of a batch which compaction emptied, or of a record before the log's start.
     for segment in sorted(candidates, key=lambda segment: -segment.max_timestamp_ms):
         if found is not None and found.timestamp_ms >= segment.max_timestamp_ms:
@@ -81,26 +90,31 @@ def newest_timestamp(segments: Iterable[Segment], start_offset: int) -> Timestam
     return found
 
 
-def _first_at(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    for position, header in segment.find_timestamp(timestamp_ms):
+def _first_at(
+    segment: Segment, timestamp_ms: int, start_offset: int, *, cached_only: bool = False
+) -> TimestampOffset | None:
+    for position, header in segment.find_timestamp(timestamp_ms, cached_only):
         if header.last_offset < start_offset or not header.record_count:
             continue
-        found = _first_in(segment, position, header, timestamp_ms, start_offset)
+        read = partial(segment.read_batch, position, header, cached_only)
+        found = _first_in(read, header, timestamp_ms, start_offset)
         if found is not None or header.base_offset >= start_offset:
             return found or _whole_batch(header, start_offset)
     return None
 
 
 def _first_in(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+    read: Callable[[], bytes | bytearray | memoryview],
+    header: BatchHeader,
+    timestamp_ms: int,
+    start_offset: int,
 ) -> TimestampOffset | None:
     if (
         header.timestamp_type == LOG_APPEND_TIME
         or header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX
     ):
         return _whole_batch(header, start_offset)
-    batch = segment.read_batch(position, header)
-    records = iter_records(batch, 0, header, limit_bytes=LOOKED_INTO_BYTES_MAX)
+    records = iter_records(read(), 0, header, limit_bytes=LOOKED_INTO_BYTES_MAX)
     try:
         for record in records:
             if record.timestamp >= timestamp_ms and record.offset >= start_offset:

@@ -38,7 +38,7 @@ def test_records_are_found_by_time_as_a_walk_over_all_finds_them(
         expected = next((r.offset for r in records if r.timestamp >= wanted), None)
         found = ctx.log.offset_for_timestamp(wanted)
         assert (found.offset if found else None) == expected
-        newest = ctx.log.max_timestamp_offset()
+        newest = ctx.log.offset_for_timestamp(None)
         assert newest is not None
         largest = max(record.timestamp for record in records)
         assert newest.timestamp_ms == largest
@@ -47,7 +47,7 @@ def test_records_are_found_by_time_as_a_walk_over_all_finds_them(
 
 def test_an_empty_log_has_no_times(ctx: LogContext) -> None:
     assert ctx.log.offset_for_timestamp(0) is None
-    assert ctx.log.max_timestamp_offset() is None
+    assert ctx.log.offset_for_timestamp(None) is None
 
 
 def test_deleted_records_are_not_found(ctx: LogContext) -> None:
@@ -77,7 +77,7 @@ def test_a_batch_whose_header_claims_too_late_a_time_is_passed_over(ctx: LogCont
     assert found_at(ctx, NOW_MS + 2) == (NOW_MS + 50, 2)
     assert found_at(ctx, NOW_MS + 51) == (NOW_MS + 51, 3)
     assert found_at(ctx, NOW_MS + 60) is None
-    newest = ctx.log.max_timestamp_offset()
+    newest = ctx.log.offset_for_timestamp(None)
     assert newest is not None
     assert newest.offset == 0
 

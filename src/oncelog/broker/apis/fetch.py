@@ -6,6 +6,10 @@ partition's, the request's and the broker's limits. With fewer than `min_bytes` 
 waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
 at once. Later requests of the connection go on meanwhile (D13).
 
+What is not at a log's tail and not known to be in memory is read in the executor, for all such
+partitions of the request at once, and the reply waits (D12). A partition that was deleted or is led
+elsewhere by then is answered as such.
+
 Damage is told per partition, the others are answered: CORRUPT_MESSAGE where a batch's header is
 broken, KAFKA_STORAGE_ERROR where the disk does not read, as Kafka does. As there, the records' CRC
 is left to the client.
@@ -16,7 +20,8 @@ one is read as for a full request. Known gaps: fetches of followers; preferred r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedFetch
@@ -33,7 +38,8 @@ from oncelog.protocol.fetch import (
     encode_fetch_response,
     parse_fetch_request,
 )
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.disk import NotCached, StorageFailure
+from oncelog.storage import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -58,9 +64,38 @@ def handle(context: Context, request: Request) -> Any:
             fetch = fetch._replace(topics=begun.topics)
     reading = Reading(context, request, fetch, session)
     reading.read()
+    if reading.cold:
+        return reading.wait_for_disk()
     if fetch.max_wait_ms <= 0 or reading.is_enough or not fetch.topics:
         return reading.encode()
     return reading.wait()
+
+
+class ColdPartition(NamedTuple):
+    """A partition whose records have to be waited for."""
+
+    answers: list[FetchPartitionResponse]
+    slot: int
+    """Where its answer goes."""
+    name: str
+    partition: Partition
+    wanted: FetchPartition
+    size_max: int
+    end: int
+    """No offset from here on may be given (INV-7)."""
+    min_one: bool
+
+    def read(self) -> Any:
+        """The records, or why there are none. Called in the executor."""
+        try:
+            return self.partition.log.read_cold(
+                self.wanted.fetch_offset,
+                self.size_max,
+                upper_bound=self.end,
+                min_one=self.min_one,
+            )
+        except (ProtocolError, StorageFailure) as unread:
+            return unread
 
 
 class Reading:
@@ -69,6 +104,7 @@ class Reading:
     __slots__ = (
         "_bytes",
         "_context",
+        "_deadline_s",
         "_failed",
         "_fetch",
         "_read_committed",
@@ -77,6 +113,7 @@ class Reading:
         "_resolved",
         "_session",
         "_topics",
+        "cold",
     )
 
     def __init__(
@@ -93,7 +130,10 @@ class Reading:
         self._read_committed = fetch.isolation_level == _READ_COMMITTED
         self._topics: list[FetchTopicResponse] = []
         self._bytes = 0
+        self.cold: list[ColdPartition] = []
+        """What has to be waited for."""
         self._failed = False
+        self._deadline_s = 0.0
         self._reply: Pending | None = None
         self._resolved = [
             topic.name if topic.name is not None else _name_of(context, topic.topic_id)
@@ -110,21 +150,26 @@ class Reading:
         fetch = self._fetch
         self._failed = False
         self._bytes = 0
+        self.cold = []
         self._topics = []
         limit = min(fetch.max_bytes, self._context.partitions.fetch_bytes_max)
         if self._context.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
             limit = min(limit, CROWDED_FETCH_BYTES_MAX)
         for topic, name in zip(fetch.topics, self._resolved, strict=True):
-            answers = []
+            answers: list[FetchPartitionResponse] = []
             for wanted in topic.partitions:
-                answer = self._read_partition(name, wanted, limit - self._bytes)
+                answer = self._read_partition(name, wanted, limit - self._bytes, answers)
                 if answer.error:
                     self._failed = True
                 answers.append(answer)
             self._topics.append(FetchTopicResponse(topic.name, topic.topic_id, answers))
 
     def _read_partition(
-        self, name: str | None, wanted: FetchPartition, limit: int
+        self,
+        name: str | None,
+        wanted: FetchPartition,
+        limit: int,
+        answers: list[FetchPartitionResponse],
     ) -> FetchPartitionResponse:
         index = wanted.partition
         if name is None:
@@ -134,9 +179,7 @@ class Reading:
             return self._elsewhere(name, index)
         error = partition.state.leader_error(wanted.current_leader_epoch)
         if error is not ErrorCode.none:
-            state = partition.state
-            leader = (state.leader, state.leader_epoch)
-            return FetchPartitionResponse(index, error, current_leader=leader)
+            return _not_led(partition, index, error)
         log = partition.log
         offset = wanted.fetch_offset
         if wanted.last_fetched_epoch >= 0:
@@ -148,32 +191,43 @@ class Reading:
         end = partition.readable_end(self._read_committed)
         records = None
         if offset < end and (limit > 0 or self._bytes == 0):
+            size_max = max(0, min(wanted.partition_max_bytes, limit))
+            min_one = self._bytes == 0
             try:
                 records = log.read(
-                    offset,
-                    max(0, min(wanted.partition_max_bytes, limit)),
-                    upper_bound=end,
-                    min_one=self._bytes == 0,
+                    offset, size_max, upper_bound=end, min_one=min_one, cached_only=True
                 )
+            except NotCached:
+                cold = ColdPartition(
+                    answers, len(answers), name, partition, wanted, size_max, end, min_one
+                )
+                self.cold.append(cold)
+                self._bytes += size_max
             except (ProtocolError, StorageFailure) as unread:
                 return FetchPartitionResponse(index, partition.note_damage(unread))
-            self._bytes += len(records)
+            else:
+                self._bytes += len(records)
+        return self._answer(partition, wanted, end, records)
+
+    def _answer(
+        self, partition: Partition, wanted: FetchPartition, end: int, records: Any
+    ) -> FetchPartitionResponse:
         return FetchPartitionResponse(
-            index,
+            wanted.partition,
             0,
             partition.state.high_watermark,
             partition.last_stable_offset,
-            log.log_start_offset,
-            self._aborted(partition, offset, end, records),
+            partition.log.log_start_offset,
+            self._aborted(partition, wanted.fetch_offset, end, records)
+            if self._read_committed
+            else None,
             records,
         )
 
     def _aborted(
         self, partition: Partition, offset: int, end: int, records: Any
-    ) -> list[tuple[int, int]] | None:
-        """Find the aborted transactions in the range read; None under read_uncommitted."""
-        if not self._read_committed:
-            return None
+    ) -> list[tuple[int, int]]:
+        """Find the aborted transactions in the range read, for a read_committed reader."""
         if not records or not partition.log.aborted_transactions(offset, end):
             return []
         next_offset = end
@@ -214,6 +268,22 @@ class Reading:
 
     def wait(self) -> Pending:
         """Park until there is enough or the time is over."""
+        loop = self._context.partitions.loop
+        self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
+        reply = self._promise()
+        self._park(reply, self._fetch.max_wait_ms)
+        return reply
+
+    def _promise(self) -> Pending:
+        self._reply = Pending(self._response, holds_back=False)
+        return self._reply
+
+    def _response(self, bug: Exception | None) -> Buffers:
+        if bug is not None:
+            raise bug
+        return self.encode()
+
+    def _park(self, reply: Pending, wait_ms: float) -> None:
         partitions = {}
         for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
             for wanted in topic.partitions:
@@ -228,24 +298,93 @@ class Reading:
             read_committed=self._read_committed,
             missing_bytes=self._fetch.min_bytes - self._bytes,
         )
-        reply = self._reply = Pending(lambda _: self.encode(), holds_back=False)
         reply.on_drop = delayed.cancel
-        delayed.park(self._context.partitions.loop, self._fetch.max_wait_ms)
-        return reply
+        delayed.park(self._context.partitions.loop, wait_ms)
 
     def _attempt(self, final: bool) -> int:
         """Read again; answers when there is enough or when it is the last time.
 
-        Returns the bytes still missing.
+        Returns the bytes still missing; none while the disk is asked, which ends the parking.
         """
         self.read()
+        if self.cold:
+            if final:
+                self._deadline_s = 0.0
+            self._ask_the_disk()
+            return 0
         if final or self.is_enough:
-            # No circle is left behind, which would keep the records until it is collected.
-            reply, self._reply = self._reply, None
-            assert reply is not None
-            reply.complete(None)
+            self._complete(None)
             return 0
         return self._fetch.min_bytes - self._bytes
+
+    def _complete(self, bug: Exception | None) -> None:
+        # No circle is left behind, which would keep the records until it is collected.
+        reply, self._reply = self._reply, None
+        assert reply is not None
+        reply.complete(bug)
+
+    # --- what is not in memory
+
+    def wait_for_disk(self) -> Pending:
+        """Have read what is not in memory; then answer, or park for what is left of the time."""
+        loop = self._context.partitions.loop
+        self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
+        reply = self._promise()
+        self._ask_the_disk()
+        return reply
+
+    def _ask_the_disk(self) -> None:
+        cold, self.cold = self.cold, []
+        assert self._reply is not None
+        read = self._context.partitions.cold_reads.start(
+            lambda: [each.read() for each in cold], partial(self._disk_answered, cold)
+        )
+        self._reply.on_drop = read.cancel
+
+    def _disk_answered(self, cold: list[ColdPartition], found: list[Any] | Exception) -> None:
+        if isinstance(found, Exception):
+            self._complete(found)
+            return
+        for each, records in zip(cold, found, strict=True):
+            self._bytes -= each.size_max
+            answer = self._cold_answer(each, records)
+            if answer.error:
+                self._failed = True
+            self._bytes += len(answer.records or b"")
+            each.answers[each.slot] = answer
+        left_s = self._deadline_s - self._context.partitions.loop.time()
+        if self.is_enough or left_s <= 0:
+            self._complete(None)
+        else:
+            assert self._reply is not None
+            self._park(self._reply, left_s * 1000)
+
+    def _cold_answer(self, cold: ColdPartition, records: Any) -> FetchPartitionResponse:
+        partition, index = cold.partition, cold.wanted.partition
+        if self._context.partitions.get(cold.name, index) is not partition:
+            return self._elsewhere(cold.name, index)
+        error = partition.state.leader_error(cold.wanted.current_leader_epoch)
+        if error is not ErrorCode.none:
+            return _not_led(partition, index, error)
+        if isinstance(records, OffsetOutOfRange):
+            return _out_of_range(partition, index)
+        if isinstance(records, (ProtocolError, StorageFailure)):
+            return FetchPartitionResponse(index, partition.note_damage(records))
+        return self._answer(partition, cold.wanted, cold.end, records)
+
+
+def _not_led(partition: Partition, index: int, error: ErrorCode) -> FetchPartitionResponse:
+    state = partition.state
+    return FetchPartitionResponse(index, error, current_leader=(state.leader, state.leader_epoch))
+
+
+def _out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        index,
+        ErrorCode.offset_out_of_range,
+        high_watermark=partition.state.high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+    )
 
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:

@@ -5,12 +5,14 @@ or for read_committed the last stable offset, INV-7), -2 the start, -3 the recor
 timestamp, -4 the start of the local log, which is the start, as nothing is tiered here; -5 (latest
 tiered) and -6 (earliest pending upload) find nothing. A record found by time that a consumer may
 not read yet is not given. Where a lookup by time meets damage, that partition is answered
-CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the disk does not read. Gap: lookups by time read the
-file system in the loop.
+CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the disk does not read. Lookups by time that would wait
+for the disk are done in the executor (D12), and hold back only replies (D13). Gap: none known.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.list_offsets.v11.response import (
@@ -21,12 +23,14 @@ from kio.schema.list_offsets.v11.response import (
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages import message
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.disk import NotCached, StorageFailure
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
     from oncelog.broker.partitions.manager import Partition
+    from oncelog.storage import TimestampOffset
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -46,20 +50,26 @@ _MIN_VERSION_OF: Final = {
 
 
 def handle(context: Context, request: Request) -> Any:
-    """Answer each partition by itself."""
-    topics = []
+    """Answer each partition by itself, when all of them are found."""
+    results: list[Any] = []
     for topic in request.body.topics:
         counts: dict[int, int] = {}
         for asked in topic.partitions:
             counts[asked.partition_index] = counts.get(asked.partition_index, 0) + 1
-        results = []
         for asked in topic.partitions:
             index = asked.partition_index
             if counts[index] > 1:
                 results.append(_result(index, ErrorCode.invalid_request))
             else:
                 results.append(_partition(context, request, topic.name, asked))
-        topics.append(message(ListOffsetsTopicResponse, name=topic.name, partitions=tuple(results)))
+    return gather(results, partial(_response, request.body.topics), holds_back=False)
+
+
+def _response(asked: Any, results: list[Any]) -> Any:
+    topics, rest = [], iter(results)
+    for topic in asked:
+        found = tuple(islice(rest, len(topic.partitions)))
+        topics.append(message(ListOffsetsTopicResponse, name=topic.name, partitions=found))
     return message(ListOffsetsResponse, topics=tuple(topics))
 
 
@@ -81,40 +91,60 @@ def _partition(context: Context, request: Request, topic: str, asked: Any) -> An
         _MIN_VERSION_OF
     ):
         return _result(index, ErrorCode.unsupported_version)
-    try:
-        timestamp, offset, leader_epoch = _look_up(partition, request, asked.timestamp)
-    except (ProtocolError, StorageFailure) as unread:
-        return _result(index, partition.note_damage(unread))
-    return message(
-        ListOffsetsPartitionResponse,
-        partition_index=index,
-        error_code=ErrorCode.none,
-        timestamp=timestamp,
-        offset=offset,
-        leader_epoch=leader_epoch,
-    )
-
-
-def _look_up(partition: Partition, request: Request, timestamp: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) as answered; an offset of -1 is "nothing found"."""
     log = partition.log
     if request.body.replica_id >= 0:
         readable_end = log.log_end_offset
     else:
         readable_end = partition.readable_end(request.body.isolation_level == READ_COMMITTED)
+    timestamp = asked.timestamp
     if timestamp == LATEST:
-        return _NONE, readable_end, partition.state.leader_epoch
+        return _found(index, _NONE, readable_end, partition.state.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return _NONE, log.log_start_offset, log.epoch_at(log.log_start_offset)
+        start = log.log_start_offset
+        return _found(index, _NONE, start, log.epoch_at(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _NONE, _NONE, _NONE
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= readable_end:
-        return _NONE, _NONE, _NONE
-    return found.timestamp_ms, found.offset, found.leader_epoch
+        return _found(index, _NONE, _NONE, _NONE)
+    return _look_up(
+        context, partition, None if timestamp == MAX_TIMESTAMP else timestamp, readable_end
+    )
+
+
+def _look_up(
+    context: Context, partition: Partition, timestamp_ms: int | None, readable_end: int
+) -> Any:
+    """The first record from a timestamp on, or the newest: now, or once the disk has been asked."""
+    index = partition.topic_partition.partition
+
+    def result(found: TimestampOffset | Exception | None) -> Any:
+        if isinstance(found, (ProtocolError, StorageFailure)):
+            return _result(index, partition.note_damage(found))
+        if isinstance(found, Exception):
+            raise found
+        if found is None or found.offset >= readable_end:
+            return _found(index, _NONE, _NONE, _NONE)
+        return _found(index, *found)
+
+    try:
+        return result(partition.log.cached_offset_for_timestamp(timestamp_ms))
+    except (ProtocolError, StorageFailure) as unread:
+        return result(unread)
+    except NotCached:
+        pending = Pending(result, holds_back=False)
+        look = partial(partition.log.offset_for_timestamp, timestamp_ms)
+        pending.on_drop = context.partitions.cold_reads.start(look, pending.complete).cancel
+        return pending
+
+
+def _found(index: int, timestamp_ms: int, offset: int, leader_epoch: int) -> Any:
+    """An offset of -1 is "nothing found"."""
+    return message(
+        ListOffsetsPartitionResponse,
+        partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=timestamp_ms,
+        offset=offset,
+        leader_epoch=leader_epoch,
+    )
 
 
 def _result(index: int, error: ErrorCode) -> Any:

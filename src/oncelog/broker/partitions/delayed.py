@@ -147,7 +147,7 @@ class DelayedFetch:
         self.is_woken = False
         self.is_done = False
 
-    def park(self, loop: asyncio.AbstractEventLoop, max_wait_ms: int) -> None:
+    def park(self, loop: asyncio.AbstractEventLoop, max_wait_ms: float) -> None:
         """Register at every partition and start the deadline."""
         for partition in self._partitions:
             partition.fetches[self] = None

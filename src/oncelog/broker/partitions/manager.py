@@ -33,6 +33,7 @@ from oncelog.storage import PartitionLog
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from oncelog.broker.partitions.cold_reads import ColdReads
     from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
 __all__ = ["Partition", "PartitionManager"]
@@ -66,6 +67,13 @@ class PartitionManager:
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
         self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
+
+    @cached_property
+    def cold_reads(self) -> ColdReads:
+        """Where reads go that have to wait for the disk."""
+        from oncelog.broker.partitions.cold_reads import ColdReads
+
+        return ColdReads(self.loop, self.disk)
 
     @cached_property
     def fetch_sessions(self) -> FetchSessions:

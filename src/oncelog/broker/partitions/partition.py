@@ -203,8 +203,11 @@ class Partition:
         """Say what to answer a request that could not read or write here.
 
         A disk that fails takes its folder off line (D12). A damaged batch is CORRUPT_MESSAGE for
-        those who read it, each place said once, and all else in the log stays readable.
+        those who read it, each place said once, and all else in the log stays readable. The files
+        of a deleted log are gone, which is no failure.
         """
+        if self.log.is_deleted:
+            return ErrorCode.unknown_topic_or_partition
         if isinstance(error, StorageFailure):
             self._on_failure(error)
         elif error.code is ErrorCode.corrupt_message:

@@ -22,7 +22,7 @@ from oncelog.protocol.fetch import (
     encode_fetch_request,
 )
 from oncelog.protocol.messages import message
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.disk import NotCached, StorageFailure
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, receive_fetch, until, values
 from tests.unit.broker.support import NOW_MS, batch
@@ -140,6 +140,9 @@ class FailingFile:
 
     def pwrite(self, data: bytes, position: int) -> None:
         raise StorageFailure("write", self.path, "No space left on device")
+
+    def pread_cached(self, size: int, position: int) -> bytes:
+        raise NotCached(self.path)
 
     def fsync(self) -> None:
         pass

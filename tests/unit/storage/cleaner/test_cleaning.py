@@ -93,7 +93,7 @@ def check_lookups(ctx: CompactedLog) -> None:
     found = log.offset_for_timestamp(NOW_MS + 25)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (NOW_MS + 30, 7)
-    newest = log.max_timestamp_offset()
+    newest = log.offset_for_timestamp(None)
     assert newest is not None
     assert newest.timestamp_ms == NOW_MS + 60
 
@@ -122,7 +122,7 @@ def test_the_newest_timestamp_is_one_of_a_record(ctx: CompactedLog) -> None:
     ctx.put(("a", "2"))
     ctx.seal()
     ctx.clean()
-    found = ctx.log.max_timestamp_offset()
+    found = ctx.log.offset_for_timestamp(None)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (1, NOW_MS)
 
