@@ -58,7 +58,7 @@ def test_every_batch_is_refused_with_a_code_or_written_and_found(tmp_path: Path,
             if found is not None:
                 assert 0 <= found.offset < log.log_end_offset, (turn, asked, found)
                 assert found.timestamp_ms <= INT64_MAX
-        log.max_timestamp_offset()
+        log.offset_for_timestamp(None)
     assert BATCHES_COUNT // 20 < taken < BATCHES_COUNT
     _read_all(log, has_sound_records=name in LOOKED_INTO)
 

@@ -8,6 +8,7 @@ the process is dead it does nothing: what a dying coroutine schedules is dropped
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
@@ -75,7 +76,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     ) -> Handle:
         """Run the callback when the process's clock reads `when`."""
         process = self._process
-        return self._scheduler.call_at(process.world_time(when), process, callback, *args)
+        when_s = process.world_time(when)
+        while process.local_time(when_s) < when:
+            # Rounded down: who then sets the timer again for the same time would do so for ever.
+            when_s = math.nextafter(when_s, math.inf)
+        return self._scheduler.call_at(when_s, process, callback, *args)
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

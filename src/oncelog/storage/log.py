@@ -85,6 +85,9 @@ class PartitionLog(CleanableLog):
         log.remove_expired_producers(log.active_producers(), now_ms)
         if log._state.epochs.changed:
             log._write_epochs()
+        if log.flush_is_due:
+            # What a killed process wrote and did not sync is shown and acted on from now on.
+            log.flush()
         return log
 
     def begin_epoch(self, leader_epoch: int) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 from uuid import UUID
 
 from oncelog.broker.partitions.delayed import FetchPurgatory
+from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import Record, build_batch
 from oncelog.replication import PartitionState
-from oncelog.runtime.disk import StorageFailure, SystemDisk
+from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
 
 ME = 1
@@ -70,6 +71,7 @@ def make_partition(
         state,
         FetchPurgatory(loop),  # type: ignore[arg-type]
         failures.append,
+        DiskQueue(loop, SystemDisk(), Lane.SYNC, 1),  # type: ignore[arg-type]
     )
     state.assign(leader=ME, leader_epoch=0, isr=isr, replicas=isr)
     return made

@@ -179,6 +179,23 @@ def test_clocks_drift_and_wall_clocks_jump() -> None:
     assert c.scheduler.now_s == 5
 
 
+def test_a_timer_never_fires_before_its_time() -> None:
+    """Whoever finds that it is too early sets it again, and no time would pass any more."""
+    c = Context()
+    rng = random.Random(1)
+    early: list[float] = []
+    for _ in range(200):
+        process = c.process(clock_rate=1.0 + rng.uniform(-2e-4, 2e-4))
+        when = process.loop.time() + rng.uniform(0.0, 100.0)
+
+        def look(process: Process = process, when: float = when) -> None:
+            early.extend([when] if process.loop.time() < when else [])
+
+        process.loop.call_at(when, look)
+    c.scheduler.run_until(200.0)
+    assert early == []
+
+
 def test_what_fails_in_a_process_is_told() -> None:
     c = Context()
 

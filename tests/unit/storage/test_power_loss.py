@@ -3,6 +3,7 @@
 The disk is the simulated one: what was not synced, of bytes as of names, it loses at random.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from oncelog.core.errors import ErrorCode
 from tests.support.examples import examples
 from tests.support.machine import Machine
-from tests.unit.storage.context import LogContext
+from tests.unit.storage.context import LogContext, read_all
 
 FOLDER = Path("/data/t-0")
 
@@ -121,3 +122,17 @@ def test_a_segment_sealed_right_after_a_flush_keeps_its_aborted_transactions(
     ctx.disk = machine.disk
     ctx.open(recovery_point=point)
     assert ctx.log.aborted_transactions(0, sealed_at) == aborted
+
+
+def test_what_a_killed_process_left_is_synced_before_it_is_shown() -> None:
+    """INV-4: the next process acts on it, so the power must not take it any more."""
+    machine = Machine()
+    ctx = new_log(machine)
+    ctx.append_well()
+    ctx.disk = machine.restart()
+    ctx.config = replace(ctx.config, flush_messages=1)
+    whole = read_all(ctx.open())
+    assert whole
+    machine.lose_power(rate=0.0)
+    ctx.disk = machine.disk
+    assert read_all(ctx.open(recovery_point=1)) == whole

@@ -6,8 +6,8 @@ partition's, the request's and the broker's limits. With fewer than `min_bytes` 
 waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
 at once. Later requests of the connection go on meanwhile (D13).
 
-What is not at a log's tail and not known to be in memory is read in the executor, for all such
-partitions of the request at once, and the reply waits (D12). A partition that was deleted or is led
+What is not at a log's tail and not known to be in memory is read in the executor, with all that
+comes behind it in the request, and the reply waits (D12). A partition that was deleted or is led
 elsewhere by then is answered as such.
 
 Damage is told per partition, the others are answered: CORRUPT_MESSAGE where a batch's header is
@@ -80,22 +80,30 @@ class ColdPartition(NamedTuple):
     name: str
     partition: Partition
     wanted: FetchPartition
-    size_max: int
     end: int
     """No offset from here on may be given (INV-7)."""
-    min_one: bool
 
-    def read(self) -> Any:
-        """The records, or why there are none. Called in the executor."""
-        try:
-            return self.partition.log.read_cold(
-                self.wanted.fetch_offset,
-                self.size_max,
-                upper_bound=self.end,
-                min_one=self.min_one,
-            )
-        except (ProtocolError, StorageFailure) as unread:
-            return unread
+
+def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[Any]:
+    """For each the records, or why there are none. Called in the executor.
+
+    `size` bytes were found so far: the limits are used up in the order of the request.
+    """
+    found: list[Any] = []
+    for each in cold:
+        records: Any = None
+        if size < limit or size == 0:
+            size_max = max(0, min(each.wanted.partition_max_bytes, limit - size))
+            offset = each.wanted.fetch_offset
+            try:
+                records = each.partition.log.read_cold(
+                    offset, size_max, upper_bound=each.end, min_one=size == 0
+                )
+                size += len(records)
+            except (ProtocolError, StorageFailure) as unread:
+                records = unread
+        found.append(records)
+    return found
 
 
 class Reading:
@@ -107,6 +115,7 @@ class Reading:
         "_deadline_s",
         "_failed",
         "_fetch",
+        "_limit",
         "_read_committed",
         "_reply",
         "_request",
@@ -133,6 +142,7 @@ class Reading:
         self.cold: list[ColdPartition] = []
         """What has to be waited for."""
         self._failed = False
+        self._limit = 0
         self._deadline_s = 0.0
         self._reply: Pending | None = None
         self._resolved = [
@@ -155,6 +165,7 @@ class Reading:
         limit = min(fetch.max_bytes, self._context.partitions.fetch_bytes_max)
         if self._context.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
             limit = min(limit, CROWDED_FETCH_BYTES_MAX)
+        self._limit = limit
         for topic, name in zip(fetch.topics, self._resolved, strict=True):
             answers: list[FetchPartitionResponse] = []
             for wanted in topic.partitions:
@@ -191,22 +202,22 @@ class Reading:
         end = partition.readable_end(self._read_committed)
         records = None
         if offset < end and (limit > 0 or self._bytes == 0):
-            size_max = max(0, min(wanted.partition_max_bytes, limit))
-            min_one = self._bytes == 0
             try:
+                if self.cold:
+                    # The limits are used up in the order of the request.
+                    raise NotCached(name)
                 records = log.read(
-                    offset, size_max, upper_bound=end, min_one=min_one, cached_only=True
+                    offset,
+                    max(0, min(wanted.partition_max_bytes, limit)),
+                    upper_bound=end,
+                    min_one=self._bytes == 0,
+                    cached_only=True,
                 )
+                self._bytes += len(records)
             except NotCached:
-                cold = ColdPartition(
-                    answers, len(answers), name, partition, wanted, size_max, end, min_one
-                )
-                self.cold.append(cold)
-                self._bytes += size_max
+                self.cold.append(ColdPartition(answers, len(answers), name, partition, wanted, end))
             except (ProtocolError, StorageFailure) as unread:
                 return FetchPartitionResponse(index, partition.note_damage(unread))
-            else:
-                self._bytes += len(records)
         return self._answer(partition, wanted, end, records)
 
     def _answer(
@@ -337,7 +348,7 @@ class Reading:
         cold, self.cold = self.cold, []
         assert self._reply is not None
         read = self._context.partitions.cold_reads.start(
-            lambda: [each.read() for each in cold], partial(self._disk_answered, cold)
+            partial(read_cold, cold, self._limit, self._bytes), partial(self._disk_answered, cold)
         )
         self._reply.on_drop = read.cancel
 
@@ -346,7 +357,6 @@ class Reading:
             self._complete(found)
             return
         for each, records in zip(cold, found, strict=True):
-            self._bytes -= each.size_max
             answer = self._cold_answer(each, records)
             if answer.error:
                 self._failed = True
@@ -405,15 +415,6 @@ def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionRe
         partition.last_stable_offset,
         log.log_start_offset,
         diverging_epoch=(epoch, end_offset),
-    )
-
-
-def _out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
-    return FetchPartitionResponse(
-        index,
-        ErrorCode.offset_out_of_range,
-        high_watermark=partition.state.high_watermark,
-        log_start_offset=partition.log.log_start_offset,
     )
 
 

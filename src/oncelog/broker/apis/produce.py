@@ -2,9 +2,9 @@
 
 Behaviour: each batch is checked and appended by the partition's log without a look at its records
 (D4). acks=0 gets no reply (an error closes the connection, as Kafka does); acks=-1 waits for the
-high watermark, which holds back replies only (D13). Transactional batches are verified with the
-coordinator before the first one of a transaction in a partition, which holds back later requests;
-under TV2 (v12+) that adds the partition.
+high watermark, acks=1 for the sync where one is due, and both hold back replies only (D13).
+Transactional batches are verified with the coordinator before the first one of a transaction in a
+partition, which holds back later requests; under TV2 (v12+) that adds the partition.
 
 No task, and no per-record work but where `storage.validation` asks for it; then the answer names
 the records at fault (KIP-467). Known gaps: none.
@@ -13,11 +13,11 @@ the records at fault (KIP-467). Known gaps: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.coordination.verification import Support, verify_and
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.delayed import DelayedProduce
+from oncelog.broker.partitions.delayed import DelayedProduce, OnReached
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -44,6 +44,16 @@ _HEADER_SIZE = 61
 _TV2_SINCE = 12
 
 NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
+
+
+class Waiting(NamedTuple):
+    """A partition that was appended to, and what its outcome waits for."""
+
+    topic_slot: int
+    slot: int
+    """Where in the answer it stands."""
+    on_reached: OnReached
+    end_offset: int
 
 
 def handle(context: Context, request: Request) -> Any:
@@ -112,7 +122,7 @@ def _append(
     now_ms = context.clock.now_ms()
     partitions = context.partitions
     topics: list[ProduceTopicResponse] = []
-    waiting: list[tuple[int, int, Partition, int]] | None = None
+    waiting: list[Waiting] | None = None
     failed = False
     # TV2 begins every transaction with a new epoch and sequence 0; the log holds it to that
     # (KAFKA-18202).
@@ -136,10 +146,12 @@ def _append(
                 failed = True
                 outcomes.append(_refused(index, result))
                 continue
-            if acks == -1 and partition.state.high_watermark <= result.last_offset:
+            is_far = partition.state.high_watermark <= result.last_offset
+            if is_far if acks == -1 else partition.is_syncing:
+                on_reached = partition.on_committed if acks == -1 else partition.on_synced
                 waiting = waiting or []
-                end_offset = result.last_offset + 1
-                waiting.append((len(topics), len(outcomes), partition, end_offset))
+                place = Waiting(len(topics), len(outcomes), on_reached, result.last_offset + 1)
+                waiting.append(place)
             outcomes.append(
                 ProducePartitionResponse(
                     index,
@@ -219,25 +231,26 @@ def _wait(
     request: Request,
     timeout_ms: int,
     topics: list[ProduceTopicResponse],
-    waiting: list[tuple[int, int, Partition, int]],
+    waiting: list[Waiting],
 ) -> Pending:
-    """Reply when the high watermark has passed every append, or the client's timeout is over."""
+    """Reply when every append is where it has to be, or the client's timeout is over."""
 
     def response(outcomes: dict[int, ErrorCode]) -> Buffers:
         for key, error in outcomes.items():
             if error is not ErrorCode.none:
-                topic, place, _, _ = waiting[key]
-                outcome_list = topics[topic].partitions
+                place = waiting[key]
+                outcome_list = topics[place.topic_slot].partitions
                 assert isinstance(outcome_list, list)
-                outcome_list[place] = ProducePartitionResponse(outcome_list[place].index, error)
+                index = outcome_list[place.slot].index
+                outcome_list[place.slot] = ProducePartitionResponse(index, error)
         return encode_produce_response(request.version, request.correlation_id, topics)
 
     # The records are in the log: what waits for its replicas must not hold the frame as well.
     request.body = None
     reply = Pending(response, holds_back=False)
     delayed = DelayedProduce(reply.complete)
-    for key, (_, _, partition, end_offset) in enumerate(waiting):
-        delayed.wait_for(key, partition, end_offset)
+    for key, place in enumerate(waiting):
+        delayed.wait_for(key, place.on_reached, place.end_offset)
     delayed.start(context.partitions.loop, timeout_ms)
     return reply
 

@@ -24,13 +24,14 @@ __all__ = ["CommitWaiters", "DelayedFetch", "DelayedProduce", "FetchPurgatory"]
 CommitCallback = Callable[[ErrorCode], None]
 
 
+OnReached = Callable[[int, CommitCallback], None]
+"""Calls back when an offset is reached: `Partition.on_committed` or `Partition.on_synced`."""
+
+
 class Watched(Protocol):
     """As much of a partition as an operation that waits on it knows."""
 
     fetches: dict[DelayedFetch, None]
-
-    def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
-        """Call back when the high watermark reaches `end_offset`."""
 
 
 class CommitWaiters:
@@ -64,7 +65,7 @@ class CommitWaiters:
 
 
 class DelayedProduce:
-    """One acks=all produce, answered when all its partitions are committed, failed or timed out.
+    """One produce, answered when all its partitions have what it waits for, failed or timed out.
 
     `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting
     at the deadline get REQUEST_TIMED_OUT, which is what Kafka answers although the records may
@@ -79,10 +80,10 @@ class DelayedProduce:
         self._outcomes: dict[int, ErrorCode] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait_for(self, key: int, partition: Watched, end_offset: int) -> None:
-        """Also wait for this partition's high watermark to reach `end_offset`."""
+    def wait_for(self, key: int, on_reached: OnReached, end_offset: int) -> None:
+        """Also wait for `end_offset` to be reached."""
         self._waiting.add(key)
-        partition.on_committed(end_offset, lambda error: self._settled(key, error))
+        on_reached(end_offset, lambda error: self._settled(key, error))
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
         """All partitions are named: finish at once when none is left, otherwise by the deadline."""

@@ -19,21 +19,26 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
+from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX, TIMER_MS_MAX
+from oncelog.core.limits import (
+    COLD_READS_COUNT_MAX,
+    DISK_EXECUTOR_THREAD_COUNT,
+    PRODUCERS_SWEPT_PER_TURN_COUNT_MAX,
+    TIMER_MS_MAX,
+)
 from oncelog.replication.partition import PartitionState
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import PartitionLog
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from oncelog.broker.partitions.cold_reads import ColdReads
     from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
 __all__ = ["Partition", "PartitionManager"]
@@ -67,13 +72,12 @@ class PartitionManager:
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
         self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
+        self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
 
     @cached_property
-    def cold_reads(self) -> ColdReads:
+    def cold_reads(self) -> DiskQueue:
         """Where reads go that have to wait for the disk."""
-        from oncelog.broker.partitions.cold_reads import ColdReads
-
-        return ColdReads(self.loop, self.disk)
+        return DiskQueue(self.loop, self.disk, Lane.READ, COLD_READS_COUNT_MAX)
 
     @cached_property
     def fetch_sessions(self) -> FetchSessions:
@@ -132,15 +136,19 @@ class PartitionManager:
             self._high_watermarks.pop(topic_partition, None)
         config = log_config(self._config, topic.config)
         made = self._logs.create(topic_partition, topic.topic_id, config, self.clock.now_ms())
+        made.config = config
         state = PartitionState(
             self._broker_id,
             topic.topic_id,
-            log_end_offset=made.log_end_offset,
+            # Where every message is synced, nobody is told of one that is not yet.
+            log_end_offset=made.recovery_point if made.flush_is_due else made.log_end_offset,
             high_watermark=max(
                 self._high_watermarks.get(topic_partition, 0), made.log_start_offset
             ),
         )
-        partition = Partition(topic_partition, made, state, self.purgatory, self._failed)
+        partition = Partition(
+            topic_partition, made, state, self.purgatory, self._failed, self._syncs
+        )
         self._partitions[topic_partition] = partition
         if not made.log_end_offset:
             self.cleaner.forget(topic_partition)
@@ -271,6 +279,8 @@ class PartitionManager:
         if self._logs.failure is None:
             self._note_high_watermarks()()
         self._partitions.clear()
+        self._syncs.close()
+        self.cold_reads.close()
         self._failure.cancel()
 
 

@@ -6,6 +6,11 @@ follow (INV-7).
 
 Nothing here knows the wire. Appends do not await: they are one call into the log, and commit
 waiters are called back within it when the high watermark moves.
+
+Where so much was appended that it has to be synced (`flush.messages`), it counts as appended once
+it is: until then the high watermark stays, and nothing of it is acknowledged or given to a consumer
+(INV-1, INV-7). One fsync at a time is under way, off the loop, and all that was appended meanwhile
+waits for the next one together (group commit).
 """
 
 from __future__ import annotations
@@ -19,10 +24,11 @@ from oncelog.broker.partitions.delayed import (
     DelayedFetch,
     FetchPurgatory,
 )
+from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
-from oncelog.replication.partition import PartitionState
+from oncelog.replication.partition import PartitionState, Role
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
@@ -47,8 +53,11 @@ class Partition:
         "_named_damage",
         "_on_failure",
         "_purgatory",
+        "_sync_waiters",
+        "_syncs",
         "fetches",
         "is_internal",
+        "is_syncing",
         "last_stable_offset",
         "log",
         "on_marker",
@@ -63,6 +72,7 @@ class Partition:
         state: PartitionState,
         purgatory: FetchPurgatory,
         on_failure: Callable[[StorageFailure], None],
+        syncs: DiskQueue,
     ) -> None:
         self.topic_partition = topic_partition
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
@@ -76,6 +86,13 @@ class Partition:
         self._named_damage: set[str] = set()
         self._purgatory = purgatory
         self._on_failure = on_failure
+        self._syncs = syncs
+        self._sync_waiters: CommitWaiters | None = None
+        self.is_syncing = False
+        """Whether some of the log has to be synced before it counts."""
+        log.flushes_on_append = False
+        if log.flush_is_due:
+            self._sync()
 
     def append(
         self,
@@ -102,7 +119,11 @@ class Partition:
         if result.error is ErrorCode.none and not result.duplicate:
             if self.fetches:
                 self._grown(len(batches))
-            if self.state.local_end_moved(self.log.log_end_offset):
+            log = self.log
+            end = log.log_end_offset
+            if self.is_syncing or end - log.recovery_point >= log.config.flush_messages:
+                self._sync()
+            elif self.state.local_end_moved(end):
                 self._advanced()
         return result
 
@@ -143,7 +164,9 @@ class Partition:
                 )
             if self.fetches:
                 self._grown(_MARKER_BYTES)
-            if self.state.local_end_moved(self.log.log_end_offset):
+            if self.is_syncing or self.log.flush_is_due:
+                self._sync()
+            elif self.state.local_end_moved(self.log.log_end_offset):
                 self._advanced()
         return result
 
@@ -169,6 +192,15 @@ class Partition:
             self._commit_waiters = CommitWaiters()
         self._commit_waiters.add(end_offset, callback)
 
+    def on_synced(self, end_offset: int, callback: CommitCallback) -> None:
+        """Call back when all below `end_offset` counts as appended here, whatever the replicas."""
+        if self.state.log_end_offset >= end_offset:
+            callback(ErrorCode.none)
+            return
+        if self._sync_waiters is None:
+            self._sync_waiters = CommitWaiters()
+        self._sync_waiters.add(end_offset, callback)
+
     def follower_fetched(self, broker_id: int, offset: int) -> None:
         """A follower holds everything below `offset`."""
         if self.state.follower_end_moved(broker_id, offset):
@@ -181,8 +213,7 @@ class Partition:
     def stop(self, error: ErrorCode) -> None:
         """Answer everything parked here: leadership ended, or the partition is deleted."""
         self.log.verifications.clear()
-        if self._commit_waiters is not None:
-            self._commit_waiters.fail(error)
+        self._fail_waiters(error)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
@@ -216,6 +247,38 @@ class Partition:
                 said.add(error.message)
                 log.error("%s is damaged: %s", self.topic_partition, error.message)
         return error.code
+
+    def _sync(self) -> None:
+        """Have the log synced, unless it is being: then that is looked at when it is done."""
+        if not self.is_syncing:
+            self.is_syncing = True
+            self._syncs.start(self.log.flush, self._synced)
+
+    def _synced(self, failure: Exception | None) -> None:
+        self.is_syncing = False
+        if isinstance(failure, StorageFailure):
+            self._failed(failure)
+            self._fail_waiters(failure.code)
+            return
+        if failure is not None:
+            raise failure
+        if self.state.role is Role.OFFLINE:
+            return
+        log = self.log
+        end = log.log_end_offset
+        if log.flush_is_due:
+            end = log.recovery_point
+            self._sync()
+        moved = self.state.local_end_moved(end)
+        if self._sync_waiters is not None:
+            self._sync_waiters.advance(end)
+        if moved:
+            self._advanced()
+
+    def _fail_waiters(self, error: ErrorCode) -> None:
+        for waiters in (self._commit_waiters, self._sync_waiters):
+            if waiters is not None:
+                waiters.fail(error)
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the folder off line (D12): the write may be torn, so nothing is acknowledged."""

@@ -14,7 +14,7 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import COLD_READS_COUNT_MAX
 from oncelog.runtime import Lane
-from tests.unit.broker.apis.test_damage import list_offset
+from tests.unit.broker.apis.test_damage import fetch_both, list_offset
 from tests.unit.broker.cold import Cold, cold_broker
 from tests.unit.broker.raw import (
     fetch,
@@ -157,6 +157,14 @@ async def test_a_read_that_nobody_waits_for_any_more_is_not_begun(cold: Cold) ->
     await until(lambda: cold.disk.finished[Lane.READ] == COLD_READS_COUNT_MAX)
     await asyncio.sleep(0)
     assert cold.disk.running[Lane.READ] == 0
+
+
+async def test_partitions_behind_a_cold_one_share_the_limits_as_ever(cold: Cold) -> None:
+    """What the first might have given counts for nothing: else the last were never read."""
+    client = await cold.connect()
+    assert await fetch_both(client, 0, size=2**20) == [(ErrorCode.none, 3)] * 2
+    # The first batch comes whole, and then nothing is left for the second partition.
+    assert await fetch_both(client, 0, size=1) == [(ErrorCode.none, 1), (ErrorCode.none, 0)]
 
 
 async def test_a_session_takes_note_of_what_a_cold_read_found(cold: Cold) -> None:

@@ -53,7 +53,7 @@ def test_a_produce_finishes_when_the_high_watermark_passes_all_its_appends(
     outcomes: list[dict[int, ErrorCode]] = []
     produce = DelayedProduce(outcomes.append)
     result = replicated.append(batch(3), now_ms=NOW_MS)
-    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
     produce.start(loop, 1000)  # type: ignore[arg-type]
     replicated.follower_fetched(OTHER, 2)
     assert outcomes == []
@@ -69,7 +69,7 @@ def test_a_produce_times_out_while_a_follower_is_silent(
     outcomes: list[dict[int, ErrorCode]] = []
     produce = DelayedProduce(outcomes.append)
     result = replicated.append(batch(), now_ms=NOW_MS)
-    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
     produce.start(loop, 1000)  # type: ignore[arg-type]
     loop.advance(1)
     assert outcomes == [{0: ErrorCode.request_timed_out}]
@@ -81,7 +81,7 @@ def test_a_produce_hears_that_leadership_is_lost(replicated: Partition, loop: Ha
     outcomes: list[dict[int, ErrorCode]] = []
     produce = DelayedProduce(outcomes.append)
     result = replicated.append(batch(), now_ms=NOW_MS)
-    produce.wait_for(0, replicated, result.last_offset + 1)
+    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
     produce.start(loop, 1000)  # type: ignore[arg-type]
     replicated.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
     replicated.role_changed()
