@@ -139,7 +139,7 @@ def _fetched_before_a_loss(
         if record is not None and offset not in record.places
     ]
     if gone:
-        return excuses.between(min(gone), step.poll.at_s, partition)
+        return excuses.between(min(gone), evidence.end_s, partition)
     epoch = excuses.epoch_before(partition, step.poll.at_s)
     if epoch is None:
         return ""
