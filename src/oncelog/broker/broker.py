@@ -30,13 +30,14 @@ from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
-from oncelog.broker.partitions.strays import forgettable, sort_out, unsure_epochs
+from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
+from oncelog.core.ids import TopicId
 from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock
-from oncelog.runtime.disk import Disk, SystemDisk
+from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
@@ -124,7 +125,8 @@ class Broker:
         self.store = self._given_store or self._open_store()
         exits.push_async_callback(self.store.close)
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
-        await self.controller.load(self.logs.cluster_id, new_folder=not len(self.logs))
+        new_folder = not len(self.logs) and not self.logs.lost
+        await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
         await self.disk.run(self._open_logs)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
@@ -147,7 +149,9 @@ class Broker:
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Lead, and open the socket; from here on requests come."""
         exits.push_async_callback(self.controller.close)
-        await self.controller.start(unsure_epochs(self.logs, self.image, self.broker_id))
+        self.partitions.on_off_line = self.controller.take_off_line
+        found = self.logs, self.image, self.broker_id
+        await self.controller.start(unsure_epochs(*found), off_line(*found))
         context = Context(
             broker_id=self.broker_id,
             config=self.config,
@@ -168,14 +172,15 @@ class Broker:
         exits.push_async_callback(self.server.stop)
         await self.server.start(self.dispatcher, self.controller.announce)
 
-    def _follow(self, delta: ImageDelta) -> None:
-        """The image became another.
+    def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+        """The image became another; returns the topics that could not be made.
 
         Partitions follow first, then the coordinators that live on them.
         """
-        self.partitions.apply(delta)
+        failures = self.partitions.apply(delta)
         self.transactions.apply(delta)
         self.groups.apply(delta)
+        return failures
 
     def _take_folders(self) -> LogManager:
         return LogManager.take(
@@ -198,7 +203,11 @@ class Broker:
     async def _close_logs(self) -> None:
         # After a broken invariant the next start has to look at everything again.
         close = self.logs.close if self.stopped_because is None else self.logs.abandon
-        await self.disk.run(close)
+        try:
+            await self.disk.run(close)
+        except StorageFailure as failure:
+            log.error("not closed in order, so the next start recovers: %s", failure)
+            self.stopped_because = self.stopped_because or failure
 
     async def _forget_deletions(self) -> None:
         """Drop from the metadata which topics were deleted, once their folders are gone for good.
@@ -237,7 +246,10 @@ class Broker:
         """Ask the owner to stop: nothing may be acknowledged any more. Connections are cut."""
         if self.stopped_because is not None:
             return
-        log.critical("stopping: %s", error, exc_info=error)
+        if isinstance(error, StorageFailure):
+            log.critical("stopping, as no data folder is left: %s", error)
+        else:
+            log.critical("stopping: %s", error, exc_info=error)
         self.stopped_because = error
         self.server.abort()
         self._stop_requested.set()

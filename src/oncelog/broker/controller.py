@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog.controller import layout
-from oncelog.controller.epochs import raise_epochs
+from oncelog.controller.epochs import raise_epochs, without_leader
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
 from oncelog.core.config import BrokerConfig, topic_warnings
@@ -38,9 +38,11 @@ from oncelog.metadata.store import (
     Conflict,
     ControllerFenced,
     MetadataStore,
+    Stored,
     StoreFailure,
     Write,
 )
+from oncelog.runtime.disk import StorageFailure
 from oncelog.runtime.ids import fresh_uuid
 from oncelog.storage.identity import FolderMismatch
 
@@ -59,14 +61,15 @@ def fresh_kafka_uuid(rng: random.Random) -> str:
 class ControllerShell:
     """Creates and deletes topics; owns the broker's metadata image.
 
-    `follow` is called with each step of the image, from `start` on.
+    `follow` is called with each step of the image, from `start` on; it returns the topics of which
+    something could not be made.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         store: MetadataStore,
-        follow: Callable[[ImageDelta], None],
+        follow: Callable[[ImageDelta], Mapping[TopicId, StorageFailure]],
         rng: random.Random,
     ) -> None:
         self.image = MetadataImage(cluster_id="")
@@ -78,6 +81,9 @@ class ControllerShell:
         self._tell = follow
         self._topics: dict[str, TopicImage] = {}
         self._deleted: dict[str, tuple[TopicId, ...]] = {}
+        self._off_line: set[TopicPartition] = set()
+        self._unmade: dict[TopicId, StorageFailure] = {}
+        """Topics that could not be made whole, until whoever wrote them takes that back."""
         self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
@@ -109,15 +115,33 @@ class ControllerShell:
         self.image = MetadataImage(cluster_id=cluster_id)
         await self._read()
 
-    async def start(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
+    async def start(
+        self,
+        latest_epochs: Mapping[TopicPartition, int],
+        off_line: Iterable[TopicPartition] = (),
+    ) -> None:
         """Claim the controller's role, and hand the loaded image to the broker.
 
         A new leader epoch begins first, durably, in the partitions of `latest_epochs`: see
-        `raise_epochs`.
+        `raise_epochs`. Nobody leads those that are `off_line`.
         """
         self.epoch = await self._claim()
         await self._raise_epochs(latest_epochs)
-        self._tell(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
+        self._off_line.update(off_line)
+        self._publish(self.image.revision)
+        unmade = self._tell(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
+        for failure in unmade.values():
+            raise failure
+
+    def take_off_line(self, partitions: Iterable[TopicPartition]) -> None:
+        """The folder of these partitions failed: nobody leads them until a restart.
+
+        It stands in the image only. The next start finds out anew what there is.
+        """
+        before = self.image
+        self._off_line.update(partitions)
+        self._publish(before.revision)
+        self._tell(self.image.delta_from(before))
 
     async def _raise_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
         """Write all of it in one atomic step, whatever the number of partitions."""
@@ -199,12 +223,26 @@ class ControllerShell:
             except ControllerFenced as error:
                 return TopicOutcome(name, ErrorCode.not_controller, str(error))
             await self._follow()
+            failure = self._unmade.pop(outcome.topic.topic_id, None)
+            if failure is not None:
+                await self._undo(path, stored)
+                return TopicOutcome(name, ErrorCode.kafka_storage_error, str(failure))
             log.info("changed topic %s", name)
             for warning in topic_warnings(outcome.topic.config):
                 log.warning("topic %s: %s", name, warning)
             return outcome
         text = "Too many brokers change this topic at once."
         return TopicOutcome(name, ErrorCode.request_timed_out, text)
+
+    async def _undo(self, path: str, before: Stored) -> None:
+        """Take back a change that could not be carried out, if it is the newest one."""
+        try:
+            await self._store.compare_and_set(
+                path, before.value, before.version + 1, controller_epoch=self.epoch
+            )
+        except (Conflict, ControllerFenced):
+            log.warning("%s was changed again before a failed change could be taken back", path)
+        await self._follow()
 
     async def delete_topic(self, topic_id: TopicId) -> ErrorCode:
         """Delete a topic by its identity; `unknown_topic_id` when there is none (any more)."""
@@ -344,6 +382,10 @@ class ControllerShell:
         except ControllerFenced as error:
             return TopicOutcome(topic.name, ErrorCode.not_controller, str(error))
         await self._follow()
+        failure = self._unmade.pop(topic.topic_id, None)
+        if failure is not None:
+            await self._delete(topic)
+            return TopicOutcome(topic.name, ErrorCode.kafka_storage_error, str(failure))
         if not topic.is_internal:
             for warning in topic_warnings(topic.config):
                 log.warning("topic %s: %s", topic.name, warning)
@@ -380,7 +422,7 @@ class ControllerShell:
         async with self._following:
             before = self.image
             if await self._read():
-                self._tell(self.image.delta_from(before))
+                self._unmade.update(self._tell(self.image.delta_from(before)))
 
     async def _read(self) -> bool:
         """Bring the image up to the store. False when it was there already."""
@@ -412,12 +454,20 @@ class ControllerShell:
             else:
                 self._deleted[name] = layout.decode_deleted(value)
 
+    def _shown_topics(self) -> Iterable[TopicImage]:
+        if not self._off_line:
+            return self._topics.values()
+        return [
+            without_leader(topic, self._off_line, self._broker_id)
+            for topic in self._topics.values()
+        ]
+
     def _publish(self, revision: int) -> None:
         brokers = (self._self_image,) if self._self_image is not None else ()
         self.image = MetadataImage(
             cluster_id=self.image.cluster_id,
             revision=revision,
-            topics=self._topics.values(),
+            topics=self._shown_topics(),
             brokers=brokers,
             controller_id=self._broker_id,
             deleted=self._deleted,

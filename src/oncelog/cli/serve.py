@@ -113,9 +113,8 @@ async def _serve(config: BrokerConfig) -> int:
     _announce(broker)
     keep_freed_memory()
     await broker.wait_until_stop_is_requested()
-    failed = broker.stopped_because is not None
     await broker.stop()
-    return 1 if failed else 0
+    return 0 if broker.stopped_because is None else 1
 
 
 def _announce(broker: Broker) -> None:

@@ -39,6 +39,8 @@ class PartitionImage:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    """Brokers whose data folder with this partition is off line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class PartitionState:
         "_end_offsets",
         "broker_id",
         "high_watermark",
+        "is_failed",
         "isr",
         "leader",
         "leader_epoch",
@@ -67,6 +68,8 @@ class PartitionState:
         self.broker_id = broker_id
         self.topic_id = topic_id
         self.role = Role.OFFLINE
+        self.is_failed = False
+        """Whether the folder of the log is off line: no role is taken any more."""
         self.leader = -1
         self.leader_epoch: int = NO_LEADER_EPOCH
         self.isr: frozenset[int] = frozenset()
@@ -96,7 +99,7 @@ class PartitionState:
         are replicas is no more than all of them (Kafka's `Partition.effectiveMinIsr`): otherwise a
         lone broker could never write its internal topics (D9).
         """
-        if leader_epoch < self.leader_epoch:
+        if leader_epoch < self.leader_epoch or self.is_failed:
             return False
         renewed = leader_epoch > self.leader_epoch or leader != self.leader
         role = Role.LEADER if leader == self.broker_id else Role.FOLLOWER
@@ -119,9 +122,14 @@ class PartitionState:
         return True
 
     def resign(self) -> None:
-        """Stop serving the partition: it was deleted, or its folder went off line."""
+        """Stop serving the partition: it was deleted, or the broker stops."""
         self.role = Role.OFFLINE
         self._end_offsets = {}
+
+    def fail(self) -> None:
+        """The folder went off line. Only a restart ends that."""
+        self.is_failed = True
+        self.resign()
 
     @property
     def is_leader(self) -> bool:
@@ -173,6 +181,8 @@ class PartitionState:
 
         `request_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
         """
+        if self.is_failed:
+            return ErrorCode.kafka_storage_error
         if request_epoch != NO_LEADER_EPOCH:
             if request_epoch < self.leader_epoch:
                 return ErrorCode.fenced_leader_epoch

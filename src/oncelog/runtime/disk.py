@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
 
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+
 
 class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the disk
     """The disk refused or failed: the log folder must go off line.
@@ -64,6 +66,8 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
         self.path = path
         self.missing = isinstance(cause, FileNotFoundError)
         """Whether nothing is wrong but that there is no such file."""
+        self.refused = isinstance(cause, OSError) and cause.errno in _REFUSALS
+        """Whether the disk works, and has no room, or the process no descriptor, for more."""
 
 
 class NotCached(OncelogError):  # noqa: N818 - names a state of the file

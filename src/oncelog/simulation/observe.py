@@ -19,14 +19,14 @@ from oncelog.controller.image import ImageDelta
 from oncelog.coordinator.machine import ApplyContext, Decision, Entry, Machine, Token
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.machine import GroupMachine
 from oncelog.group.states import DEAD, GroupState
 from oncelog.metadata.store import MetadataStore
 from oncelog.protocol.records import group_log, transaction_log
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.disk import Disk, SystemDisk
+from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
@@ -292,11 +292,12 @@ class ObservedBroker(Broker):
         super()._start_parts(exits)
         observe_broker(self.transactions, self.groups, self.coverage, self.watch)
 
-    def _follow(self, delta: ImageDelta) -> None:
+    def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         # Set for good by a death in between; nobody follows then.
         self.watch.deleting = bool(delta.deleted)
-        super()._follow(delta)
+        failures = super()._follow(delta)
         self.watch.deleting = False
+        return failures
 
     async def stop(self) -> None:
         """Stop as the broker does; a death from here on falls into the stop."""

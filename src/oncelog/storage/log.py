@@ -440,6 +440,10 @@ class PartitionLog(CleanableLog):
             for segment in self._segments:
                 segment.close()
 
+    def fail(self, failure: StorageFailure) -> None:
+        """Take nothing more: the folder went off line."""
+        self._failure = self._failure or failure
+
     def abandon(self) -> None:
         """Close without saving anything: the log is about to be deleted.
 

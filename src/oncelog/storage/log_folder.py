@@ -9,6 +9,7 @@ all were closed. So a crash at any moment in between is followed by a recovery.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -68,6 +69,8 @@ class LogFolder:
         self.directory = directory
         self.identity: Identity | None = None
         """None while the folder is new."""
+        self.off_line: StorageFailure | None = None
+        """What took the folder off line, if something did."""
         self.was_clean = False
         """Whether the last process closed this folder in order."""
 
@@ -127,12 +130,12 @@ class LogFolder:
     # ---- logs ----
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if the folder has one that is open."""
-        return self._logs.get(topic_partition)
+        """The log of a partition, if the folder has one that is open, and is not off line."""
+        return self._logs.get(topic_partition) if self.off_line is None else None
 
     def is_whole(self, topic_partition: TopicPartition) -> bool:
         """Whether the log was closed in order, and opening it lost nothing."""
-        held = self._logs.get(topic_partition)
+        held = self.get(topic_partition)
         return self.was_clean and held is not None and not held.recovery.unclean
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
@@ -156,12 +159,19 @@ class LogFolder:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a new, empty log where there is none."""
-        made = PartitionLog.open(
-            self._disk, self.path_of(topic_partition), topic_partition, config, now_ms
-        )
+        """Make a new, empty log where there is none. Raises `StorageFailure`, and makes nothing."""
+        path = self.path_of(topic_partition)
+        made = None
+        try:
+            made = PartitionLog.open(self._disk, path, topic_partition, config, now_ms)
+            self.note_topic_id(topic_partition, topic_id)
+        except StorageFailure:
+            if made is not None:
+                made.abandon()
+            with contextlib.suppress(StorageFailure):
+                self._disk.remove_tree(path)
+            raise
         self._logs[topic_partition] = made
-        self.note_topic_id(topic_partition, topic_id)
         return made
 
     def note_topic_id(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
@@ -209,9 +219,17 @@ class LogFolder:
         self._disk.rename(self.path_of(topic_partition), target)
         return target
 
+    def take_off_line(self, failure: StorageFailure) -> None:
+        """Nothing is read or written here any more, until a restart."""
+        self.off_line = self.off_line or failure
+        for held in self._logs.values():
+            held.fail(self.off_line)
+
     @property
     def failure(self) -> StorageFailure | None:
-        """The first failure of any log: the folder is off line then."""
+        """Why the folder is off line, or has to go: the first failure of it or of any log."""
+        if self.off_line is not None:
+            return self.off_line
         return next((held.failure for held in self._logs.values() if held.failure), None)
 
     # ---- upkeep ----

@@ -6,6 +6,7 @@ broker compares what it finds here with the metadata image, before any log is op
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from oncelog.core.ids import TopicId, TopicPartition
@@ -17,6 +18,8 @@ from oncelog.storage.log_folder import LogFolder
 
 __all__ = ["LogManager"]
 
+log = logging.getLogger(__name__)
+
 
 class LogManager:
     """The data folders of one broker, locked.
@@ -24,9 +27,16 @@ class LogManager:
     `take` them, then `open_logs`. Methods are for the event loop unless they say Blocking.
     """
 
-    def __init__(self, folders: Sequence[LogFolder], cluster_id: str) -> None:
+    def __init__(
+        self,
+        folders: Sequence[LogFolder],
+        cluster_id: str,
+        lost: Mapping[str, StorageFailure] | None = None,
+    ) -> None:
         self.folders = tuple(folders)
         self.cluster_id = cluster_id
+        self.lost = dict(lost or {})
+        """Folders, by path, that could not even be locked and looked at."""
 
     @classmethod
     def take(
@@ -35,13 +45,21 @@ class LogManager:
         """Lock the folders, make those that are new, and look what is in them. Blocking.
 
         No log is opened yet. `fresh_id` gives the ids of what is new, of 22 characters each, as
-        Kafka spells UUIDs. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then nothing
-        that was in any of the folders has been changed.
+        Kafka spells UUIDs. A folder that the disk does not give is left off line while there are
+        others. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then nothing that was in
+        any of the folders has been changed.
         """
         folders: list[LogFolder] = []
+        lost: dict[str, StorageFailure] = {}
         try:
             for directory in directories:
-                folders.append(LogFolder.take(disk, directory, node_id))
+                try:
+                    folders.append(LogFolder.take(disk, directory, node_id))
+                except StorageFailure as failure:
+                    lost[directory] = failure
+                    if len(lost) == len(directories):
+                        raise
+                    log.error("the data folder %s is off line: %s", directory, failure)
             _check_each_once(folders)
             cluster_id = _common_cluster_id(folders) or fresh_id()
             for folder in folders:
@@ -50,15 +68,53 @@ class LogManager:
             for folder in folders:
                 folder.release()
             raise
-        return cls(folders, cluster_id)
+        return cls(folders, cluster_id, lost)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log, recovering those that were not closed in order. Blocking.
 
-        `config_for` gives a topic's settings by name. Raises `FolderMismatch`, `StorageFailure`.
+        `config_for` gives a topic's settings by name. A folder that fails goes off line while there
+        are others. Raises `FolderMismatch`, `StorageFailure`.
         """
         for folder in self.folders:
-            folder.open_logs(config_for, now_ms)
+            try:
+                folder.open_logs(config_for, now_ms)
+            except StorageFailure as failure:
+                folder.take_off_line(failure)
+                if not self.online:
+                    raise
+                log.error("the data folder %s is off line: %s", folder.directory, failure)
+
+    # ---- folders ----
+
+    @property
+    def online(self) -> list[LogFolder]:
+        """The folders that have not failed."""
+        return [folder for folder in self.folders if folder.off_line is None]
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every folder could be looked at: what is in none of them is nowhere."""
+        return not self.lost and all(folder.off_line is None for folder in self.folders)
+
+    @property
+    def off_line_directories(self) -> list[str]:
+        """Where the folders are that have failed."""
+        return [*self.lost, *(f.directory for f in self.folders if f.off_line is not None)]
+
+    def take_off_line(self, failure: StorageFailure) -> LogFolder | None:
+        """Serve the folder no more in which this happened; None if it is off line already.
+
+        Where the failure names no path in a folder, every folder may be meant.
+        """
+        for folder in self.folders:
+            if failure.path == folder.directory or failure.path.startswith(f"{folder.directory}/"):
+                is_news = folder.off_line is None
+                folder.take_off_line(failure)
+                return folder if is_news else None
+        for folder in self.folders:
+            folder.take_off_line(failure)
+        return self.folders[0]
 
     # ---- logs ----
 
@@ -97,14 +153,14 @@ class LogManager:
     ) -> PartitionLog:
         """Make a new, empty log; an existing one of the same topic is returned as it is.
 
-        Raises `FolderMismatch` when the folder belongs to another topic of that name: `set_aside`
-        or `delete` it first.
+        A folder that has no room for it is passed over. Raises `StorageFailure` when none took it,
+        or one failed; nothing is made then. Raises `FolderMismatch` when the folder belongs to
+        another topic of that name: `set_aside` or `delete` it first.
         """
         folder = self.folder_of(topic_partition)
         existing = None if folder is None else folder.get(topic_partition)
         if folder is None or existing is None:
-            folder = min(self.folders, key=len)
-            return folder.create(topic_partition, topic_id, config, now_ms)
+            return self._make(topic_partition, topic_id, config, now_ms)
         found = folder.topic_id(topic_partition)
         if found is None:
             folder.note_topic_id(topic_partition, topic_id)
@@ -112,13 +168,27 @@ class LogManager:
             raise FolderMismatch(f"{existing.directory} belongs to another topic, {found}")
         return existing
 
+    def _make(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        refusal = StorageFailure("create", str(topic_partition), "no data folder is on line")
+        for folder in sorted(self.online, key=len):
+            try:
+                return folder.create(topic_partition, topic_id, config, now_ms)
+            except StorageFailure as failure:
+                if not failure.refused:
+                    raise
+                refusal = failure
+        raise refusal
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """Remove a partition's log; harmless when there is none. Blocking.
 
-        Only for a deletion that the metadata records (D14).
+        Only for a deletion that the metadata records (D14), which goes on remembering it for a
+        folder that is off line.
         """
         folder = self.folder_of(topic_partition)
-        if folder is not None:
+        if folder is not None and folder.off_line is None:
             folder.delete(topic_partition)
 
     def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
@@ -127,38 +197,33 @@ class LogManager:
         if folder is not None:
             folder.set_aside(topic_partition, reason)
 
-    @property
-    def failure(self) -> StorageFailure | None:
-        """The first failure of any log."""
-        return next((folder.failure for folder in self.folders if folder.failure), None)
-
     # ---- upkeep ----
 
     def sync_names(self) -> None:
         """Make what was renamed in the data folders survive a loss of power. Blocking."""
-        for folder in self.folders:
+        for folder in self.online:
             folder.sync_names()
 
     def flush(self) -> None:
         """Make everything appended so far survive a loss of power, and note that. Blocking."""
-        for folder in self.folders:
+        for folder in self.online:
             folder.flush()
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts, which shorten the next start. Blocking."""
-        for folder in self.folders:
+        for folder in self.online:
             folder.checkpoint()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoints of high watermarks. Blocking."""
-        for folder in self.folders:
+        for folder in self.online:
             here = {p: offset for p, offset in high_watermarks.items() if p in folder}
             folder.write_high_watermarks(here)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks as last written; empty when there are none."""
         found: dict[TopicPartition, int] = {}
-        for folder in self.folders:
+        for folder in self.online:
             found |= folder.read_high_watermarks()
         return found
 

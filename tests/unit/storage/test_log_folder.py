@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import FolderMismatch
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
@@ -129,3 +130,25 @@ def test_a_flushed_log_has_its_folder_after_a_loss_of_power() -> None:
     held = again.get(PARTITION)
     assert held is not None
     assert held.log_end_offset == 4
+
+
+def test_a_folder_that_went_off_line_is_not_marked_as_closed_in_order(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path)
+    manager.take_off_line(StorageFailure("write", f"{tmp_path}/x", "for the test"))
+    assert manager.online == []
+    manager.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_flush_in_a_folder_that_went_off_line_is_no_success(tmp_path: Path) -> None:
+    """One that is under way would otherwise acknowledge what no disk holds."""
+    manager = open_logs(tmp_path)
+    fill(manager)
+    held = manager.get(PARTITION)
+    assert held is not None
+    manager.take_off_line(StorageFailure("fsync", held.directory, "for the test"))
+    with pytest.raises(StorageFailure):
+        held.flush()
+    with pytest.raises(StorageFailure):
+        held.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    manager.close()

@@ -133,7 +133,7 @@ def test_a_lost_topic_id_is_noted_again(tmp_path: Path) -> None:
     assert again.topic_id(PARTITION) is None
     again.create(PARTITION, FIRST, LogConfig(), NOW_MS)
     assert again.topic_id(PARTITION) == FIRST
-    assert again.failure is None
+    assert again.folders[0].failure is None
     again.close()
 
 

@@ -19,6 +19,7 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
+from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
@@ -84,10 +85,10 @@ def _delete(context: Context, topic: str, asked: Any) -> Outcome:
     if topic in INTERNAL_TOPICS:
         return ErrorCode.invalid_topic_exception, INVALID_LOW_WATERMARK
     partition = context.partitions.get(topic, index)
-    error = (
-        ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()
-    )
-    if partition is None or error is not ErrorCode.none:
+    if partition is None:
+        return absent(context.image, topic, index), INVALID_LOW_WATERMARK
+    error = partition.state.leader_error()
+    if error is not ErrorCode.none:
         return error, INVALID_LOW_WATERMARK
     policy = partition.log.config.cleanup_policy
     if "compact" in policy and "delete" not in policy:

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), versions 1-5: the data folders, their room, and the size of each log.
 
 A null topic list asks for every log. No log is ever on its way to another folder (`is_future_key`
-is false). Total and usable bytes are those of the file system (KIP-827), -1 when it does not say.
-Gap: none known.
+is false). A folder that failed has the error KAFKA_STORAGE_ERROR and nothing in it. Total and
+usable bytes are those of the file system (KIP-827), -1 when it does not say. Gap: none known.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ _UNKNOWN_BYTES = -1
 
 async def handle(context: Context, request: Request) -> Any:
     """Describe each folder."""
-    folders = context.logs.folders
+    folders = context.logs.online
+    results = [
+        message(DescribeLogDirsResult, error_code=ErrorCode.kafka_storage_error, log_dir=path)
+        for path in map(os.path.abspath, context.logs.off_line_directories)
+    ]
 
     def look() -> list[tuple[str, tuple[int, int] | None]]:
         paths = [os.path.abspath(folder.directory) for folder in folders]
         return [(path, context.disk.usage(path)) for path in paths]
 
-    results = []
     for folder, (path, usage) in zip(folders, await context.disk.run(look), strict=True):
         total_bytes, usable_bytes = usage or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
         results.append(

@@ -23,6 +23,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedFetch
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
@@ -254,14 +255,12 @@ class Reading:
         ]
 
     def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
+        error = absent(self._context.image, name, index)
         image = self._context.image.partition(name, index)
         if image is None:
-            return FetchPartitionResponse(index, ErrorCode.unknown_topic_or_partition)
-        return FetchPartitionResponse(
-            index,
-            ErrorCode.not_leader_or_follower,
-            current_leader=(image.leader, image.leader_epoch),
-        )
+            return FetchPartitionResponse(index, error)
+        leader = (image.leader, image.leader_epoch)
+        return FetchPartitionResponse(index, error, current_leader=leader)
 
     def encode(self) -> Buffers:
         """The reply's buffers; records are referred to, not copied."""

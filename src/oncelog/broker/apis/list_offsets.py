@@ -21,6 +21,7 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
+from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, gather
@@ -77,13 +78,7 @@ def _partition(context: Context, request: Request, topic: str, asked: Any) -> An
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
     if partition is None:
-        held = context.image.partition(topic, index)
-        error = (
-            ErrorCode.unknown_topic_or_partition
-            if held is None
-            else ErrorCode.not_leader_or_follower
-        )
-        return _result(index, error)
+        return _result(index, absent(context.image, topic, index))
     error = partition.state.leader_error(asked.current_leader_epoch)
     if error is not ErrorCode.none:
         return _result(index, error)

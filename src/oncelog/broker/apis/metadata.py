@@ -122,6 +122,7 @@ def _topic(request: Request, topic: TopicImage) -> Any:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
+                offline_replicas=partition.offline_replicas,
             )
             for index, partition in enumerate(topic.partitions)
         ),

@@ -15,6 +15,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
+from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import message
@@ -43,12 +44,7 @@ def handle(context: Context, request: Request) -> Any:
 def _partition(context: Context, topic: str, asked: Any) -> Any:
     partition = context.partitions.get(topic, asked.partition)
     if partition is None:
-        held = context.image.partition(topic, asked.partition)
-        error = (
-            ErrorCode.unknown_topic_or_partition
-            if held is None
-            else ErrorCode.not_leader_or_follower
-        )
+        error = absent(context.image, topic, asked.partition)
         return message(EpochEndOffset, partition=asked.partition, error_code=error)
     error = partition.state.leader_error(asked.current_leader_epoch)
     if error is not ErrorCode.none:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncelog.broker.apis.responses import absent
 from oncelog.broker.coordination.verification import Support, verify_and
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedProduce, OnReached
@@ -185,7 +186,7 @@ def _check(
         return refused[partition.topic_partition]
     state = partition.state
     if not state.is_leader:
-        return ErrorCode.not_leader_or_follower
+        return state.leader_error()
     if acks == -1 and not state.has_enough_replicas:
         return ErrorCode.not_enough_replicas
     if partition.is_internal:
@@ -205,14 +206,12 @@ def _refusal(
     if name is None:
         return ProducePartitionResponse(index, ErrorCode.unknown_topic_id)
     if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):
+        error = absent(context.image, name, index)
         image = context.image.partition(name, index)
         if image is None:
-            return ProducePartitionResponse(index, ErrorCode.unknown_topic_or_partition)
-        return ProducePartitionResponse(
-            index,
-            ErrorCode.not_leader_or_follower,
-            current_leader=(image.leader, image.leader_epoch),
-        )
+            return ProducePartitionResponse(index, error)
+        leader = (image.leader, image.leader_epoch)
+        return ProducePartitionResponse(index, error, current_leader=leader)
     return ProducePartitionResponse(index, error)
 
 

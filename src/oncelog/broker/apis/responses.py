@@ -6,13 +6,16 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
+from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 
-__all__ = ["NO_THROTTLE", "each_once", "fenced_for_old"]
+__all__ = ["NO_THROTTLE", "absent", "each_once", "fenced_for_old"]
 
 NO_THROTTLE: Final = datetime.timedelta(0)
 
 T = TypeVar("T")
+
+_NOT_LEADER: Final = ErrorCode.not_leader_or_follower
 
 
 def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
@@ -25,6 +28,15 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
     for item in items:
         first.setdefault(key(item), item)
     return tuple(first.values())
+
+
+def absent(image: MetadataImage, topic: str, index: int) -> ErrorCode:
+    """What is answered about a partition that this broker does not hold."""
+    held = image.partition(topic, index)
+    if held is None:
+        return ErrorCode.unknown_topic_or_partition
+    # Its folder has been off line since the start.
+    return ErrorCode.kafka_storage_error if held.offline_replicas else _NOT_LEADER
 
 
 def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:

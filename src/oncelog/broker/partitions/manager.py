@@ -2,8 +2,8 @@
 
 Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What
 the image says decides which partitions are here: a folder that belongs to another topic of the same
-name is kept aside (topic ids are identity, D9; D14). A failed disk ends `run`, and with it the
-broker.
+name is kept aside (topic ids are identity, D9; D14). A data folder that fails takes its partitions
+off line until a restart; the last one ends `run`, and with it the broker.
 
 This module must not know the wire, nor what is in a log.
 """
@@ -11,6 +11,7 @@ This module must not know the wire, nor what is in a log.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from oncelog.core.limits import (
 from oncelog.replication.partition import PartitionState
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
-from oncelog.storage import PartitionLog
+from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class PartitionManager:
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
         self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
+        self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
+        """Told which partitions' folder failed, in a turn of its own."""
 
     @cached_property
     def cold_reads(self) -> DiskQueue:
@@ -88,28 +91,45 @@ class PartitionManager:
         return FetchSessions(slots, rng=self._rng)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this broker holds a replica of it."""
+        """The partition, if this broker holds a replica of it, be it off line."""
         return self._partitions.get((topic, index))
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._partitions.values()))
+        """Those that are not off line."""
+        return iter([p for p in self._partitions.values() if not p.state.is_failed])
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     # --- the image
 
-    def apply(self, delta: ImageDelta) -> None:
-        """Follow the image: drop what is deleted, make what is new, take roles and settings."""
+    def apply(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+        """Follow the image: drop what is deleted, make what is new, take roles and settings.
+
+        Returns the topics of which a partition could not be made.
+        """
+        failures = {}
         for topic in delta.deleted:
             for topic_partition in topic.topic_partitions():
                 self._delete(topic_partition, topic.topic_id)
+        for topic in delta.changed:
+            # Partitions whose making was taken back.
+            for index in itertools.count(len(topic.partitions)):
+                if (topic.name, index) not in self._partitions:
+                    break
+                self._delete(TopicPartition(topic.name, index), topic.topic_id)
         for topic in (*delta.created, *delta.changed):
             for topic_partition, image in zip(
                 topic.topic_partitions(), topic.partitions, strict=True
             ):
-                if self._broker_id in image.replicas:
-                    self._assign(topic, topic_partition, image)
+                is_here = self._broker_id in image.replicas
+                if is_here and self._broker_id not in image.offline_replicas:
+                    try:
+                        self._assign(topic, topic_partition, image)
+                    except StorageFailure as failure:
+                        failures[topic.topic_id] = failure
+                        break
+        return failures
 
     def _assign(
         self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage
@@ -135,7 +155,7 @@ class PartitionManager:
             self._logs.set_aside(topic_partition, f"it is of another topic, {other}")
             self._high_watermarks.pop(topic_partition, None)
         config = log_config(self._config, topic.config)
-        made = self._logs.create(topic_partition, topic.topic_id, config, self.clock.now_ms())
+        made = self._create_log(topic_partition, topic.topic_id, config)
         made.config = config
         state = PartitionState(
             self._broker_id,
@@ -153,6 +173,18 @@ class PartitionManager:
         if not made.log_end_offset:
             self.cleaner.forget(topic_partition)
         return partition
+
+    def _create_log(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """Make it in a folder that does not fail."""
+        while True:
+            try:
+                return self._logs.create(topic_partition, topic_id, config, self.clock.now_ms())
+            except StorageFailure as failure:
+                if failure.refused or not self._logs.online:
+                    raise
+                self._failed(failure)
 
     def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         partition = self._partitions.get(topic_partition)
@@ -199,7 +231,10 @@ class PartitionManager:
         """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
         while True:
             await self.clock.sleep(interval_ms)
-            await self.disk.run(work())
+            try:
+                await self.disk.run(work())
+            except StorageFailure as failure:
+                self._failed(failure)
 
     async def _expire_producers(self) -> None:
         """Forget idle producers, in the loop because appends read and write the same tables.
@@ -264,8 +299,27 @@ class PartitionManager:
         return lambda: self._logs.write_high_watermarks(noted)
 
     def _failed(self, failure: StorageFailure) -> None:
-        if not self._failure.done():
-            self._failure.set_result(failure)
+        """Take the folder off line in which this happened (D12).
+
+        Whoever met it is still at work: the others hear of it in the next turn of the loop.
+        """
+        folder = self._logs.take_off_line(failure)
+        if folder is None:
+            return
+        log.error("the data folder %s is off line: %s", folder.directory, failure)
+        if not self._logs.online:
+            if not self._failure.done():
+                self._failure.set_result(failure)
+            return
+        gone = [p for p in self._partitions.values() if p.topic_partition in folder]
+        for partition in gone:
+            partition.state.fail()
+        self.loop.call_soon(self._told_off_line, gone)
+
+    def _told_off_line(self, gone: list[Partition]) -> None:
+        for partition in gone:
+            partition.stop(ErrorCode.kafka_storage_error)
+        self.on_off_line([partition.topic_partition for partition in gone])
 
     async def note_log_starts(self) -> None:
         """Make durable where each log starts, after records were deleted."""
@@ -276,8 +330,10 @@ class PartitionManager:
         for partition in self:
             partition.state.resign()
             partition.stop(ErrorCode.not_leader_or_follower)
-        if self._logs.failure is None:
+        try:
             self._note_high_watermarks()()
+        except StorageFailure as failure:
+            log.error("high watermarks were not written: %s", failure)
         self._partitions.clear()
         self._syncs.close()
         self.cold_reads.close()

@@ -9,12 +9,14 @@ had renamed it. Whatever else the metadata does not know is a stray, kept aside.
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 
 from oncelog.controller.image import MetadataImage
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
+from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["forgettable", "sort_out", "unsure_epochs"]
+__all__ = ["forgettable", "off_line", "sort_out", "unsure_epochs"]
 
 log = logging.getLogger(__name__)
 
@@ -23,19 +25,30 @@ def sort_out(logs: LogManager, image: MetadataImage) -> None:
     """Finish recorded deletions and keep strays aside, before any log is opened. Blocking."""
     deleted = {topic_id for ids in image.deleted.values() for topic_id in ids}
     for topic_partition in logs:
-        topic_id = logs.topic_id(topic_partition)
-        if topic_id in deleted:
-            log.info("removing the folder of %s: topic %s was deleted", topic_partition, topic_id)
-            logs.delete(topic_partition)
-            continue
-        reason = _stray_reason(image, topic_partition, topic_id)
-        if reason is not None:
-            logs.set_aside(topic_partition, reason)
+        try:
+            _sort(logs, image, deleted, topic_partition)
+        except StorageFailure as failure:
+            logs.take_off_line(failure)
+            if not logs.online:
+                raise
+
+
+def _sort(
+    logs: LogManager, image: MetadataImage, deleted: Set[TopicId], topic_partition: TopicPartition
+) -> None:
+    topic_id = logs.topic_id(topic_partition)
+    if topic_id in deleted:
+        log.info("removing the folder of %s: topic %s was deleted", topic_partition, topic_id)
+        logs.delete(topic_partition)
+        return
+    reason = _stray_reason(image, topic_partition, topic_id)
+    if reason is not None:
+        logs.set_aside(topic_partition, reason)
 
 
 def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
     """Names of deleted topics of which no folder is left."""
-    if not image.deleted:
+    if not image.deleted or logs.lost:
         return []
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
     return [name for name, ids in image.deleted.items() if held.isdisjoint(ids)]
@@ -53,9 +66,21 @@ def unsure_epochs(
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
             if partition.leader == broker_id:
                 held = logs.get(label)
+                if held is None and not logs.has_all:
+                    continue
                 latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
                 if not logs.is_whole(label) or latest > partition.leader_epoch:
                     found[label] = latest
+    return found
+
+
+def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
+    """Partitions that are, or may be, in a folder that is off line: they must not be made anew."""
+    found = []
+    for topic in image.topics.values() if not logs.has_all else ():
+        for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
+            if broker_id in partition.replicas and logs.get(label) is None:
+                found.append(label)
     return found
 
 

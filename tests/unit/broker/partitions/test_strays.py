@@ -101,7 +101,7 @@ async def test_a_note_that_power_took_does_not_make_a_stray(tmp_path: Path) -> N
 
 async def delete_without_folders(context: Running, topic_id: UUID) -> None:
     """Record the deletion, and die before anything is done about the folders."""
-    context.broker.controller._tell = lambda delta: None
+    context.broker.controller._tell = lambda delta: {}
     assert await context.broker.controller.delete_topic(topic_id) is ErrorCode.none
     context.broker.logs.close = context.broker.logs.abandon  # type: ignore[assignment]
 
@@ -158,7 +158,7 @@ async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
     before = log_bytes(tmp_path / "t-0")
     async with running(tmp_path) as context:
         store: Any = context.broker.store
-        context.broker.controller._tell = lambda delta: None
+        context.broker.controller._tell = lambda delta: {}
         context.broker.controller._take = lambda path, value: None  # type: ignore[method-assign]
         version = (await store.get("/topics/t")).version
         await store.compare_and_set("/topics/t", value, version)
