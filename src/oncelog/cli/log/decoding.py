@@ -12,14 +12,24 @@ from typing import Final
 from uuid import UUID
 
 from oncelog.cli.records import iso_time
+from oncelog.coordinator import ApplyContext, Entry
 from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
+from oncelog.group import records as group_records
 from oncelog.protocol.record import Record, read_end_marker
 from oncelog.protocol.records import group_log, transaction_log
+from oncelog.transaction import records as transaction_records
 from oncelog.transaction.states import TransactionState
 
-__all__ = ["Decoded", "decode_control", "decoder_for", "plain"]
+__all__ = ["Decoded", "decode_control", "decoder_for", "plain", "why_unreadable"]
 
 Values = dict[str, object]
+
+_READERS: Final[dict[str, Callable[[Entry, ApplyContext], object]]] = {
+    TRANSACTION_STATE_TOPIC: lambda entry, _: transaction_records.decode(entry),
+    CONSUMER_OFFSETS_TOPIC: group_records.decode,
+}
+"""What the coordinators themselves read records by."""
 
 _STATES: Final = {state.value: state.name for state in TransactionState}
 
@@ -41,6 +51,21 @@ class Decoded:
 def decoder_for(topic: str) -> Callable[[Record], Decoded | None] | None:
     """What reads the records of an internal topic; None for a topic of users."""
     return {"__transaction_state": _transaction, "__consumer_offsets": _group}.get(topic)
+
+
+def why_unreadable(topic: str, record: Record) -> str | None:
+    """Say why a coordinator could not load this record of its internal topic; None if it could."""
+    reader = _READERS.get(topic)
+    if reader is None:
+        return None
+    if record.key is None:
+        return "it has no key"
+    try:
+        context = ApplyContext(Offset(record.offset), record.timestamp)
+        reader(Entry(record.key, record.value), context)
+    except ProtocolError as error:
+        return error.message
+    return None
 
 
 def decode_control(record: Record) -> str:

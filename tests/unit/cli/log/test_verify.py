@@ -10,6 +10,10 @@ import pytest
 from oncelog import EmbeddedBroker
 from oncelog.cli.log.findings import ERROR
 from oncelog.cli.log.verify import verify_path
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.disk import SystemDisk
+from oncelog.storage import LogConfig, Origin, PartitionLog
 from tests.support import data_folder
 from tests.unit.cli.log.conftest import Oncelog
 
@@ -49,6 +53,24 @@ def test_what_a_killed_broker_left_is_sound_with_a_note(log: Oncelog, killed: Pa
     assert result.exit_code == 0
     (row,) = [json.loads(line) for line in result.stdout.splitlines()]
     assert (row["severity"], row["file"]) == ("note", ".kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets", "plain"])
+def test_a_record_that_its_coordinator_cannot_read_is_found(tmp_path: Path, topic: str) -> None:
+    """Its checksum is right: it keeps the coordinator from loading all the same."""
+    partition = TopicPartition(topic, 0)
+    folder = tmp_path / str(partition)
+    held = PartitionLog.open(SystemDisk(), str(folder), partition, LogConfig(), 1)
+    for key in (b"\x00\x09 of a later kind", b"\x00", None):
+        data = build_batch([Record(0, 1, key, b"value")])
+        held.append(data, leader_epoch=0, now_ms=1, origin=Origin.COORDINATOR)
+    held.close()
+    found = [line for line in errors(folder) if "its coordinator cannot read" in line]
+    assert [line.split(":")[0].partition(".log ")[2] for line in found] == (
+        []
+        if topic == "plain"
+        else [f"offset {n} its coordinator cannot read the record" for n in (1, 2)]
+    )
 
 
 @pytest.mark.parametrize(
