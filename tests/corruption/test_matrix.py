@@ -28,12 +28,6 @@ pytestmark = pytest.mark.slow
 SAMPLE_STEP = 7
 """Shares no factor with the numbers of damages and of stops, so that all of them are met."""
 
-WAITING = {
-    "`.log`, active": "a bit that flips where no start scans is seen by readers only",
-    "`.log`, sealed": "a bit that flips where no start scans is seen by readers only",
-}
-"""Rows that may break a rule, and what they wait for."""
-
 
 @pytest.fixture(scope="module")
 def scratch() -> Iterator[Path]:
@@ -51,8 +45,6 @@ def test_damage_loses_nothing_sound_and_is_said(
     sound: dict[str, Baseline], scratch: Path, cell: Cell
 ) -> None:
     outcome = run_cell(sound[cell.stop], cell, scratch)
-    if outcome is not None and outcome.failures and cell.kind in WAITING:
-        pytest.xfail(WAITING[cell.kind])
     assert outcome is None or not outcome.failures, (outcome.failures, outcome.said)
 
 
@@ -63,7 +55,7 @@ def test_the_whole_matrix_is_as_the_document_says() -> None:
     broken = {
         cell: outcome.failures
         for cell, outcome in outcomes.items()
-        if outcome is not None and outcome.failures and cell.kind not in WAITING
+        if outcome is not None and outcome.failures
     }
     assert not broken
     assert section_in(DOCUMENT.read_text()) == table(outcomes)
@@ -73,7 +65,7 @@ def test_the_document_has_a_row_for_each_kind_and_a_column_for_each_damage() -> 
     lines = section_in(DOCUMENT.read_text()).splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| `")]
     assert [row[0].removeprefix("| ") for row in rows] == list(KINDS)
-    verdicts = {*VERDICTS, "no such file", *(["**breaks a rule**"] if WAITING else [])}
+    verdicts = {*VERDICTS, "no such file"}
     for row in rows:
         assert len(row) == len(DAMAGES) + 1
         for cell in row[1:]:

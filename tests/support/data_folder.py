@@ -24,6 +24,8 @@ SETTINGS = {
     "log.index.size.max.bytes": 192,
     "auto.create.topics.enable": False,
     "group.initial.rebalance.delay.ms": 0,
+    # Files are compared: a compaction of the internal topics would take some, and rightly.
+    "log.cleaner.enable": False,
 }
 OPEN_PRODUCER_ID = 99
 AGE_MS = 60_000
