@@ -8,7 +8,12 @@ files to what this makes.
 from functools import cache
 
 from oncelog.core.config_definition import ConfigType, Definition, Support, format_value
-from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
+from oncelog.core.config_keys import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    UNSUPPORTED_TOPIC_KEYS,
+    only_false,
+)
 from oncelog.core.limits import INT32_MAX, INT64_MAX
 from tests.support.readers import SOURCES, effective_keys, find_reads
 
@@ -96,12 +101,18 @@ def passed_over_keys() -> set[str]:
     return {d.name for d in BROKER_KEYS.values() if d.support is Support.NO_EFFECT}
 
 
+def refused_keys() -> set[str]:
+    """Keys whose one effect is that other values than the default are refused."""
+    definitions = [*BROKER_KEYS.values(), *(definition for definition, _ in TOPIC_KEYS.values())]
+    return {definition.name for definition in definitions if definition.check is only_false}
+
+
 def unread_module() -> str:
     """The whole of `oncelog.core.unread_keys`."""
     broker, topic = read_keys()
     unread = (
-        BROKER_KEYS.keys() - broker - passed_over_keys(),
-        TOPIC_KEYS.keys() - topic,
+        BROKER_KEYS.keys() - broker - passed_over_keys() - refused_keys(),
+        TOPIC_KEYS.keys() - topic - refused_keys(),
     )
     return UNREAD_TEXT % tuple(
         "".join(f'        "{name}",\n' for name in sorted(names)) for names in unread

@@ -114,6 +114,20 @@ class BrokerConfig:
             raise ConfigError(f"{key} has to name at least one folder")
         if len(set(folders)) != len(folders):
             raise ConfigError(f"{key} names a folder more than once")
+        self._check_times()
+
+    def _check_times(self) -> None:
+        """As Kafka checks them, whichever of the synonymous keys gave the value."""
+        retention_ms = self.topic_value({}, "retention.ms")
+        if retention_ms == 0:
+            raise ConfigError(
+                "log.retention.ms must be unlimited (-1) or, equal or greater than 1; so must "
+                "log.retention.minutes and log.retention.hours"
+            )
+        if self.topic_value({}, "segment.ms") < 1:
+            raise ConfigError("log.roll.ms must be greater than or equal to 1")
+        if self.topic_value({}, "segment.jitter.ms") < 0:
+            raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
     def _definition(self, name: str) -> Definition:
         definition = BROKER_KEYS.get(name)

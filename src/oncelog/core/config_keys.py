@@ -21,7 +21,13 @@ from oncelog.core.config_definition import ConfigType, Definition, Support, Syno
 from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
-__all__ = ["BROKER_KEYS", "TOPIC_KEYS", "UNSUPPORTED_TOPIC_KEYS", "is_kafka_broker_key"]
+__all__ = [
+    "BROKER_KEYS",
+    "TOPIC_KEYS",
+    "UNSUPPORTED_TOPIC_KEYS",
+    "is_kafka_broker_key",
+    "only_false",
+]
 
 _BOOLEAN = ConfigType.BOOLEAN
 _STRING = ConfigType.STRING
@@ -57,6 +63,11 @@ def _each_of(*allowed: str) -> Callable[[Any], str | None]:
         if all(part in allowed for part in value)
         else f"each entry must be one of: {', '.join(allowed)}"
     )
+
+
+def only_false(value: bool) -> str | None:
+    """A check for what Oncelog does not do: asking for it is refused."""
+    return "only false is supported" if value else None
 
 
 def _gzip_level(value: int) -> str | None:
@@ -140,7 +151,7 @@ _BROKER: Final = (
     Definition("log.message.timestamp.type", _STRING, "CreateTime", "Whose time a record carries: its producer's or the log's.", _TIMESTAMP_TYPE),
     Definition("log.message.timestamp.before.max.ms", _LONG, INT64_MAX, "How far a record's time may lie in the past.", _at_least(0)),
     Definition("log.message.timestamp.after.max.ms", _LONG, _HOUR_MS, "How far a record's time may lie in the future.", _at_least(0)),
-    Definition("log.preallocate", _BOOLEAN, False, "Whether a new segment's file gets its full size at once."),
+    Definition("log.preallocate", _BOOLEAN, False, "Whether a new segment's file gets its full size at once; only false is supported.", only_false),
     Definition("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "Pause between two checkpoints of high watermarks."),
     Definition("replica.lag.time.max.ms", _LONG, 30_000, "A follower that did not catch up for so long leaves the ISR."),
     # --- producers and transactions

@@ -11,10 +11,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "log.flush.start.offset.checkpoint.interval.ms",
-        "log.preallocate",
-        "log.roll.jitter.hours",
-        "log.roll.jitter.ms",
         "log.segment.delete.delay.ms",
         "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
@@ -26,8 +22,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
         "file.delete.delay.ms",
-        "preallocate",
-        "segment.jitter.ms",
         "unclean.leader.election.enable",
     }
 )

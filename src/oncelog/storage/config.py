@@ -19,6 +19,8 @@ class LogConfig:
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    """Most that a segment is rolled before `segment_ms`: logs made together roll apart."""
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12

@@ -66,6 +66,7 @@ class LogFolder:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, TopicId | None] = {}
         self._is_open = False
+        self._written_starts: dict[TopicPartition, int] | None = None
         self.directory = directory
         self.identity: Identity | None = None
         """None while the folder is new."""
@@ -246,16 +247,21 @@ class LogFolder:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write recovery points and log starts, which shorten the next start. Blocking."""
-        logs = dict(self._logs)
-        points = {partition: held.recovery_point for partition, held in logs.items()}
+        """Write recovery points, which shorten the next start, and log starts. Blocking."""
+        points = {partition: held.recovery_point for partition, held in dict(self._logs).items()}
+        self._write(RECOVERY_POINTS_NAME, format_offsets(points))
+        self.write_log_starts()
+
+    def write_log_starts(self) -> None:
+        """Write where logs start whose first segment begins before that. Blocking."""
         starts = {
             partition: held.log_start_offset
-            for partition, held in logs.items()
+            for partition, held in dict(self._logs).items()
             if held.log_start_offset > held.segment_base_offsets[0]
         }
-        self._write(RECOVERY_POINTS_NAME, format_offsets(points))
-        self._write(LOG_STARTS_NAME, format_offsets(starts))
+        if starts != self._written_starts:
+            self._write(LOG_STARTS_NAME, format_offsets(starts))
+            self._written_starts = starts
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoint of high watermarks. Blocking."""

@@ -210,9 +210,14 @@ class LogManager:
             folder.flush()
 
     def checkpoint(self) -> None:
-        """Write recovery points and log starts, which shorten the next start. Blocking."""
+        """Write recovery points, which shorten the next start, and log starts. Blocking."""
         for folder in self.online:
             folder.checkpoint()
+
+    def write_log_starts(self) -> None:
+        """Write where logs start, after records were deleted. Blocking."""
+        for folder in self.online:
+            folder.write_log_starts()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoints of high watermarks. Blocking."""

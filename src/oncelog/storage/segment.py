@@ -207,10 +207,18 @@ class Segment:
         return (
             self.size + size <= config.segment_bytes
             and batch.last_offset - self.base_offset <= INT32_MAX
-            and age_ms <= config.segment_ms
+            and age_ms <= config.segment_ms - (config.segment_jitter_ms and self.jitter_ms(config))
             and len(offset_index.offsets) < index_bytes // OFFSET_INDEX_ENTRY_SIZE_BYTES
             and len(time_index.offsets) < index_bytes // TIME_INDEX_ENTRY_SIZE_BYTES - 1
         )
+
+    def jitter_ms(self, config: LogConfig) -> int:
+        """How much earlier than `segment.ms` this segment rolls.
+
+        Drawn from its name, so that segments differ and a restart changes nothing.
+        """
+        jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
+        return crc32c(self.prefix.encode()) % jitter_ms_max if jitter_ms_max else 0
 
     def append(self, data: Buffer, batches: list[PlacedBatch], config: LogConfig) -> None:
         """Write the batches with one system call, then index them. Raises `StorageFailure`."""

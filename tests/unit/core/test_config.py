@@ -15,6 +15,8 @@ from oncelog.core.config import (
 from oncelog.core.config_definition import ConfigError, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 
+HOUR_MS = 60 * 60 * 1000
+
 
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
@@ -51,12 +53,80 @@ def test_a_knob_without_effect_is_named_and_passed_over() -> None:
 
 
 def test_what_is_still_to_be_built_is_named_too() -> None:
-    config = BrokerConfig({"log.preallocate": "true"})
-    assert config.warnings == ["log.preallocate has no effect yet"]
-    overrides = {"cleanup.policy": "compact", "segment.jitter.ms": "5", "retention.ms": "1"}
-    assert topic_warnings(overrides) == [
-        "segment.jitter.ms has no effect yet",
-    ]
+    key = "unclean.leader.election.enable"
+    config = BrokerConfig({key: "true"})
+    assert config.warnings == [f"{key} has no effect yet"]
+    overrides = {"cleanup.policy": "compact", key: "true", "retention.ms": "1"}
+    assert topic_warnings(overrides) == [f"{key} has no effect yet"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected_ms"),
+    [
+        ({}, 168 * HOUR_MS),
+        ({"log.retention.hours": "2"}, 2 * HOUR_MS),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        (
+            {"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"},
+            4,
+        ),
+        ({"log.retention.hours": "2", "log.retention.ms": "-1"}, -1),
+        ({"log.retention.minutes": "-1"}, -1),
+    ],
+)
+def test_retention_is_found_as_in_kafka(given: dict[str, str], expected_ms: int) -> None:
+    config = BrokerConfig(given)
+    assert config.topic_value({}, "retention.ms") == expected_ms
+    assert config.topic_value({"retention.ms": "9"}, "retention.ms") == 9
+    assert not config.warnings
+
+
+@pytest.mark.parametrize(
+    ("given", "segment_ms", "jitter_ms"),
+    [
+        ({}, 168 * HOUR_MS, 0),
+        ({"log.roll.hours": "1", "log.roll.jitter.hours": "2"}, HOUR_MS, 2 * HOUR_MS),
+        (
+            {
+                "log.roll.hours": "1",
+                "log.roll.ms": "7",
+                "log.roll.jitter.hours": "2",
+                "log.roll.jitter.ms": "8",
+            },
+            7,
+            8,
+        ),
+    ],
+)
+def test_rolling_is_found_as_in_kafka(
+    given: dict[str, str], segment_ms: int, jitter_ms: int
+) -> None:
+    config = BrokerConfig(given)
+    assert config.topic_value({}, "segment.ms") == segment_ms
+    assert config.topic_value({}, "segment.jitter.ms") == jitter_ms
+    assert not config.warnings
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1) or"),
+        ({"log.retention.minutes": "0"}, "log.retention.ms must be unlimited (-1) or"),
+        ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms must be greater than or equal to 0"),
+        ({"log.preallocate": "true"}, "log.preallocate: only false is supported"),
+    ],
+)
+def test_times_are_checked_as_in_kafka(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(given)
+    assert sentence in str(caught.value)
+
+
+def test_preallocation_is_refused_for_a_topic_too() -> None:
+    with pytest.raises(ConfigError, match="only false is supported"):
+        check_topic_overrides({"preallocate": "true"})
+    assert not topic_warnings({"preallocate": "false", "segment.jitter.ms": "1"})
 
 
 def test_records_may_not_have_to_be_compacted_before_they_may_be() -> None:

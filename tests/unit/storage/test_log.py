@@ -1,6 +1,7 @@
 """Appends, reads, refusals and failures of one partition's log."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -180,6 +181,20 @@ def test_segments_roll_by_size_time_and_index(make_log: MakeLog) -> None:
     by_time.append_well(timestamp_ms=NOW_MS + 1000)
     by_time.append_well(timestamp_ms=NOW_MS + 1001)
     assert by_time.log.segment_base_offsets == [0, 2]
+
+
+def test_jitter_rolls_segments_apart_from_each_other(make_log: MakeLog) -> None:
+    """Each rolls up to that much earlier; a restart changes nothing."""
+    ctx = make_log(segment_ms=1000, segment_jitter_ms=900)
+    for index in range(400):
+        ctx.append_well(timestamp_ms=NOW_MS + 25 * index)
+    bases = ctx.log.segment_base_offsets
+    lengths = {after - before for before, after in pairwise(bases)}
+    assert len(lengths) > 3
+    assert min(lengths) >= 4
+    assert max(lengths) <= 41
+    assert ctx.restart().segment_base_offsets == bases
+    assert make_log(segment_ms=1000).log.config.segment_jitter_ms == 0
 
 
 def test_segments_roll_when_an_index_is_full(make_log: MakeLog) -> None:

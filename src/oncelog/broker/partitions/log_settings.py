@@ -27,6 +27,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     return LogConfig(
         segment_bytes=value("segment.bytes"),
         segment_ms=segment_ms,
+        segment_jitter_ms=value("segment.jitter.ms"),
         segment_index_bytes=value("segment.index.bytes"),
         index_interval_bytes=value("index.interval.bytes"),
         max_message_bytes=value("max.message.bytes"),

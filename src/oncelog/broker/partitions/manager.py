@@ -216,6 +216,7 @@ class PartitionManager:
                     ("log.retention.check.interval.ms", self._retain),
                     ("log.flush.scheduler.interval.ms", self._flush),
                     ("log.flush.offset.checkpoint.interval.ms", self._checkpoint),
+                    ("log.flush.start.offset.checkpoint.interval.ms", self._write_log_starts),
                     ("replica.high.watermark.checkpoint.interval.ms", self._note_high_watermarks),
                 ):
                     interval_ms = config.get_int(key)
@@ -291,6 +292,9 @@ class PartitionManager:
 
         return work
 
+    def _write_log_starts(self) -> Callable[[], None]:
+        return self._logs.write_log_starts
+
     def _note_high_watermarks(self) -> Callable[[], None]:
         noted = {p.topic_partition: p.state.high_watermark for p in self}
         if noted == self._high_watermarks:
@@ -323,7 +327,7 @@ class PartitionManager:
 
     async def note_log_starts(self) -> None:
         """Make durable where each log starts, after records were deleted."""
-        await self.disk.run(self._logs.checkpoint)
+        await self.disk.run(self._logs.write_log_starts)
 
     def close(self) -> None:
         """Answer everything that waits. The logs are closed by their owner, after this."""
