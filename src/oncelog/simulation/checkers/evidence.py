@@ -97,6 +97,10 @@ class Tracked:
                 first_s = at_s
         return first_s
 
+    def was_read_at(self, offset: int) -> bool:
+        """Whether it was seen there itself, and not only its acknowledgement."""
+        return offset in self.places or any(polled == offset for _, polled, _ in self.polls)
+
 
 @dataclass(frozen=True, slots=True)
 class Stranger:

@@ -91,16 +91,23 @@ class Excuses:
         partition = record.topic_partition
         log = self._evidence.logs.get(partition)
         other = None if log is None else log.record_at(offset)
-        if other is not None and other.transaction and record.transaction:
-            # Power took the epoch of one of them, and it was handed out again: so the log took the
-            # second for a repeat of the first.
-            again = self.coordinator(0.0, record.acked_s)
+        if other is not None:
+            again = self.repeat(record, other)
             if again:
                 return again
         left_s = NEVER if log is None else log.known_beyond_s(offset)
         # The cut came after the record was sent, and before all that is left behind it was known.
         # Not after the record was known: an answer may wait long for a client that is frozen.
         return self.between(record.sent_s, left_s, partition)
+
+    def repeat(self, record: Tracked, other: Tracked) -> str:
+        """Why the log may have taken `record`, which was acknowledged, for a repeat of `other`.
+
+        Power took the producer epoch of one of them, and it was handed out again.
+        """
+        if not (record.transaction and other.transaction):
+            return ""
+        return self.coordinator(0.0, record.acked_s)
 
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
         """The highest leader epoch that a broker was seen to have up to then."""

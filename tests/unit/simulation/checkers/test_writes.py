@@ -139,6 +139,23 @@ def test_an_offset_given_twice_in_one_leader_epoch_is_never_allowed() -> None:
     assert found == {"inconsistent-offsets: an offset was given twice in one leader epoch"}
 
 
+def test_a_log_may_take_a_record_for_a_repeat_after_power_took_a_producer_epoch() -> None:
+    model = Model()
+    model.look()
+    at_s = model.now_s
+    first, second = model.producer("p", "id"), model.producer("q", "id2")
+    first.begin()
+    offset = first.land(T0, first.hand_over(T0))
+    first.commit()
+    second.begin()
+    second.ack(T0, offset, second.hand_over(T0))
+    second.abort()
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s,))
+    assert "inconsistent-offsets" in {a.kind for a in found if a.allowed}
+    assert "inconsistent-offsets" not in {a.kind for a in found if not a.allowed}
+    assert "inconsistent-offsets" in {a.kind for a in model.judge() if not a.allowed}
+
+
 def test_an_offset_given_twice_is_found_when_the_second_record_is_gone_too() -> None:
     model = Model()
     losses = []
