@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 
 from oncelog.cli.log.check_indexes import IndexChecks, check_aborted, read_file
-from oncelog.cli.log.decoding import why_unreadable
 from oncelog.cli.log.findings import NOTE, Finding, error, note
 from oncelog.cli.log.kinds import (
     LOG_STARTS_NAME,
@@ -47,7 +46,6 @@ class PartitionCheck:
         self._folder = folder
         self._was_closed = was_closed
         self._in_use = in_use
-        self._topic = (partition_of(folder) or ("", 0))[0]
         self._epochs: list[tuple[int, int]] = []
         self._record_findings: list[Finding] = []
         self._path = ""
@@ -90,6 +88,8 @@ class PartitionCheck:
     # ---- batches
 
     def _damage(self, segment: Segment, damage: Damage) -> Finding:
+        if damage.is_batch:
+            return error(segment.path, f"offset {damage.first_offset}", damage.reason)
         where = f"byte {damage.position}"
         text = f"{damage.size} bytes are no batch: {damage.reason}"
         is_tail = segment.is_active and damage is segment.damages[-1]
@@ -122,10 +122,6 @@ class PartitionCheck:
                     self._record_findings.append(error(self._path, where, text))
                     return
                 last, newest = record.offset, max(newest, record.timestamp)
-                reason = None if header.is_control else why_unreadable(self._topic, record)
-                if reason is not None:
-                    text = f"its coordinator cannot read the record: {reason}"
-                    self._record_findings.append(error(self._path, f"offset {last}", text))
         except ProtocolError as problem:
             text = f"the batch cannot be opened: {problem.message}"
             self._record_findings.append(error(self._path, where, text))

@@ -21,7 +21,7 @@ from oncelog.protocol.records import group_log, transaction_log
 from oncelog.transaction import records as transaction_records
 from oncelog.transaction.states import TransactionState
 
-__all__ = ["Decoded", "decode_control", "decoder_for", "plain", "why_unreadable"]
+__all__ = ["Decoded", "decode_control", "decoder_for", "is_internal", "plain", "why_unreadable"]
 
 Values = dict[str, object]
 
@@ -51,6 +51,11 @@ class Decoded:
 def decoder_for(topic: str) -> Callable[[Record], Decoded | None] | None:
     """What reads the records of an internal topic; None for a topic of users."""
     return {"__transaction_state": _transaction, "__consumer_offsets": _group}.get(topic)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a coordinator reads the records of this topic."""
+    return topic in _READERS
 
 
 def why_unreadable(topic: str, record: Record) -> str | None:

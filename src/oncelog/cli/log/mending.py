@@ -224,7 +224,8 @@ def _with_offset(data: bytes, size: int, first: int, last: int) -> bytes | None:
     if len(data) != size or size < HEADER_SIZE:
         return None
     header = parse_header(data, 0)
-    fits = header.length == size and header.magic == MAGIC
+    # Where the offset is right, it is not what is wrong.
+    fits = header.length == size and header.magic == MAGIC and header.base_offset != first
     if not fits or header.last_offset_delta != last - first or not check_crc(data, 0, header):
         return None
     return first.to_bytes(8, "big") + data[8:]

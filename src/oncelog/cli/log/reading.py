@@ -47,6 +47,8 @@ class Damage(NamedTuple):
     """Of the batch before it, or else behind it; -1 when there is neither."""
     is_last: bool
     """Whether no batch follows, so that nothing but the damaged header tells `next_offset`."""
+    is_batch: bool = False
+    """Whether it is a sound batch all the same, whose records nobody can use."""
 
 
 def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:

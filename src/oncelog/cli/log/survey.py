@@ -11,8 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from oncelog.cli.log.kinds import segments_in
+from oncelog.cli.log.decoding import is_internal, why_unreadable
+from oncelog.cli.log.kinds import partition_of, segments_in
 from oncelog.cli.log.reading import Batch, Damage, read_log
+from oncelog.core.errors import ProtocolError
+from oncelog.protocol.record import iter_records
 from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from oncelog.storage.producer_snapshot import parse_snapshot
@@ -48,6 +51,7 @@ class Survey:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._topic = (partition_of(folder) or ("", 0))[0]
         self.bases = segments_in(folder)
         self.state = DerivedState()
         self.is_whole = True
@@ -73,7 +77,8 @@ class Survey:
     def _survey(self, segment: Segment, watchers: Sequence[Watcher]) -> None:
         segment.size = os.path.getsize(segment.path)
         state = self.state
-        for found in read_log(segment.path, segment.base_offset):
+        for stretch in read_log(segment.path, segment.base_offset):
+            found = stretch if isinstance(stretch, Damage) else self._judged(stretch)
             if isinstance(found, Damage):
                 segment.damages.append(found)
                 self.is_whole = False
@@ -94,6 +99,23 @@ class Survey:
         # What is above no high watermark is of no interest here, and would only grow.
         state.producers.unreplicated.clear()
         state.aborted.truncate_from_start(segment.end_offset)
+
+    def _judged(self, batch: Batch) -> Batch | Damage:
+        """A batch of an internal topic counts as damage if its coordinator cannot load it."""
+        header = batch.header
+        if header.is_control or not is_internal(self._topic):
+            return batch
+        try:
+            for record in iter_records(batch.data, 0, header):
+                reason = why_unreadable(self._topic, record)
+                if reason is not None:
+                    text = f"its coordinator cannot read the record at {record.offset}: {reason}"
+                    place = (batch.position, header.length, text)
+                    offsets = (header.base_offset, header.next_offset, header.leader_epoch)
+                    return Damage(*place, *offsets, is_last=False, is_batch=True)
+        except ProtocolError:
+            pass  # Records that are none are said by who opens the batch.
+        return batch
 
     def _load_first_snapshot(self) -> None:
         """Take up what was known of producers before the first segment that is left."""

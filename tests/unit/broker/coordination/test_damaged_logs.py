@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
+from oncelog.cli.log.mending import plan_partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -109,6 +110,16 @@ async def check_one_is_down(
         assert f"oncelog log repair {folder / where}" in error
 
 
+async def check_a_repair_brings_it_back(folder: Path, topic: str) -> None:
+    """By the command that the error names."""
+    plan = plan_partition(str(folder / f"{topic}-0"), was_closed=True)
+    assert list(plan.carry_out())
+    async with running(folder) as context:
+        await coordinator(context, topic).loaded()
+        client = await context.connect()
+        assert await use(context, client, topic, 0) is SERVED[topic]
+
+
 @pytest.mark.parametrize(
     ("topic", "key", "value"),
     [
@@ -140,6 +151,7 @@ async def test_a_bad_record_takes_only_its_partition_down_however_often_the_brok
         offset = append(context, topic, key, value)
     for _ in range(2):
         await check_one_is_down(tmp_path, topic, offset, caplog)
+    await check_a_repair_brings_it_back(tmp_path, topic)
 
 
 @pytest.mark.parametrize("topic", [TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC])
@@ -154,6 +166,7 @@ async def test_a_batch_with_a_bad_checksum_takes_only_its_partition_down(
     flip_the_last_key(tmp_path, topic)
     for _ in range(2):
         await check_one_is_down(tmp_path, topic, offset, caplog)
+    await check_a_repair_brings_it_back(tmp_path, topic)
 
 
 @pytest.mark.parametrize("topic", [TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC])

@@ -69,7 +69,7 @@ def test_a_record_that_its_coordinator_cannot_read_is_found(tmp_path: Path, topi
     assert [line.split(":")[0].partition(".log ")[2] for line in found] == (
         []
         if topic == "plain"
-        else [f"offset {n} its coordinator cannot read the record" for n in (1, 2)]
+        else [f"offset {n} its coordinator cannot read the record at {n}" for n in (1, 2)]
     )
 
 
