@@ -162,7 +162,7 @@ def _markers(
                 f"{'commit' if is_commit else 'abort'}",
                 at_s=evidence.end_s,
                 topic_partition=partition,
-                allowed=excuses.between(0.0, NEVER, partition),
+                allowed=excuses.coordinator(0.0, NEVER, partition),
             )
 
 
