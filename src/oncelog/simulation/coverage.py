@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from oncelog.group.states import MOVES
+from oncelog.simulation.archive import Archive
 from oncelog.simulation.crashes import CrashContext, CrashRow, crash_rows
 from oncelog.simulation.history import Fault, History
 from oncelog.transaction.states import LEGAL_PREVIOUS
@@ -79,7 +80,7 @@ Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss 
 (`Coverage.add_losses`), and whoever gives a process a clock that drifts counts "drift".
 """
 
-ROOMS = ("fault", "transaction", "group", "crash")
+ROOMS = ("fault", "transaction", "group", "crash", "compaction")
 
 
 def _transaction_names() -> Iterator[str]:
@@ -102,11 +103,15 @@ TRANSACTION_STATES = tuple(_transaction_names())
 GROUP_STATES = tuple(_group_names())
 """Each state and each legal move of a classic group."""
 
+COMPACTIONS = ("compaction/swap", "compaction/swap-finished-at-start")
+"""Segments that took the place of others, and those of them that recovery put there."""
+
 CATALOGUE: tuple[str, ...] = (
     *(f"fault/{kind}" for kinds in FAULT_KINDS.values() for kind in kinds),
     *TRANSACTION_STATES,
     *GROUP_STATES,
     *(f"crash/{row.name}" for row in CrashRow),
+    *COMPACTIONS,
 )
 
 _CLUSTER = "needs a second broker"
@@ -145,6 +150,14 @@ class Coverage:
         self.count(f"{room}/{after}")
         if before is not None:
             self.count(f"{room}/{before}->{after}")
+
+    def add_compactions(self, archive: Archive) -> None:
+        """Count what compaction did in one run."""
+        for name, count in zip(
+            COMPACTIONS, (archive.swaps_count, archive.finished_count), strict=True
+        ):
+            if count:
+                self.count(name, count)
 
     def add_run(self, history: History, contexts: Iterable[CrashContext] = ()) -> None:
         """Count the faults of one run and the crash rows that its deaths fell into.

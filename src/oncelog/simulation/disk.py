@@ -145,6 +145,24 @@ class SimulatedDisk:
             key=lambda state: state.path,
         )
 
+    def peek(self, path: str) -> bytes | None:
+        """A file's bytes, for an onlooker: no operation of any process, and never a failure."""
+        return next(
+            (
+                bytes(node.data)
+                for name, node in self._device.tree.walk()
+                if name == path and isinstance(node, File)
+            ),
+            None,
+        )
+
+    def names(self, folder: str) -> list[str]:
+        """What stands in a folder, for an onlooker."""
+        prefix = folder + "/"
+        return [
+            name[len(prefix) :] for name, _ in self._device.tree.walk() if name.startswith(prefix)
+        ]
+
     def used_bytes(self) -> int:
         """Bytes in all files that have a name."""
         return self._device.used_bytes()

@@ -32,6 +32,8 @@ WRITERS: Final = (
 READERS: Final = ("consume", "peer-consumer", "peer-member")
 OTHERS: Final = ("admin", "driver", "peer-admin", "peer-probe", "peer-member", "peer-member")
 """Roles, as often as they are drawn."""
+COMPACTED: Final = "latest"
+"""The compacted topic. Scripted producers, whose records may have no key, do not write to it."""
 PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
 
 
@@ -73,6 +75,12 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "transaction.state.log.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
+        # Compaction has to run often in the short time that there is.
+        "log.cleaner.backoff.ms": rng.choice(["50", "200", "1000"]),
+        "log.cleaner.threads": rng.choice(["1", "1", "2"]),
+        "log.cleaner.min.cleanable.ratio": rng.choice(["0.0", "0.2", "0.5"]),
+        "log.cleaner.delete.retention.ms": rng.choice(["0", "500", "3000", "86400000"]),
+        "log.cleaner.dedupe.buffer.size": rng.choice(["2000", "1048576", "1048576"]),
         "auto.create.topics.enable": "false",
         # A clock that jumps would be enough to delete everything.
         "log.retention.ms": "-1",
@@ -97,6 +105,10 @@ def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
     if rng.random() < 0.2:
         codec = rng.choice(["gzip", "lz4", "snappy", "zstd"])
         topics.append(PlannedTopic("packed", 1, {"compression.type": codec}))
+    if rng.random() < 0.5:
+        policy = rng.choice(["compact", "compact", "compact,delete"])
+        configs = {"cleanup.policy": policy, "segment.ms": rng.choice(["100", "400"])}
+        topics.append(PlannedTopic(COMPACTED, rng.randint(1, 2), configs))
     if rng.random() < 0.35:
         topics.append(PlannedTopic("volatile", rng.randint(1, 2)))
     return topics
@@ -146,6 +158,8 @@ def _parameters(
 ) -> dict[str, Any]:
     """What a client of that role is told."""
     written = {topic: n for topic, n in counts.items() if topic != "target" or rng.random() < 0.5}
+    if role in PEERS:
+        written.pop(COMPACTED, None)
     parameters: dict[str, Any] = {
         "topics": written,
         "transactional_id": rng.choice([f"id-{name}", f"id-{name}", *shared.transactional_ids]),
@@ -163,6 +177,8 @@ def _of_ours(
     rng: random.Random, role: str, counts: dict[str, int], name: str, pace: float
 ) -> dict[str, Any]:
     parameters: dict[str, Any] = {"think_s": pace}
+    if COMPACTED in counts:
+        parameters["compacted"] = {COMPACTED: counts[COMPACTED]}
     if rng.random() < 0.4:
         parameters["transaction_version_max"] = 1
     if role == "idempotent":

@@ -126,6 +126,7 @@ def _parameters(
 AIMS: Final = (
     *("*/__transaction_state-*.log", "*/__transaction_state-*.log", "*/__consumer_offsets-*.log"),
     *("*/__consumer_offsets-*.log", "*/[a-z]*.log", "*-delete*", "/data/*-[0-9]"),
+    *("*.cleaned", "*.swap", "*.swap"),
 )
 """Patterns of the paths at whose changes a process dies; "" is any."""
 MOMENTS: Final = (

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Value
 
-__all__ = ["FinalPartition", "FinalState", "LoggedBatch", "LoggedRecord", "TransactionEntry"]
+__all__ = [
+    "FinalPartition",
+    "FinalState",
+    "KeyedRecord",
+    "LoggedBatch",
+    "LoggedRecord",
+    "TransactionEntry",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,10 @@ class LoggedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FinalPartition:
-    """One partition: everything below the high watermark, and what read_committed shows."""
+    """One partition: everything below the high watermark, and what read_committed shows.
+
+    `batches` are as they were written: what compaction removed is there, and named in `compacted`.
+    """
 
     topic_partition: TopicPartition
     topic_id: str
@@ -50,6 +60,22 @@ class FinalPartition:
     high_watermark: int
     batches: tuple[LoggedBatch, ...]
     committed: tuple[LoggedRecord, ...]
+    compacted: frozenset[int] = frozenset()
+    """Offsets of records that compaction removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRecord:
+    """A record of a log that was compacted, as it was written.
+
+    `outcome` is "committed", "aborted", or "" while its transaction has no end marker.
+    """
+
+    offset: int
+    key: bytes | None
+    is_tombstone: bool
+    outcome: str
+    is_removed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +99,5 @@ class FinalState:
     """group -> committed offsets, asked with require_stable."""
     unread: Mapping[TopicPartition, str] = field(default_factory=dict)
     """Partitions that could not be read to their end, with the reason."""
+    compacted: Mapping[TopicPartition, tuple[KeyedRecord, ...]] = field(default_factory=dict)
+    """All records of the partitions that were compacted, internal ones too."""

@@ -28,6 +28,7 @@ from oncelog.protocol.records import group_log, transaction_log
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
+from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction import InitProducerId, TransactionMachine, TransactionState
@@ -278,9 +279,10 @@ class ObservedBroker(Broker):
         network: Network | None = None,
         store: MetadataStore | None = None,
         rng: random.Random | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.coverage = coverage
-        self.watch = BrokerWatch()
+        self.watch = BrokerWatch(archive)
         watched = WatchedDisk(disk or SystemDisk(), self.watch)
         super().__init__(config, clock=clock, disk=watched, network=network, store=store, rng=rng)
 

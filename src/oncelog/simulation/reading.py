@@ -10,15 +10,16 @@ cannot be read is named in `FinalState.unread`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from oncelog.client import Admin, ClientError, Consumer
 from oncelog.client.cluster import Cluster
 from oncelog.client.transactions import fetch_offsets
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
-from oncelog.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers, read_header
 from oncelog.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -29,6 +30,8 @@ from oncelog.protocol.fetch import (
 )
 from oncelog.protocol.record import Record, iter_records, read_end_marker
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
+from oncelog.simulation.archive import Archive
+from oncelog.simulation.compacted import keyed_records
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.final import (
     FinalPartition,
@@ -71,15 +74,18 @@ class _Chunk(NamedTuple):
 
 
 async def read_final_state(
-    context: ClientContext, topics: Iterable[str], groups: Iterable[str] = ()
+    context: ClientContext,
+    topics: Iterable[str],
+    groups: Iterable[str] = (),
+    archive: Archive | None = None,
 ) -> FinalState:
-    """Read these topics and the offsets of these groups.
+    """Read these topics and the offsets of these groups; `archive` holds what was compacted.
 
     A topic that does not exist is in neither `partitions` nor `unread`. One of which nothing could
     be learnt is unread under its partition -1, a group under the partition -1 of "group <name>".
     Raises nothing that a broker can cause.
     """
-    reading = _Reading(context)
+    reading = _Reading(context, archive)
     try:
         return await reading.state(sorted(set(topics)), sorted(set(groups)))
     finally:
@@ -87,7 +93,8 @@ async def read_final_state(
 
 
 class _Reading:
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: ClientContext, archive: Archive | None) -> None:
+        self._archive = archive
         host, port = context.bootstrap
         options: dict[str, Any] = {
             "client_id": context.name,
@@ -116,13 +123,21 @@ class _Reading:
             await client.close()
 
     async def state(self, topics: Sequence[str], groups: Sequence[str]) -> FinalState:
-        there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC})
+        there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
         marks = await self._marks(there)
-        logs = await self._logs(marks)
+        left = await self._logs(marks)
+        logs = {tp: self._as_written(tp, marks[tp], chunks) for tp, chunks in left.items()}
+        compacted = {
+            tp: keyed_records(self._rows_of(tp, logs[tp]), self._rows_of(tp, left[tp]))
+            for tp in logs
+            if logs[tp] is not left[tp]
+        }
         partitions: dict[TopicPartition, FinalPartition] = {}
         for tp in marks:
             if tp.topic in topics:
-                partitions[tp] = await self._partition(tp, marks[tp], logs.get(tp, []))
+                found = await self._partition(tp, marks[tp], logs.get(tp, []))
+                removed = frozenset(r.offset for r in compacted.get(tp, ()) if r.is_removed)
+                partitions[tp] = replace(found, compacted=removed)
         entries = [
             entry
             for tp in marks
@@ -130,7 +145,7 @@ class _Reading:
             for entry in self._entries(tp, logs.get(tp, []))
         ]
         offsets = await self._offsets(groups)
-        return FinalState(partitions, tuple(entries), offsets, self._unread)
+        return FinalState(partitions, tuple(entries), offsets, self._unread, compacted)
 
     async def _try(self, where: TopicPartition, call: Callable[[], Awaitable[T]]) -> T | None:
         """Await `call`; None, and `where` is unread, if it fails or no time is left."""
@@ -309,6 +324,23 @@ class _Reading:
         except ProtocolError as error:
             self._unread[tp] = f"{error} at offset {position}"
         return position
+
+    # --- what was compacted -----------------------------------------------------------
+
+    def _as_written(self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]) -> list[_Chunk]:
+        """The log with the batches that compaction replaced; the same list if there are none."""
+        archived = {} if self._archive is None else self._archive.of(tp)
+        written = {chunk.header.base_offset: chunk for chunk in log}
+        for base_offset, data in archived.items():
+            header = read_header(data)
+            if marks.log_start_offset <= header.last_offset < marks.high_watermark:
+                written[base_offset] = _Chunk(memoryview(data), 0, header)
+        if not archived:
+            return log
+        return [written[base_offset] for base_offset in sorted(written)]
+
+    def _rows_of(self, tp: TopicPartition, log: list[_Chunk]) -> list[tuple[BatchHeader, Record]]:
+        return [(chunk.header, row) for chunk in log for row in self._rows(tp, chunk)]
 
     # --- as values --------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     run.world.coverage.add_run(run.world.history, run.world.crashes)
+    run.world.coverage.add_compactions(run.world.broker.archive)
     return run.result(final, anomalies, time.perf_counter() - began)
 
 
@@ -197,7 +198,8 @@ class Run:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
         groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
-        found = self._ask(read_final_state(context, topics, groups), "stock")
+        archive = self.world.broker.archive
+        found = self._ask(read_final_state(context, topics, groups, archive), "stock")
         return found if isinstance(found, FinalState) else None
 
     def _topics_made(self) -> set[str]:

@@ -21,6 +21,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import Disk, DiskFile, DiskLock, Lane, StorageFailure
+from oncelog.simulation.archive import Archive
 from oncelog.simulation.crashes import CrashContext, CrashRow
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
 from oncelog.storage.folder_names import DELETE_SUFFIX
@@ -72,6 +73,7 @@ class BrokerWatch:
     """Notes of one incarnation. `phase`: "recovering", "loading", "serving" or "stopping"."""
 
     __slots__ = (
+        "_archive",
         "_by_producer",
         "_dirty",
         "_doomed",
@@ -87,7 +89,8 @@ class BrokerWatch:
         "sealing",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
+        self._archive = archive
         self.phase = "recovering"
         self.loading_count = 0
         """Machines that were made and are not activated."""
@@ -203,6 +206,11 @@ class BrokerWatch:
     def made_folder(self, path: str) -> None:
         """A partition's folder was made."""
         self._new_folders[path] = None
+
+    def renaming(self, source: str, target: str) -> None:
+        """A file or folder is about to get another name."""
+        if self._archive is not None:
+            self._archive.renaming(source, target, recovering=self.phase == "recovering")
 
     def renamed(self, source: str, target: str) -> None:
         """A folder that is doomed goes out of sight first."""
@@ -354,6 +362,7 @@ class WatchedDisk:
 
     def rename(self, source: str, target: str) -> None:
         """Rename."""
+        self._watch.renaming(source, target)
         self._disk.rename(source, target)
         self._watch.renamed(source, target)
 

@@ -15,6 +15,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.archive import Archive
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.crashes import CrashContext
@@ -189,6 +190,7 @@ class BrokerNode:
         self.name = name
         self.host = host
         self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
+        self.archive = Archive(self.disk.peek, self.disk.names)
         self._install()
         self.incarnation = -1
         self.process: Process | None = None
@@ -281,8 +283,6 @@ class BrokerNode:
                 {
                     "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
                     "log.dirs": DATA_DIR,
-                    # The checkers do not know of compaction yet.
-                    "log.cleaner.enable": "false",
                     **self._settings,
                 }
             ),
@@ -292,6 +292,7 @@ class BrokerNode:
             network=process.network,
             store=world.store.of(process),
             rng=process.rng,
+            archive=self.archive,
         )
         try:
             await broker.start()

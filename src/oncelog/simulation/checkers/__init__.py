@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from oncelog.simulation.checkers.anomaly import Anomaly, Promise
+from oncelog.simulation.checkers.compaction import compactions
 from oncelog.simulation.checkers.coordinators import decisions, fencing, producer_ids
 from oncelog.simulation.checkers.cycles import g0, g1c
 from oncelog.simulation.checkers.ending import broker_stopped, lag_ends, progress
@@ -65,6 +66,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "ownership": ownership,
     "INV-9": valid_logs,
     "INV-11": producer_ids,
+    "compaction": compactions,
     "lag-ends": lag_ends,
     "progress": progress,
     "broker-stopped": broker_stopped,

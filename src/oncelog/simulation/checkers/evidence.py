@@ -433,6 +433,14 @@ class Evidence:
                 if record is not None:
                     record.shown.append(entry.offset)
             log.shown.append((entry.offset, record))
+        for offset in sorted(final.compacted):
+            # It was shown until compaction removed it.
+            tracked, holder = log.record_at(offset), log.batch_at(offset)
+            marker = log.closing_marker(offset)
+            if tracked is None or holder is None:
+                continue
+            if not holder.transactional or (marker is not None and marker.marker == "commit"):
+                tracked.shown.append(offset)
 
 
 def _is_place_of(record: Tracked, topic_partition: TopicPartition) -> bool:

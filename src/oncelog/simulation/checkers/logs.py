@@ -73,10 +73,11 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-3: what read_committed shows is exactly what batches and markers say, in offset order.
 
     That is: every record below the last stable offset that is in no transaction or in one whose
-    next marker is a commit. The last stable offset is where the first transaction without a marker
-    begins. A marker ends only transactions of its own epoch or the one before (KIP-890 bumps it);
-    an abort ends any older one. Nothing excuses it, since it compares the log with itself; only a
-    marker of another epoch is excused, by a loss of power that took the right one.
+    next marker is a commit, and that compaction did not remove. The last stable offset is where the
+    first transaction without a marker begins. A marker ends only transactions of its own epoch or
+    the one before (KIP-890 bumps it); an abort ends any older one. Nothing excuses it, since it
+    compares the log with itself; only a marker of another epoch is excused, by a loss of power that
+    took the right one.
     """
     excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
@@ -132,7 +133,7 @@ def _decide(final: FinalPartition) -> tuple[list[tuple[int, Value | None]], int,
         for batch in final.batches
         if not batch.marker and batch.first_offset not in hidden
         for record in batch.records
-        if final.log_start_offset <= record.offset < stable
+        if final.log_start_offset <= record.offset < stable and record.offset not in final.compacted
     ]
     return visible, stable, odd
 

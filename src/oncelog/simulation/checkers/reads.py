@@ -66,8 +66,9 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
 
     The records are those of the final log; for read_committed those of the committed view. The
     jump is "internal" between two records of a poll and "external" before its first or behind its
-    last. Left out is what DeleteRecords was asked for before the poll, and a record that was sent
-    after the poll: it took the place of another, which is for inconsistent-offsets to judge.
+    last. Left out is what compaction removed some time, what DeleteRecords was asked for before the
+    poll, and a record that was sent after the poll: it took the place of another, which is for
+    inconsistent-offsets to judge.
     Excused: the poll was fetched before power was lost, as a record in it shows that is no longer
     at its offset, or a later leader epoch that wrote below its position.
     """
@@ -103,7 +104,7 @@ def _skipped_by(
     offsets = shown if poll.committed else log.offsets
     for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
         offset = offsets[index]
-        if offset in given:
+        if offset in given or offset in log.final.compacted:
             continue
         record = log.shown[index][1] if poll.committed else log.records[index]
         if record is None or record.sent_s > poll.at_s or not evidence.is_current(record):

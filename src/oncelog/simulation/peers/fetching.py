@@ -105,9 +105,9 @@ def read_batches(
                 hidden.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in hidden):
             found += [
-                (record.offset, Value.decode(record.value or b""))
+                (record.offset, Value.decode(record.value))
                 for record in iter_records(buffer, start, header)
-                if record.offset >= position
+                if record.offset >= position and record.value is not None
             ]
     return Read(tuple(found), max(position, reached))
 

@@ -2,6 +2,9 @@
 
 A record's `Sent` stands before the call of `send`, its `Acked` or `SendFailed` when its future is
 done. With a key the producer chooses the partition; the one that must come out is told beforehand.
+
+Topics that the parameter `compacted` names get records of a few keys, and a tombstone now and then,
+of which nothing is written down: it carries no value to know it by.
 """
 
 from __future__ import annotations
@@ -20,8 +23,12 @@ from oncelog.client import (
 from oncelog.core.errors import ErrorCode
 from oncelog.simulation.history import Acked, SendFailed, Sent, Value
 from oncelog.simulation.workloads.journal import Journal, StuckError
+from oncelog.simulation.workloads.places import topics_of
 
 __all__ = ["Outbox", "describe"]
+
+COMPACTED_KEYS_COUNT: Final = 4
+TOMBSTONES_SHARE: Final = 0.15
 
 _REFUSED: Final = frozenset(
     {
@@ -50,10 +57,11 @@ def describe(error: BaseException) -> str:
 class Outbox:
     """All records of one client: their numbers go on from producer to producer."""
 
-    __slots__ = ("_journal", "_latest", "_number", "defect", "failed", "waiting")
+    __slots__ = ("_compacted", "_journal", "_latest", "_number", "defect", "failed", "waiting")
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._compacted = topics_of(journal, "compacted", {})
         self._number = 0
         self._latest = -1
         self.waiting = 0
@@ -85,6 +93,11 @@ class Outbox:
         """
         if self.defect is not None:
             raise StuckError(f"a delivery raised {describe(self.defect)}")
+        partition = to.partition if key is None else None
+        if to.topic in self._compacted:
+            key = key or b"k%d" % self._journal.rng.randrange(COMPACTED_KEYS_COUNT)
+            if self._journal.chance(TOMBSTONES_SHARE):
+                self._bury(producer, to, key)
         value = Value(self._journal.who, self._number, transaction, source)
         self._number += 1
         self._latest = max(self._latest, transaction)
@@ -94,7 +107,7 @@ class Outbox:
                 to.topic,
                 value.encode(),
                 key=key,
-                partition=to.partition if key is None else None,
+                partition=partition,
                 headers=(("padding", bytes(padding)),) if padding else (),
             )
         except IllegalStateError:
@@ -105,6 +118,13 @@ class Outbox:
         self.waiting += 1
         delivery.add_done_callback(partial(self._ended, value, to, acks))
         return delivery
+
+    def _bury(self, producer: Producer, to: TopicPartition, key: bytes) -> None:
+        try:
+            delivery = producer.send(to.topic, None, key=key, partition=to.partition)
+        except ClientError:
+            return  # The record behind it will tell.
+        delivery.add_done_callback(_ignored)
 
     def _ended(
         self,
@@ -128,6 +148,11 @@ class Outbox:
         else:
             self.defect = error
         self._journal.record(SendFailed, value, describe(error), _is_certain(error))
+
+
+def _ignored(delivery: asyncio.Future[RecordMetadata]) -> None:
+    if not delivery.cancelled():
+        delivery.exception()
 
 
 def _is_certain(error: BaseException) -> bool:

@@ -18,9 +18,11 @@ DEFAULT_TOPICS: Mapping[str, int] = {"t": 2}
 SIZES = (0, 0, 0, 20, 200, 2_000)
 
 
-def topics_of(journal: Journal, name: str = "topics") -> dict[str, int]:
+def topics_of(
+    journal: Journal, name: str = "topics", default: Mapping[str, int] = DEFAULT_TOPICS
+) -> dict[str, int]:
     """A parameter that tells topics and their partition counts."""
-    given = journal.context.parameters.get(name, DEFAULT_TOPICS)
+    given = journal.context.parameters.get(name, default)
     if not isinstance(given, Mapping):
         raise StuckError(f"parameter {name} is no mapping: {given!r}")
     return {str(topic): int(count) for topic, count in given.items()}

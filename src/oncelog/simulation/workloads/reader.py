@@ -169,6 +169,8 @@ class Reader:
         by_partition: dict[TopicPartition, list[tuple[int, Value]]] = {}
         for record in records:
             topic_partition = TopicPartition(record.topic, record.partition)
+            if record.value is None:
+                continue  # A tombstone tells nothing.
             value = _decode(topic_partition, record.offset, record.value)
             by_partition.setdefault(topic_partition, []).append((record.offset, value))
         for topic_partition in list(self.positions):
@@ -202,7 +204,7 @@ class Reader:
             (record.offset, _decode(topic_partition, record.offset, record.value))
             for start, header in iter_headers(fetched.batches)
             for record in iter_records(fetched.batches, start, header)
-            if record.offset >= position
+            if record.offset >= position and record.value is not None
         ]
         self._note(topic_partition, rows, fetched.next_offset)
         self._consumer.seek(topic_partition, fetched.next_offset)
@@ -314,8 +316,8 @@ class Reader:
         return True
 
 
-def _decode(topic_partition: TopicPartition, offset: int, data: bytes | None) -> Value:
+def _decode(topic_partition: TopicPartition, offset: int, data: bytes) -> Value:
     try:
-        return Value.decode(data or b"")
+        return Value.decode(data)
     except ValueError as error:
         raise StuckError(f"{topic_partition}@{offset} is a record that nobody sent") from error

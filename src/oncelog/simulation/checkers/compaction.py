@@ -1,0 +1,42 @@
+"""Checkers of compaction: what it removed, and that nothing newer was lost with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.simulation.checkers.anomaly import Anomaly, found
+from oncelog.simulation.checkers.evidence import Evidence
+
+__all__ = ["compactions"]
+
+
+def compactions(evidence: Evidence) -> Iterator[Anomaly]:
+    """Compaction removes what is aborted, what a newer record of its key made obsolete, tombstones.
+
+    The newer record has to be committed, and in the log as it was written: a loss of power excuses
+    nothing, because what makes a record obsolete is synced before that one goes. Excused: a flipped
+    bit, for which recovery may have cut the newer record off.
+    """
+    allowed = "what was synced was damaged" if evidence.promise.damage_s else ""
+    for partition, records in evidence.final.compacted.items():
+        newest = {r.key: r.offset for r in records if r.outcome == "committed"}
+        for record in records:
+            if not record.is_removed or record.outcome == "aborted":
+                continue
+            what = ""
+            if not record.outcome:
+                what = "compaction removed a record of an open transaction"
+            elif record.key is None:
+                what = "compaction removed a record without a key"
+            elif newest[record.key] == record.offset and not record.is_tombstone:
+                what = "compaction removed the newest record of a key"
+            if what:
+                yield found(
+                    "compaction",
+                    what,
+                    f"{record.key!r} at {partition}@{record.offset}",
+                    at_s=evidence.end_s,
+                    topic_partition=partition,
+                    offset=record.offset,
+                    allowed=allowed,
+                )
