@@ -345,6 +345,7 @@ class _Recovery:
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
         reader = BatchReader(segment, following, compact=self._compact)
         sealed = self.files.register.get(segment.base_offset)
+        known = self.files.read_aborted(segment, sealed) or [] if sealed is not None else []
         segment.start_indexes()
         position = 0
         while position < segment.size:
@@ -367,6 +368,7 @@ class _Recovery:
             if offset is None:
                 offset = following if following is not None else max(expected, floor or 0)
             self._note_damage(segment, DamagedPlace(position, end, expected, offset))
+            state.end_lost(known, expected, offset, self._now_ms)
             position, expected = end, offset
         if following is not None and expected < following:
             is_whole = sealed is not None and (
@@ -377,6 +379,9 @@ class _Recovery:
                 segment.end_offset = following
             elif floor is None:
                 self._note_gap(segment, expected)
+                state.end_lost(known, expected, following, self._now_ms)
+        if segment.damaged:
+            state.correct_aborted(known, segment.base_offset, segment.end_offset)
         return False
 
     def _ends_at(

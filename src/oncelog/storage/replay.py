@@ -120,6 +120,38 @@ class DerivedState:
                 )
             )
 
+    def end_lost(
+        self, known: Iterable[AbortedTransaction], from_offset: int, to_offset: int, now_ms: int
+    ) -> None:
+        """Note the abort markers that stood in [from_offset, to_offset), which damage took.
+
+        `known` is what a sound index file says. Without them the producer's next marker would end
+        these transactions, whatever it says (INV-3).
+        """
+        for entry in known:
+            producer = self.producers.entry(entry.producer_id)
+            if producer is not None and from_offset <= entry.last_offset < to_offset:
+                self.note_marker(
+                    entry.producer_id,
+                    producer.epoch,
+                    producer.coordinator_epoch,
+                    entry.last_offset,
+                    commit=False,
+                    now_ms=now_ms,
+                )
+
+    def correct_aborted(
+        self, known: Iterable[AbortedTransaction], from_offset: int, to_offset: int
+    ) -> None:
+        """Believe a sound index file where both know a marker: damage may hide a commit before it.
+
+        The transactions that the log shows would begin too early then.
+        """
+        by_marker = {entry.last_offset: entry for entry in known}
+        shown = self.aborted.between(from_offset, to_offset)
+        corrected = [by_marker.get(entry.last_offset, entry) for entry in shown]
+        self.aborted.replace(from_offset, to_offset, corrected)
+
 
 def replay_headers(
     segments: Iterable[Segment], from_offset: int, state: DerivedState, now_ms: int

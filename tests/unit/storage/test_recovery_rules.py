@@ -358,3 +358,41 @@ def test_a_long_scan_says_how_far_it_is(
     with caplog.at_level(logging.INFO, "oncelog.storage"):
         ctx.kill()
     assert "flights-0: 25 % scanned of " in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["the abort marker", "the commit marker", "the first record"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_transaction_stays_aborted_though_damage_took_a_marker(
+    make_log: MakeLog, lost: str, number: int
+) -> None:
+    """INV-3: the segment's `.txnindex` still says how it ended, and its CRC says that it is whole.
+
+    Otherwise the producer's next commit would end the aborted transaction too, and its next abort
+    the committed one.
+    """
+    ctx = make_log(index_interval_bytes=1)
+    for round_number in range(2):
+        for part, commit in enumerate((False, True, False)):
+            sequence = round_number * 6 + part * 2
+            ctx.append_well(producer=1, epoch=0, sequence=sequence, transactional=True)
+            ctx.append_well(producer=1, epoch=0, sequence=sequence + 1, transactional=True)
+            ctx.end(1, 0, commit=commit)
+        if round_number == 0:
+            ctx.log._roll(ctx.log.log_end_offset)
+    expected = aborted(ctx)
+    assert len(expected) == 4
+    ctx.log.close()
+    path = files(ctx, ".log")[number]
+    data = path.read_bytes()
+    places = [position for position, _ in iter_headers(data)]
+    at = places[{"the abort marker": 2, "the commit marker": 5, "the first record": 0}[lost]]
+    path.write_bytes(data[: at + 20] + data[at + 25 :])
+    ctx.open(clean=True)
+    end = ctx.log.log_end_offset
+    for again in (ctx.restart, lambda: ctx.open(recovery_point=end), ctx.restart):
+        found = aborted(ctx)
+        assert [(e.producer_id, e.last_offset) for e in found] == [
+            (e.producer_id, e.last_offset) for e in expected
+        ]
+        assert lost == "the first record" or found == expected
+        again()
