@@ -21,28 +21,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
+from oncelog.cli.log.check_indexes import read_file
 from oncelog.cli.log.check_partition import PartitionCheck, log_start_of
 from oncelog.cli.log.findings import ERROR
-from oncelog.cli.log.kinds import Kind, base_offset, kind_of, partition_of
-from oncelog.cli.log.reading import Damage
-from oncelog.cli.log.survey import Segment, Survey
+from oncelog.cli.log.kinds import (
+    Kind,
+    base_offset,
+    is_passing,
+    kind_of,
+    partition_of,
+    segments_in,
+)
+from oncelog.cli.log.replacing import fill, lost_ends
+from oncelog.cli.log.survey import Segment
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
-from oncelog.protocol.batch import (
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_PREFIX_SIZE,
-    MAGIC,
-    check_crc,
-    renew_crc,
-)
+from oncelog.protocol.batch import HEADER_SIZE, MAGIC, check_crc
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
-from oncelog.storage.aborted import format_aborted
+from oncelog.storage.aborted import AbortedTransaction, parse_aborted
 from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from oncelog.storage.header_walk import parse_header
 
-__all__ = ["Mend", "PartitionPlan", "empty_batch", "plan_partition", "set_aside"]
+__all__ = ["Mend", "PartitionPlan", "plan_partition", "set_aside"]
 
 ASIDE_SUFFIX: Final = ".damaged"
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -148,15 +149,6 @@ class PartitionPlan:
             log_start_offset=log_start_of(self.folder),
         )
         recovered.close()
-        self._write_aborted()
-
-    def _write_aborted(self) -> None:
-        """Write every `.txnindex` anew: a start after a clean stop trusts them (INV-3)."""
-        disk = SystemDisk()
-        for segment in Survey(self.folder).segments(lambda _: ()):
-            path = segment.beside(ABORTED_SUFFIX)
-            if segment.aborted:
-                disk.write_atomic(path, format_aborted(segment.aborted), sync=True)
 
 
 def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
@@ -174,9 +166,10 @@ def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
         else:
             plan.unmended.append((finding.path, f"{finding.where} {finding.text}".strip()))
     bases = check.survey.bases
+    aborted = _known_aborted(folder)
     for segment in damaged:
         following = [base for base in bases if base > segment.base_offset]
-        plan.mends[segment.path] = _mends(segment, following[0] if following else None)
+        plan.mends[segment.path] = _mends(segment, following[0] if following else None, aborted)
     if damaged:
         _doubt_what_follows(plan, damaged[0].base_offset)
     return plan
@@ -187,36 +180,45 @@ def _is_damage(path: str, damaged: list[Segment]) -> bool:
 
 
 def _doubt_what_follows(plan: PartitionPlan, base: int) -> None:
-    """What later segments' files say of producers may rest on what the damage took."""
+    """What later snapshots say of producers may rest on what the damage took."""
     for name in sorted(os.listdir(plan.folder)):
         path = os.path.join(plan.folder, name)
-        is_state = kind_of(name) in (Kind.SNAPSHOT, Kind.BATCHES, Kind.ABORTED)
-        is_settled = name.endswith((".snapshot", ".batches", ".txnindex"))
-        is_later = base_offset(name) > base or kind_of(name) is Kind.ABORTED
-        is_known = path in plan.files_aside or base_offset(name) < base
-        if is_state and is_settled and is_later and not is_known:
+        is_state = kind_of(name) in (Kind.SNAPSHOT, Kind.BATCHES) and not is_passing(name)
+        if is_state and base_offset(name) > base and path not in plan.files_aside:
             plan.files_aside.append(path)
 
 
-def _mends(segment: Segment, next_base: int | None) -> list[Mend]:
-    found = []
-    with open(segment.path, "rb") as file:
-        for damage in segment.damages:
-            # Where no batch follows, the next segment says where the next offset is.
-            is_open_end = damage.is_last and next_base is not None
-            end = next_base if is_open_end and next_base is not None else damage.next_offset
-            file.seek(damage.position)
-            data = file.read(min(damage.size, _BATCH_BYTES_MAX))
-            found.append(_mend(damage, data, damage.first_offset, end - 1))
+def _known_aborted(folder: str) -> list[AbortedTransaction]:
+    """What all sound `.txnindex` files of a partition say, by rising marker."""
+    found: list[AbortedTransaction] = []
+    for base in segments_in(folder):
+        data = read_file(os.path.join(folder, f"{base:020d}{ABORTED_SUFFIX}"))
+        found += parse_aborted(data) or []
     return found
 
 
-def _mend(damage: Damage, data: bytes, first: int, last: int) -> Mend:
-    restored = _with_offset(data, damage.size, first, last)
-    if restored is not None:
-        return Mend(damage.position, damage.size, restored, damage.reason, first, last, True)
-    empty = empty_batch(first, last, damage.leader_epoch) if last >= first else b""
-    return Mend(damage.position, damage.size, empty, damage.reason, first, last)
+def _mends(
+    segment: Segment, next_base: int | None, aborted: list[AbortedTransaction]
+) -> list[Mend]:
+    found = []
+    with open(segment.path, "rb") as file:
+        for damage, open_before in zip(segment.damages, segment.open_producers, strict=True):
+            # Where no batch follows, the next segment says where the next offset is.
+            is_open_end = damage.is_last and next_base is not None
+            end = next_base if is_open_end and next_base is not None else damage.next_offset
+            first, last = damage.first_offset, end - 1
+            ends = lost_ends(open_before, aborted, first, last)
+            file.seek(damage.position)
+            data = file.read(min(damage.size, _BATCH_BYTES_MAX))
+            restored = _with_offset(data, damage.size, first, last)
+            place = (damage.position, damage.size)
+            if restored is not None:
+                found.append(Mend(*place, restored, damage.reason, first, last, True))
+                continue
+            epoch, newest_ms = damage.leader_epoch, segment.max_timestamp_ms
+            filled = fill(first, last, epoch, newest_ms, ends)
+            found.append(Mend(*place, filled, damage.reason, first, last))
+    return found
 
 
 def _with_offset(data: bytes, size: int, first: int, last: int) -> bytes | None:
@@ -229,30 +231,6 @@ def _with_offset(data: bytes, size: int, first: int, last: int) -> bytes | None:
     if not fits or header.last_offset_delta != last - first or not check_crc(data, 0, header):
         return None
     return first.to_bytes(8, "big") + data[8:]
-
-
-def empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
-    """A batch without records that takes the offsets from the first to the last."""
-    length = HEADER_SIZE - LENGTH_PREFIX_SIZE
-    batch = bytearray(
-        HEADER.pack(
-            first_offset,
-            length,
-            leader_epoch,
-            MAGIC,
-            0,
-            0,
-            last_offset - first_offset,
-            -1,
-            -1,
-            -1,
-            -1,
-            -1,
-            0,
-        )
-    )
-    renew_crc(batch, 0, HEADER_SIZE)
-    return bytes(batch)
 
 
 def _write_mended(path: str, target: str, mends: list[Mend]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from oncelog.cli.log.decoding import is_internal, why_unreadable
@@ -19,6 +20,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from oncelog.storage.producer_snapshot import parse_snapshot
+from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.replay import DerivedState
 
 __all__ = ["Segment", "Survey", "Watcher"]
@@ -39,6 +41,8 @@ class Segment:
     """After the last sound batch."""
     max_timestamp_ms: int = -1
     damages: list[Damage] = field(default_factory=list)
+    open_producers: list[dict[int, ProducerEntry]] = field(default_factory=list)
+    """Of each damage: the producers whose transactions were open in front of it, as of then."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
     def beside(self, suffix: str) -> str:
@@ -81,6 +85,7 @@ class Survey:
             found = stretch if isinstance(stretch, Damage) else self._judged(stretch)
             if isinstance(found, Damage):
                 segment.damages.append(found)
+                segment.open_producers.append(self._open_producers())
                 self.is_whole = False
                 continue
             header = found.header
@@ -116,6 +121,15 @@ class Survey:
         except ProtocolError:
             pass  # Records that are none are said by who opens the batch.
         return batch
+
+    def _open_producers(self) -> dict[int, ProducerEntry]:
+        producers = self.state.producers
+        found = {}
+        for producer_id in producers.undecided.values():
+            entry = producers.entry(producer_id)
+            if entry is not None:
+                found[producer_id] = copy(entry)
+        return found
 
     def _load_first_snapshot(self) -> None:
         """Take up what was known of producers before the first segment that is left."""

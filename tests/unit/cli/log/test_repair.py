@@ -13,8 +13,8 @@ import pytest
 
 from oncelog import EmbeddedBroker
 from oncelog.cli.log.findings import ERROR
-from oncelog.cli.log.mending import empty_batch
 from oncelog.cli.log.reading import Batch, read_log
+from oncelog.cli.log.replacing import empty_batch
 from oncelog.cli.log.verify import verify_path
 from oncelog.client import Consumer
 from oncelog.core.ids import TopicPartition
@@ -52,6 +52,7 @@ def records(folder: Path, partition: str = "plain-0") -> list[Record]:
         record
         for path in sorted((folder / partition).glob("*.log"))
         for batch in batches(path)
+        if not batch.header.is_control
         for record in iter_records(batch.data, 0, batch.header)
     ]
 
@@ -107,6 +108,25 @@ def test_a_wrong_offset_is_put_right_without_loss(log: Oncelog, folder: Path) ->
     assert [row["lost"] for row in rows if row["file"].endswith(".log")] == ["", "", ""]
     assert path.read_bytes() == sound
     assert not errors(folder)
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("reach", [1, 2])
+def test_transactions_end_as_they_did_though_their_markers_are_lost(
+    log: Oncelog, folder: Path, number: int, reach: int
+) -> None:
+    """INV-3: the `.txnindex` tells which ended, and how."""
+    path = folder / "mixed-0" / f"{FIRST}.log"
+    index = path.with_suffix(".txnindex")
+    sound, found = index.read_bytes(), batches(path)
+    marker = [n for n, batch in enumerate(found) if batch.header.is_control][number]
+    for damaged in found[marker - reach + 1 : marker + 1]:
+        flip(path, damaged.position + 65)
+    repair(log, folder)
+    assert index.read_bytes() == sound
+    assert not errors(folder)
+    markers = [batch for batch in batches(path) if batch.header.is_control]
+    assert len(markers) == 8
 
 
 def test_a_damaged_end_of_a_sealed_segment_keeps_the_next_ones_offsets(
