@@ -78,8 +78,9 @@ def _take(served: Served, data: bytes, offset: int, answer: object, isolation: i
     try:
         for position, header in iter_headers(data, allow_partial=True):
             if not check_crc(data, position, header):
-                served.refused[max(header.base_offset, following)] = "wrong CRC"
-                return max(header.next_offset, following + 1)
+                # Nothing that the header says can be believed, not even where it ends.
+                served.refused[following] = "wrong CRC"
+                return following + 1
             while aborted and aborted[0][0] <= header.last_offset:
                 hidden.add(aborted.pop(0)[1])
             _take_batch(served, data, position, header, offset, hidden if isolation else set())
