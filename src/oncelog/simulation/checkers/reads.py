@@ -17,6 +17,7 @@ from oncelog.simulation.checkers.evidence import (
     Tracked,
 )
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.final import LoggedBatch
 from oncelog.simulation.history import RecordsDeleted
 
 __all__ = ["nonmonotonic_poll", "skipped_poll", "unseen"]
@@ -121,17 +122,18 @@ def _skipped_by(
             topic_partition=partition,
             offset=offset,
             values=(record.value,),
-            allowed=_fetched_before_a_loss(evidence, excuses, step, log),
+            allowed=_fetched_before_a_loss(evidence, excuses, step, log, offset),
         )
 
 
 def _fetched_before_a_loss(
-    evidence: Evidence, excuses: Excuses, step: Step, log: PartitionLog
+    evidence: Evidence, excuses: Excuses, step: Step, log: PartitionLog, missing: int
 ) -> str:
-    """Why a poll may show a log that was cut since it was fetched.
+    """Why a poll may show a log that was cut since it was fetched, without the record at `missing`.
 
     A record in it is no longer at its offset, or what is there now below its position was written
-    in a later leader epoch: the marker that it saw, and what it decided, may be gone.
+    in a later leader epoch, or the marker that shows the missing record: the marker that the poll
+    saw, and what it decided, may be gone.
     """
     partition = log.final.topic_partition
     gone = [
@@ -144,10 +146,21 @@ def _fetched_before_a_loss(
     epoch = excuses.epoch_before(partition, step.poll.at_s)
     if epoch is None:
         return ""
+    decided_by = _marker_of(log, missing) if step.poll.committed else None
     for batch in log.final.batches:
-        if batch.first_offset < step.poll.position and batch.leader_epoch > epoch:
+        is_decisive = batch.first_offset < step.poll.position or batch is decided_by
+        if is_decisive and batch.leader_epoch > epoch:
             return excuses.between(step.poll.at_s, evidence.end_s, partition)
     return ""
+
+
+def _marker_of(log: PartitionLog, offset: int) -> LoggedBatch | None:
+    """The marker that ends the transaction of the record at `offset`."""
+    its = log.batch_at(offset)
+    later = (b for b in log.final.batches if b.marker and b.first_offset > offset)
+    if its is None or not its.transactional:
+        return None
+    return next((marker for marker in later if marker.producer_id == its.producer_id), None)
 
 
 def _deleted(evidence: Evidence, log: PartitionLog) -> list[RecordsDeleted]:
@@ -210,7 +223,7 @@ def _unseen(
     for reader in () if allowed else readers:
         for step in reader.steps:
             if step.start <= offset < step.poll.position:
-                allowed = allowed or _fetched_before_a_loss(evidence, excuses, step, log)
+                allowed = allowed or _fetched_before_a_loss(evidence, excuses, step, log, offset)
     return found(
         "unseen",
         "no reader was given it",

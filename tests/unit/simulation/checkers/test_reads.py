@@ -142,3 +142,21 @@ def test_a_poll_fetched_before_power_was_lost_shows_the_log_as_it_was() -> None:
     assert "skipped-poll" in {a.kind for a in found if a.allowed}
     assert not [a for a in found if not a.allowed]
     assert "skipped-poll" in model.kinds()
+
+
+def test_a_poll_saw_an_abort_that_power_took() -> None:
+    model = Model()
+    model.look()
+    producer = model.producer("p", "id")
+    producer.begin()
+    producer.send(T0)
+    # The marker, which power took, was behind what the poll went past.
+    model.record(Polled, "r", T0, True, (), 0)
+    model.record(Polled, "r", T0, True, (), 1)
+    at_s = model.now_s
+    model.cut(T0, 1)
+    producer.commit()
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s,))
+    assert "skipped-poll" in {a.kind for a in found if a.allowed}
+    assert "skipped-poll" not in {a.kind for a in found if not a.allowed}
+    assert "skipped-poll" in {a.kind for a in model.judge() if not a.allowed}
