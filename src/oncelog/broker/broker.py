@@ -172,15 +172,16 @@ class Broker:
         exits.push_async_callback(self.server.stop)
         await self.server.start(self.dispatcher, self.controller.announce)
 
-    def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         """The image became another; returns the topics that could not be made.
 
-        Partitions follow first, then the coordinators that live on them.
+        Partitions follow first, then the coordinators that live on them. Returns the topics that
+        could not be made.
         """
-        failures = self.partitions.apply(delta)
+        unmade = await self.partitions.apply(delta)
         self.transactions.apply(delta)
         self.groups.apply(delta)
-        return failures
+        return unmade
 
     def _take_folders(self) -> LogManager:
         return LogManager.take(

@@ -16,7 +16,7 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog.controller import layout
@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Follow = Callable[[ImageDelta], Awaitable[Mapping[TopicId, StorageFailure]]]
+
 
 def fresh_kafka_uuid(rng: random.Random) -> str:
     """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
@@ -61,15 +63,15 @@ def fresh_kafka_uuid(rng: random.Random) -> str:
 class ControllerShell:
     """Creates and deletes topics; owns the broker's metadata image.
 
-    `follow` is called with each step of the image, from `start` on; it returns the topics of which
-    something could not be made.
+    `follow` is called with each step of the image, from `start` on, and returns which topics it
+    could not make. A creation that cannot be carried out is taken back before its caller hears.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         store: MetadataStore,
-        follow: Callable[[ImageDelta], Mapping[TopicId, StorageFailure]],
+        follow: Follow,
         rng: random.Random,
     ) -> None:
         self.image = MetadataImage(cluster_id="")
@@ -129,7 +131,8 @@ class ControllerShell:
         await self._raise_epochs(latest_epochs)
         self._off_line.update(off_line)
         self._publish(self.image.revision)
-        unmade = self._tell(self.image.delta_from(MetadataImage(cluster_id=self.image.cluster_id)))
+        empty = MetadataImage(cluster_id=self.image.cluster_id)
+        unmade = await self._tell(self.image.delta_from(empty))
         for failure in unmade.values():
             raise failure
 
@@ -138,10 +141,16 @@ class ControllerShell:
 
         It stands in the image only. The next start finds out anew what there is.
         """
-        before = self.image
         self._off_line.update(partitions)
-        self._publish(before.revision)
-        self._tell(self.image.delta_from(before))
+        task = asyncio.get_running_loop().create_task(self._tell_off_line())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+
+    async def _tell_off_line(self) -> None:
+        async with self._following:
+            before = self.image
+            self._publish(before.revision)
+            self._unmade |= await self._tell(self.image.delta_from(before))
 
     async def _raise_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
         """Write all of it in one atomic step, whatever the number of partitions."""
@@ -422,7 +431,7 @@ class ControllerShell:
         async with self._following:
             before = self.image
             if await self._read():
-                self._unmade.update(self._tell(self.image.delta_from(before)))
+                self._unmade |= await self._tell(self.image.delta_from(before))
 
     async def _read(self) -> bool:
         """Bring the image up to the store. False when it was there already."""

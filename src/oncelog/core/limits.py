@@ -82,6 +82,12 @@ RECENT_BATCHES_COUNT_MAX = 8192
 header walk.
 """
 
+REMOVAL_CHECK_MS = 1_000
+"""Longest pause between two looks for deleted folders and files that are due for removal."""
+
+PARTITIONS_PER_TURN_COUNT_MAX = 100
+"""Partitions that are taken in or dropped before the loop gets its turn; each takes 30 us."""
+
 TAIL_READ_BYTES_MAX = 64 * 1024 * 1024
 """How far before the end of a log file a read counts as one at the tail, which was written lately
 and is in memory. What lies further back is read in the executor unless the system says that it is.

@@ -11,7 +11,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "log.segment.delete.delay.ms",
         "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
         "transaction.partition.verification.enable",
@@ -21,7 +20,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
 
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
-        "file.delete.delay.ms",
         "unclean.leader.election.enable",
     }
 )

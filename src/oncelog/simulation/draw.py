@@ -84,6 +84,7 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         # A clock that jumps would be enough to delete everything.
         "log.retention.ms": "-1",
+        "log.segment.delete.delay.ms": "500",
         "log.message.timestamp.after.max.ms": "9223372036854775807",
     }
     if rng.random() < 0.7:

@@ -294,12 +294,12 @@ class ObservedBroker(Broker):
         super()._start_parts(exits)
         observe_broker(self.transactions, self.groups, self.coverage, self.watch)
 
-    def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         # Set for good by a death in between; nobody follows then.
         self.watch.deleting = bool(delta.deleted)
-        failures = super()._follow(delta)
+        unmade = await super()._follow(delta)
         self.watch.deleting = False
-        return failures
+        return unmade
 
     async def stop(self) -> None:
         """Stop as the broker does; a death from here on falls into the stop."""

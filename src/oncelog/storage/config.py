@@ -33,6 +33,8 @@ class LogConfig:
     retention_ms: int = 7 * _DAY_MS
     """Age of a segment's newest record at which it goes; -1 keeps it."""
     retention_bytes: int = -1
+    file_delete_delay_ms: int = 60 * 1000
+    """Time between a deletion and the removal of its files."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     min_cleanable_dirty_ratio: float = 0.5
     """Share of uncleaned bytes at which a cleaning begins."""

@@ -27,7 +27,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.log_cleaning import CleanableLog
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, Rejection
-from oncelog.storage.recovery import recover, remove_segment_files
+from oncelog.storage.recovery import recover, remove_segment_files, rename_segment_files
 from oncelog.storage.replay import state_before
 from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
 from oncelog.storage.retention import expired_segments_count
@@ -303,15 +303,20 @@ class PartitionLog(CleanableLog):
 
     # ---- upkeep ----
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+    def delete_old_segments(
+        self, now_ms: int, high_watermark: int, deleted: list[str] | None = None
+    ) -> int:
         """Delete whole segments below the high watermark by age, size or log start.
 
-        Returns how many.
+        Returns how many. The paths of their files, renamed, are added to `deleted` for its owner to
+        remove; without one they are removed at once.
         """
         with self._upkeep:
-            return self._delete_old_segments(now_ms, high_watermark)
+            return self._delete_old_segments(now_ms, high_watermark, deleted)
 
-    def _delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+    def _delete_old_segments(
+        self, now_ms: int, high_watermark: int, deleted: list[str] | None
+    ) -> int:
         with self._lock:
             if self._closed:
                 return 0
@@ -328,7 +333,10 @@ class PartitionLog(CleanableLog):
             self._snapshots.remove(below=self._segments.first_base_offset)
         for segment in removed:
             segment.close()
-            remove_segment_files(self._disk, segment.prefix)
+            if deleted is None:
+                remove_segment_files(self._disk, segment.prefix)
+            else:
+                deleted += rename_segment_files(self._disk, segment.prefix)
         return count
 
     def delete_records(self, offset: int) -> int:

@@ -74,6 +74,8 @@ class LogFolder:
         """What took the folder off line, if something did."""
         self.was_clean = False
         """Whether the last process closed this folder in order."""
+        self.deleted: list[str] = []
+        """Deleted folders that an earlier process did not come to remove."""
 
     @classmethod
     def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogFolder:
@@ -112,7 +114,7 @@ class LogFolder:
         if self.was_clean:
             disk.remove(clean_path)
             disk.sync_dir(directory)
-        self._remove_leftovers()
+        self._clear_leftovers()
         points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
         starts = self._read_offsets(LOG_STARTS_NAME, "logs start at their first segment again")
         for partition in self._topic_ids:
@@ -181,13 +183,18 @@ class LogFolder:
         self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
         self._topic_ids[topic_partition] = topic_id
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition's folder. Blocking.
+    def delete(self, topic_partition: TopicPartition) -> str:
+        """Give a partition's folder the name of a deleted one; returns its new path. Blocking.
 
-        It is renamed first: that is the recorded decision, which the next start finishes (D14).
+        That is the recorded decision (D14): its owner removes it when it likes, or the next start.
         """
-        doomed = self._rename(topic_partition, DELETE_SUFFIX)
-        self._disk.remove_tree(doomed)
+        return self._rename(topic_partition, DELETE_SUFFIX)
+
+    def undo(self, topic_partition: TopicPartition) -> None:
+        """Remove the log that `create` made and nobody has used. Blocking."""
+        held = self._logs.get(topic_partition)
+        if held is not None and not held.log_end_offset:
+            self._disk.remove_tree(self._rename(topic_partition, DELETE_SUFFIX))
 
     def set_aside(self, topic_partition: TopicPartition, reason: str) -> str:
         """Keep a partition's folder under the name of a stray, unserved (D14). Blocking.
@@ -316,12 +323,12 @@ class LogFolder:
                 metadata = self._disk.read(f"{path}/{PARTITION_METADATA_NAME}")
                 self._topic_ids[partition] = parse_partition_metadata(metadata)
 
-    def _remove_leftovers(self) -> None:
-        """Finish deletions, and remove files that were not renamed to their place."""
+    def _clear_leftovers(self) -> None:
+        """Find interrupted deletions, and remove files that were not renamed to their place."""
         for name in self._disk.list(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
-                self._disk.remove_tree(path)
+                self.deleted.append(path)
             elif name.endswith(".tmp"):
                 self._disk.remove(path)
 

@@ -181,15 +181,28 @@ class LogManager:
                 refusal = failure
         raise refusal
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition's log; harmless when there is none. Blocking.
+    def delete(self, topic_partition: TopicPartition) -> str | None:
+        """Take a partition's log away; harmless when there is none. Blocking.
 
-        Only for a deletion that the metadata records (D14), which goes on remembering it for a
-        folder that is off line.
+        Returns its folder under the name of a deleted one, which remains to be removed. Only for a
+        deletion that the metadata records (D14), which goes on remembering it for a folder that is
+        off line.
         """
         folder = self.folder_of(topic_partition)
-        if folder is not None and folder.off_line is None:
-            folder.delete(topic_partition)
+        if folder is None or folder.off_line is not None:
+            return None
+        return folder.delete(topic_partition)
+
+    @property
+    def deleted(self) -> list[str]:
+        """Deleted folders that an earlier process did not come to remove."""
+        return [path for folder in self.folders for path in folder.deleted]
+
+    def undo(self, topic_partition: TopicPartition) -> None:
+        """Remove the log that `create` made and nobody has used. Blocking."""
+        folder = self.folder_of(topic_partition)
+        if folder is not None:
+            folder.undo(topic_partition)
 
     def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
         """Keep a partition's folder aside, unserved, and say so (D14). Blocking."""

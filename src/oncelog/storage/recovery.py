@@ -28,7 +28,12 @@ from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NA
 from oncelog.storage.header_walk import DamagedPlace
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
-from oncelog.storage.recovery_files import find_segments, remove_segment_files, set_segment_aside
+from oncelog.storage.recovery_files import (
+    find_segments,
+    remove_segment_files,
+    rename_segment_files,
+    set_segment_aside,
+)
 from oncelog.storage.recovery_report import RecoveryReport
 from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
@@ -37,7 +42,7 @@ from oncelog.storage.segment_register import SealedSegment
 from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.state_files import StateFiles
 
-__all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files"]
+__all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files", "rename_segment_files"]
 
 
 @dataclass(slots=True)

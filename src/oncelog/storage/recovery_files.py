@@ -25,7 +25,12 @@ from oncelog.storage.recovery_report import RecoveryReport
 from oncelog.storage.segment import Segment
 from oncelog.storage.swap import finish_swaps
 
-__all__ = ["find_segments", "remove_segment_files", "set_segment_aside"]
+__all__ = [
+    "find_segments",
+    "remove_segment_files",
+    "rename_segment_files",
+    "set_segment_aside",
+]
 
 _NEVER_TRUSTED = (".tmp",)
 _DECIDED = (LOG_SUFFIX + DELETED_SUFFIX, LOG_SUFFIX + CUT_SUFFIX)
@@ -42,15 +47,22 @@ _NUMBERED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, BATCHES_SUFFIX)
 
 
 def remove_segment_files(disk: Disk, prefix: str) -> None:
-    """Delete a segment.
+    """Delete a segment."""
+    for path in rename_segment_files(disk, prefix):
+        disk.remove(path)
 
-    The `.log` goes first, through a rename: half of a deletion is finished at the next start.
+
+def rename_segment_files(disk: Disk, prefix: str) -> list[str]:
+    """Give a segment's files the names of deleted ones, which are returned.
+
+    The `.log` goes first; half of a deletion is finished at the next start.
     """
+    renamed = []
     for suffix in SEGMENT_SUFFIXES:
         if disk.exists(prefix + suffix):
             disk.rename(prefix + suffix, prefix + suffix + DELETED_SUFFIX)
-    for suffix in SEGMENT_SUFFIXES:
-        disk.remove(prefix + suffix + DELETED_SUFFIX)
+            renamed.append(prefix + suffix + DELETED_SUFFIX)
+    return renamed
 
 
 def set_segment_aside(disk: Disk, segment: Segment, report: RecoveryReport) -> None:

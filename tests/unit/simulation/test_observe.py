@@ -29,6 +29,7 @@ from oncelog.transaction import TransactionMetadata, TransactionState, records
 from oncelog.transaction.states import moved
 from tests.unit.broker.apis.test_group_admin import deleted, join
 from tests.unit.broker.context import Client
+from tests.unit.broker.raw import until
 
 
 class SpyFile:
@@ -253,16 +254,18 @@ def test_a_death_before_or_after_an_operation_is_not_inside_it() -> None:
 
 async def test_the_deletion_of_a_topic_has_two_rows(tmp_path: Path) -> None:
     async with observed(tmp_path / "data") as context, Admin(context.address) as admin:
-        await context.broker.controller.create_topics([NewTopic("t", 1)])
+        topic = NewTopic("t", 1, config={"file.delete.delay.ms": "0"})
+        await context.broker.controller.create_topics([topic])
         await admin.delete_topics(["t"])
         spy = context.spy
+        await until(lambda: bool(spy.during("remove_tree", "-delete")))
         assert spy.during("write_atomic", "partition.metadata")[0] == (
             CrashRow.WRITE_ATOMIC,
             CrashRow.TOPIC_CREATION,
         )
         assert spy.during("rename", "-delete") == [(CrashRow.DELETION_METADATA,)]
         assert spy.during("remove_tree", "-delete")[-1] == (CrashRow.DELETION_FOLDER,)
-        assert context.broker.watch.at_death(0.0, "", "kill").rows == ()
+        await until(lambda: context.broker.watch.at_death(0.0, "", "kill").rows == ())
 
 
 async def test_a_roll_and_a_loss_of_power_have_rows(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
         flush_ms=value("flush.ms"),
         retention_ms=value("retention.ms"),
         retention_bytes=value("retention.bytes"),
+        file_delete_delay_ms=value("file.delete.delay.ms"),
         cleanup_policy=policy,
         min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
         min_compaction_lag_ms=value("min.compaction.lag.ms"),

@@ -11,11 +11,11 @@ This module must not know the wire, nor what is in a log.
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.partitions.cleaner import PartitionCleaner
@@ -23,6 +23,7 @@ from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.partition import Partition
+from oncelog.broker.partitions.removals import Removals
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -30,6 +31,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import (
     COLD_READS_COUNT_MAX,
     DISK_EXECUTOR_THREAD_COUNT,
+    PARTITIONS_PER_TURN_COUNT_MAX,
     PRODUCERS_SWEPT_PER_TURN_COUNT_MAX,
     TIMER_MS_MAX,
 )
@@ -73,6 +75,8 @@ class PartitionManager:
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
         self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
+        self.removals = Removals(disk, clock)
+        self.removals.add(logs.deleted, 0)
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
         self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Told which partitions' folder failed, in a turn of its own."""
@@ -103,41 +107,88 @@ class PartitionManager:
 
     # --- the image
 
-    def apply(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def apply(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         """Follow the image: drop what is deleted, make what is new, take roles and settings.
 
-        Returns the topics of which a partition could not be made.
+        Files are renamed and made in the executor. The partitions of a topic are taken in together
+        once all of its new ones are there; where one cannot be made none is, nothing is left of the
+        others, and the topic's failure is returned.
         """
-        failures = {}
+        unmade: dict[TopicId, StorageFailure] = {}
         for topic in delta.deleted:
-            for topic_partition in topic.topic_partitions():
-                self._delete(topic_partition, topic.topic_id)
-        for topic in delta.changed:
-            # Partitions whose making was taken back.
-            for index in itertools.count(len(topic.partitions)):
-                if (topic.name, index) not in self._partitions:
-                    break
-                self._delete(TopicPartition(topic.name, index), topic.topic_id)
+            await self._delete(topic)
         for topic in (*delta.created, *delta.changed):
-            for topic_partition, image in zip(
-                topic.topic_partitions(), topic.partitions, strict=True
-            ):
-                is_here = self._broker_id in image.replicas
-                if is_here and self._broker_id not in image.offline_replicas:
-                    try:
-                        self._assign(topic, topic_partition, image)
-                    except StorageFailure as failure:
-                        failures[topic.topic_id] = failure
-                        break
-        return failures
+            try:
+                await self._take_in(topic)
+            except StorageFailure as failure:
+                log.warning("topic %s is not made: %s", topic.name, failure)
+                unmade[topic.topic_id] = failure
+        return unmade
+
+    async def _take_in(self, topic: TopicImage) -> None:
+        ours = [
+            (label, image)
+            for label, image in zip(topic.topic_partitions(), topic.partitions, strict=True)
+            if self._broker_id in image.replicas and self._broker_id not in image.offline_replicas
+        ]
+        new = [label for label, _ in ours if label not in self._partitions]
+        config = log_config(self._config, topic.config)
+        made = await self._made(partial(self._make_logs, topic, new, config)) if new else {}
+        for count, (label, image) in enumerate(ours):
+            if count and count % PARTITIONS_PER_TURN_COUNT_MAX == 0:
+                await self.clock.sleep(0)
+            self._assign(topic, label, image, made.get(label), config)
+
+    async def _made(
+        self, make: Callable[[int], dict[TopicPartition, PartitionLog]]
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Make logs in the executor, in a folder that does not fail."""
+        while True:
+            try:
+                return await self.disk.run(partial(make, self.clock.now_ms()))
+            except StorageFailure as failure:
+                if failure.refused or not self._logs.online:
+                    raise
+                self._failed(failure)
+
+    def _make_logs(
+        self, topic: TopicImage, new: list[TopicPartition], config: LogConfig, now_ms: int
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Find or make the logs of partitions that are not served yet: all of them, or none."""
+        logs = self._logs
+        made: dict[TopicPartition, PartitionLog] = {}
+        fresh: list[TopicPartition] = []
+        try:
+            for label in new:
+                held = logs.get(label)
+                if held is not None and logs.topic_id(label) not in (None, topic.topic_id):
+                    logs.set_aside(label, f"it is of another topic, {logs.topic_id(label)}")
+                    self._high_watermarks.pop(label, None)
+                    held = None
+                if held is None:
+                    fresh.append(label)
+                made[label] = logs.create(label, topic.topic_id, config, now_ms)
+        except StorageFailure:
+            for label in fresh:
+                with contextlib.suppress(StorageFailure):
+                    logs.undo(label)
+            raise
+        return made
 
     def _assign(
-        self, topic: TopicImage, topic_partition: TopicPartition, image: PartitionImage
+        self,
+        topic: TopicImage,
+        topic_partition: TopicPartition,
+        image: PartitionImage,
+        made: PartitionLog | None,
+        config: LogConfig,
     ) -> None:
         partition = self._partitions.get(topic_partition)
+        if partition is None and made is not None:
+            partition = self._begin(topic, topic_partition, made, config)
         if partition is None:
-            partition = self._make(topic, topic_partition)
-        partition.log.config = log_config(self._config, topic.config)
+            return
+        partition.log.config = config
         state = partition.state
         state.assign(
             leader=image.leader,
@@ -148,14 +199,13 @@ class PartitionManager:
         )
         partition.role_changed()
 
-    def _make(self, topic: TopicImage, topic_partition: TopicPartition) -> Partition:
-        held = self._logs.get(topic_partition)
-        if held is not None and self._logs.topic_id(topic_partition) not in (None, topic.topic_id):
-            other = self._logs.topic_id(topic_partition)
-            self._logs.set_aside(topic_partition, f"it is of another topic, {other}")
-            self._high_watermarks.pop(topic_partition, None)
-        config = log_config(self._config, topic.config)
-        made = self._create_log(topic_partition, topic.topic_id, config)
+    def _begin(
+        self,
+        topic: TopicImage,
+        topic_partition: TopicPartition,
+        made: PartitionLog,
+        config: LogConfig,
+    ) -> Partition:
         made.config = config
         state = PartitionState(
             self._broker_id,
@@ -174,29 +224,25 @@ class PartitionManager:
             self.cleaner.forget(topic_partition)
         return partition
 
-    def _create_log(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
-    ) -> PartitionLog:
-        """Make it in a folder that does not fail."""
-        while True:
-            try:
-                return self._logs.create(topic_partition, topic_id, config, self.clock.now_ms())
-            except StorageFailure as failure:
-                if failure.refused or not self._logs.online:
-                    raise
-                self._failed(failure)
-
-    def _delete(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        partition = self._partitions.get(topic_partition)
-        if partition is None or partition.state.topic_id != topic_id:
-            return
-        del self._partitions[topic_partition]
-        self._high_watermarks.pop(topic_partition, None)
-        self._flushed_ms.pop(topic_partition, None)
-        self.cleaner.forget(topic_partition)
-        partition.state.resign()
-        partition.stop(ErrorCode.unknown_topic_or_partition)
-        self._logs.delete(topic_partition)
+    async def _delete(self, topic: TopicImage) -> None:
+        """Drop a topic's partitions, then give their folders the names of deleted ones."""
+        dropped: list[TopicPartition] = []
+        for label in topic.topic_partitions():
+            partition = self._partitions.get(label)
+            if partition is not None and partition.state.topic_id == topic.topic_id:
+                del self._partitions[label]
+                dropped.append(label)
+                self._high_watermarks.pop(label, None)
+                self._flushed_ms.pop(label, None)
+                self.cleaner.forget(label)
+                partition.state.resign()
+                partition.stop(ErrorCode.unknown_topic_or_partition)
+                if len(dropped) % PARTITIONS_PER_TURN_COUNT_MAX == 0:
+                    await self.clock.sleep(0)
+        if dropped:
+            paths = await self.disk.run(lambda: [self._logs.delete(label) for label in dropped])
+            delay_ms = self._config.topic_value(topic.config, "file.delete.delay.ms")
+            self.removals.add([path for path in paths if path is not None], delay_ms)
 
     # --- background work
 
@@ -210,10 +256,13 @@ class PartitionManager:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._expire_producers())
+                tasks.create_task(self.removals.run())
+                retention_ms = config.get_int("log.retention.check.interval.ms")
+                if retention_ms <= TIMER_MS_MAX:
+                    tasks.create_task(self._retain_every(retention_ms))
                 for worker in self.cleaner.workers():
                     tasks.create_task(worker)
                 for key, work in (
-                    ("log.retention.check.interval.ms", self._retain),
                     ("log.flush.scheduler.interval.ms", self._flush),
                     ("log.flush.offset.checkpoint.interval.ms", self._checkpoint),
                     ("log.flush.start.offset.checkpoint.interval.ms", self._write_log_starts),
@@ -237,6 +286,16 @@ class PartitionManager:
             except StorageFailure as failure:
                 self._failed(failure)
 
+    async def _retain_every(self, interval_ms: int) -> None:
+        """Retention; the files that it renamed are removed after their delay."""
+        while True:
+            await self.clock.sleep(interval_ms)
+            try:
+                for deleted, delay_ms in await self.disk.run(self._retain()):
+                    self.removals.add(deleted, delay_ms)
+            except StorageFailure as failure:
+                self._failed(failure)
+
     async def _expire_producers(self) -> None:
         """Forget idle producers, in the loop because appends read and write the same tables.
 
@@ -257,14 +316,19 @@ class PartitionManager:
                         seen_count = 0
                         await self.clock.sleep(0)
 
-    def _retain(self) -> Callable[[], None]:
+    def _retain(self) -> Callable[[], list[tuple[list[str], int]]]:
         now_ms = self.clock.now_ms()
         # Whatever the policy, segments below the start of a log go.
         due = [(partition.log, partition.state.high_watermark) for partition in self]
 
-        def work() -> None:
+        def work() -> list[tuple[list[str], int]]:
+            found = []
             for held, high_watermark in due:
-                held.delete_old_segments(now_ms, high_watermark)
+                deleted: list[str] = []
+                held.delete_old_segments(now_ms, high_watermark, deleted)
+                if deleted:
+                    found.append((deleted, held.config.file_delete_delay_ms))
+            return found
 
         return work
 

@@ -65,10 +65,10 @@ class Bench:
     def cleaner(self) -> PartitionCleaner:
         return self.partitions.cleaner
 
-    def create(self, name: str, settings: Mapping[str, str] | None = None) -> Partition:
+    async def create(self, name: str, settings: Mapping[str, str] | None = None) -> Partition:
         self.ids += 1
         topic = TopicImage(name, UUID(int=self.ids), (ALONE,), {**COMPACTED, **(settings or {})})
-        self.partitions.apply(ImageDelta(created=(topic,)))
+        await self.partitions.apply(ImageDelta(created=(topic,)))
         found = self.partitions.get(name, 0)
         assert found is not None
         return found
@@ -113,8 +113,8 @@ async def cleaning(folder: Path, **settings: str) -> AsyncIterator[Bench]:
 
 async def test_a_dirty_log_is_cleaned_and_how_far_is_noted(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
-        first, second = bench.create("first"), bench.create("second")
-        other = bench.create("other", {"cleanup.policy": "delete"})
+        first, second = await bench.create("first"), await bench.create("second")
+        other = await bench.create("other", {"cleanup.policy": "delete"})
         for partition in (first, second, other):
             bench.put(partition, "1", "2", "3")
         await bench.pause()
@@ -129,7 +129,7 @@ async def test_a_dirty_log_is_cleaned_and_how_far_is_noted(tmp_path: Path) -> No
 
 async def test_a_log_that_is_clean_is_left_in_peace(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first", {"min.cleanable.dirty.ratio": "0.6"})
+        partition = await bench.create("first", {"min.cleanable.dirty.ratio": "0.6"})
         bench.put(partition, "1", "2", "3")
         await bench.pause()
         bench.put(partition, "4")
@@ -143,7 +143,7 @@ async def test_a_log_that_is_clean_is_left_in_peace(tmp_path: Path) -> None:
 async def test_compaction_can_be_switched_off(tmp_path: Path) -> None:
     for settings in ({"enable": "false"}, {"threads": "0"}):
         async with cleaning(tmp_path / str(settings), **settings) as bench:
-            partition = bench.create("first")
+            partition = await bench.create("first")
             bench.put(partition, "1", "2", "3")
             await bench.pause()
             assert values(partition) == ["1", "2", "3"]
@@ -151,7 +151,7 @@ async def test_compaction_can_be_switched_off(tmp_path: Path) -> None:
 
 async def test_several_workers_share_the_logs(tmp_path: Path) -> None:
     async with cleaning(tmp_path, threads="3") as bench:
-        partitions = [bench.create(f"t{number}") for number in range(5)]
+        partitions = [await bench.create(f"t{number}") for number in range(5)]
         for partition in partitions:
             bench.put(partition, "1", "2", "3")
         await bench.pause()
@@ -162,11 +162,11 @@ async def test_several_workers_share_the_logs(tmp_path: Path) -> None:
 
 async def test_the_checkpoint_counts_after_a_restart(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first")
+        partition = await bench.create("first")
         bench.put(partition, "1", "2", "3")
         await bench.pause()
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first")
+        partition = await bench.create("first")
         await bench.pause()
         assert bench.cleaner.cleanings_count == 0
         bench.put(partition, "4", "5")
@@ -179,11 +179,11 @@ async def test_a_damaged_checkpoint_is_said_and_costs_a_cleaning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cleaning(tmp_path) as bench:
-        bench.put(bench.create("first"), "1", "2", "3")
+        bench.put(await bench.create("first"), "1", "2", "3")
         await bench.pause()
     (tmp_path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nfirst 0")
     async with cleaning(tmp_path) as bench:
-        bench.create("first")
+        await bench.create("first")
         await bench.pause()
         assert bench.clean_offsets() == {"first-0": 2}
     assert "cleaner-offset-checkpoint is damaged: compacted logs are cleaned" in caplog.text
@@ -191,12 +191,12 @@ async def test_a_damaged_checkpoint_is_said_and_costs_a_cleaning(
 
 async def test_a_topic_made_anew_is_dirty_from_its_start(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first")
+        partition = await bench.create("first")
         bench.put(partition, "1", "2", "3")
         await bench.pause()
         topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        bench.partitions.apply(ImageDelta(deleted=(topic,)))
-        partition = bench.create("first")
+        await bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        partition = await bench.create("first")
         bench.put(partition, "1", "2", "3")
         await bench.pause()
         assert values(partition) == ["2", "3"]
@@ -206,7 +206,7 @@ async def test_damage_is_named_and_the_other_logs_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cleaning(tmp_path) as bench:
-        bad, good = bench.create("bad"), bench.create("good")
+        bad, good = await bench.create("bad"), await bench.create("good")
         for partition in (bad, good):
             bench.put(partition, "1", "2", "3")
         path = tmp_path / "bad-0" / f"{1:020d}.log"
@@ -226,7 +226,7 @@ async def test_damage_is_named_and_the_other_logs_go_on(
         )
         assert bench.clean_offsets() == {"good-0": 2}
         assert len(bench.cleaner.uncleanable) == 1
-        bench.partitions.apply(
+        await bench.partitions.apply(
             ImageDelta(deleted=(TopicImage("bad", UUID(int=1), (ALONE,), COMPACTED),))
         )
         await bench.pause()
@@ -237,12 +237,12 @@ async def test_records_without_a_key_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first", {"cleanup.policy": "delete"})
+        partition = await bench.create("first", {"cleanup.policy": "delete"})
         made = build_batch([Record(0, NOW_MS, None, b"1")])
         partition.append(made, now_ms=NOW_MS)
         bench.put(partition, "2")
         image = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        bench.partitions.apply(ImageDelta(changed=(image,)))
+        await bench.partitions.apply(ImageDelta(changed=(image,)))
         await bench.pause()
         assert values(partition) == ["2"]
         assert "first-0: 1 records without a key were removed" in caplog.text
@@ -250,7 +250,7 @@ async def test_records_without_a_key_are_said(
 
 async def test_the_rate_is_kept(tmp_path: Path) -> None:
     async with cleaning(tmp_path, io_max_bytes_per_second="1000") as bench:
-        partition = bench.create("first")
+        partition = await bench.create("first")
         bench.put(partition, *["x" * 1000] * 5)
         await bench.pause()
         # About 4.3 kB are read for the keys, and 4.3 kB more to be copied.
@@ -262,7 +262,7 @@ async def test_the_rate_is_kept(tmp_path: Path) -> None:
 
 async def test_no_step_is_long(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
-        partition = bench.create("first", {"segment.ms": "10000"})
+        partition = await bench.create("first", {"segment.ms": "10000"})
         bench.put(partition, *[f"{number}" * 1000 for number in range(999)])
         bench.clock.at_ms += 100_000
         bench.put(partition, "the active segment")
@@ -276,7 +276,7 @@ async def test_no_step_is_long(tmp_path: Path) -> None:
 async def test_a_disk_that_fails_ends_the_upkeep(tmp_path: Path) -> None:
     bench = Bench(tmp_path, {})
     task = asyncio.create_task(bench.partitions.run())
-    partition = bench.create("first")
+    partition = await bench.create("first")
     bench.put(partition, "1", "2", "3")
 
     def fail(*_: object, **__: object) -> None:
@@ -292,11 +292,11 @@ async def test_a_disk_that_fails_ends_the_upkeep(tmp_path: Path) -> None:
 
 async def test_a_topic_may_be_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
     async with cleaning(tmp_path, io_max_bytes_per_second="100") as bench:
-        partition = bench.create("first")
+        partition = await bench.create("first")
         bench.put(partition, *["x" * 90] * 5)
         await bench.pause()
         topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        await bench.partitions.apply(ImageDelta(deleted=(topic,)))
         for _ in range(20):
             await bench.clock.advance(1000)
         assert bench.cleaner.cleanings_count == 0

@@ -16,6 +16,7 @@ from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import NO_PRODUCER_ID
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
+from oncelog.runtime import Lane
 from oncelog.storage.producer_state import ProducerEntry
 from tests.support.folders import open_logs
 from tests.unit.broker.support import ME, NOW_MS, batch
@@ -67,10 +68,9 @@ class Bench:
         self.partitions = PartitionManager(
             ME, BrokerConfig(), self.logs, disk, self.clock, random.Random(1)
         )
-        topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
-        self.partitions.apply(ImageDelta(created=(topic,)))
+        self.topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
 
-    async def run(self, work: Any) -> Any:
+    async def run(self, work: Any, lane: Lane = Lane.UPKEEP) -> Any:
         """The disk's executor: what it would do in a thread is done at once."""
         return work()
 
@@ -90,6 +90,7 @@ class Bench:
 @asynccontextmanager
 async def upkeep(folder: Path, partitions_count: int = 1) -> AsyncIterator[Bench]:
     bench = Bench(folder, partitions_count)
+    await bench.partitions.apply(ImageDelta(created=(bench.topic,)))
     task = asyncio.create_task(bench.partitions.run())
     await bench.clock.advance(0)
     yield bench

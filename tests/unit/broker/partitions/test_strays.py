@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from oncelog.controller.image import ImageDelta
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId
 from oncelog.metadata.store import Stored
 from oncelog.protocol.api import ApiKey
+from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.checkpoints import format_partition_metadata
 from tests.unit.broker.context import Running, running
-from tests.unit.broker.raw import fetch, produce, values
+from tests.unit.broker.raw import fetch, produce, until, values
 from tests.unit.broker.support import batch
 
 Damage = Callable[[Path], None]
@@ -99,9 +102,13 @@ async def test_a_note_that_power_took_does_not_make_a_stray(tmp_path: Path) -> N
     assert named(tmp_path, "*-stray") == []
 
 
+async def nobody_follows(delta: ImageDelta) -> Mapping[TopicId, StorageFailure]:
+    return {}
+
+
 async def delete_without_folders(context: Running, topic_id: UUID) -> None:
     """Record the deletion, and die before anything is done about the folders."""
-    context.broker.controller._tell = lambda delta: {}
+    context.broker.controller._tell = nobody_follows
     assert await context.broker.controller.delete_topic(topic_id) is ErrorCode.none
     context.broker.logs.close = context.broker.logs.abandon  # type: ignore[assignment]
 
@@ -114,7 +121,7 @@ async def test_a_recorded_deletion_is_finished_after_a_crash(
         await delete_without_folders(context, topic_id)
     assert (tmp_path / "t-0").exists()
     async with running(tmp_path) as context:
-        assert named(tmp_path, "t-0*") == []
+        await until(lambda: named(tmp_path, "t-0*") == [])
         while context.broker.image.deleted:
             await context.broker.clock.sleep(1)
         assert await context.broker.store.list("/deleted-topics/") == {}
@@ -158,7 +165,7 @@ async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
     before = log_bytes(tmp_path / "t-0")
     async with running(tmp_path) as context:
         store: Any = context.broker.store
-        context.broker.controller._tell = lambda delta: {}
+        context.broker.controller._tell = nobody_follows
         context.broker.controller._take = lambda path, value: None  # type: ignore[method-assign]
         version = (await store.get("/topics/t")).version
         await store.compare_and_set("/topics/t", value, version)
