@@ -163,6 +163,10 @@ class Disk(Protocol):
         """Wall time at which the file was last written."""
         ...
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Have the file count as written at that time, until it is written again."""
+        ...
+
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents; harmless when it is there."""
         ...
@@ -358,6 +362,11 @@ class SystemDisk:
         """Wall time of the last write, as the file system notes it."""
         with _failing("stat", path):
             return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Set the time that the file system notes."""
+        with _failing("stat", path):
+            os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents."""

@@ -169,6 +169,15 @@ class ProcessDisk(Gate):
                 raise os_error(errno.ENOENT, path)
             return node.modified_ms
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Set that time. A loss of power does not take it."""
+        self.enter()
+        with _failing("stat", path):
+            node = self._tree.find(path)
+            if not isinstance(node, File):
+                raise os_error(errno.ENOENT, path)
+            node.modified_ms = time_ms
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted."""
         with _failing("list", path):

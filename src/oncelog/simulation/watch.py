@@ -343,6 +343,7 @@ class WatchedDisk:
         self.list = disk.list
         self.is_dir = disk.is_dir
         self.modified_ms = disk.modified_ms
+        self.set_modified_ms = disk.set_modified_ms
         self.remove = disk.remove
         self.read = disk.read
 

@@ -142,7 +142,7 @@ class Cleaning:
             try:
                 yield from self._write_group(group, cleaned, batch_filter)
                 aborted = transactions.take_kept()
-                self._seal(cleaned, aborted)
+                self._seal(cleaned, aborted, group[-1])
                 held.replace_segments(group, cleaned, aborted)
             except OncelogError:
                 if held.is_open:
@@ -171,8 +171,13 @@ class Cleaning:
         self.stats.bytes_written += cleaned.size
         yield work
 
-    def _seal(self, cleaned: Segment, aborted: list[AbortedTransaction]) -> None:
-        """Sync the files, and their names with the last one."""
+    def _seal(self, cleaned: Segment, aborted: list[AbortedTransaction], newest: Segment) -> None:
+        """Sync the files, and their names with the last one.
+
+        Without timestamps a segment is as old as its file, so the new one is as old as `newest`.
+        """
+        modified_ms = self._disk.modified_ms(newest.path)
+        self._disk.set_modified_ms(cleaned.kept.path, modified_ms)
         cleaned.kept.sync_plan()()
         cleaned.write_indexes(sync=True, state=CLEANED_SUFFIX)
         # Also when it is empty: `swap` tells by it which segment an index is of.

@@ -65,8 +65,7 @@ def log_to_clean(
         if segment.end_offset > end:
             break
         is_clean = segment.end_offset <= first_dirty
-        # Kafka holds no more than the largest timestamp against a young segment either.
-        if not is_clean and lag_ms > 0 and segment.max_timestamp_ms > now_ms - lag_ms:
+        if not is_clean and lag_ms > 0 and segment.newest_ms() > now_ms - lag_ms:
             break
         if is_clean:
             cleaned_bytes += segment.size

@@ -326,6 +326,22 @@ def test_a_second_cleaning_changes_nothing(ctx: CompactedLog) -> None:
     assert ctx.all_bytes() == before
 
 
+def test_a_cleaned_segment_is_as_old_as_the_newest_of_those_it_replaces(
+    ctx: CompactedLog,
+) -> None:
+    """Records without timestamps give it no other age."""
+    ctx.append_well(build_batch([Record(0, -1, b"a", b"1")]))
+    ctx.seal()
+    paths = sorted(ctx.folder.glob("*.log"))
+    ctx.disk.set_modified_ms(str(paths[0]), NOW_MS - 5000)
+    ctx.log.config = replace(ctx.log.config, min_compaction_lag_ms=6000)
+    assert ctx.clean() == 0
+    ctx.log.config = replace(ctx.log.config, min_compaction_lag_ms=4000)
+    assert ctx.clean() == 1
+    (sealed,) = ctx.log.sealed_segments()
+    assert sealed.newest_ms() == NOW_MS - 5000
+
+
 def test_groups_are_bounded_by_size_indexes_and_offsets(ctx: CompactedLog) -> None:
     def segment(base: int, end: int, size: int) -> Segment:
         made = Segment(ctx.disk, str(ctx.folder), base)
