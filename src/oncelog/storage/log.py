@@ -374,6 +374,9 @@ class PartitionLog(CleanableLog):
                 segment.close()
                 remove_segment_files(self._disk, segment.prefix)
             self._segments.active.truncate(offset)
+            # The segment that is active again may end as it once did, with other records.
+            self._files.register.keep_only(self._segments.base_offsets[:-1])
+            self._files.register.write()
             self._folder_changed = self._changed = True
             self.log_end_offset = max(
                 self._segments.active.end_offset, self._segments.active.base_offset

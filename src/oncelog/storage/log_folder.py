@@ -97,6 +97,9 @@ class LogFolder:
 
     def claim(self, identity: Identity) -> None:
         """Make a new folder the broker's own, or one of an older layout current. Blocking."""
+        if self.identity is None:
+            # Who made it may have died before its name was safe.
+            self._disk.sync_dir(os.path.dirname(self.directory) or ".")
         if self.identity != identity or identity.format_version < FORMAT_VERSION:
             write_identity(self._disk, self.directory, identity)
         self.identity = identity
@@ -129,6 +132,9 @@ class LogFolder:
                 log_start_offset=starts.get(partition, 0),
             )
         self._is_open = True
+        if any(held.recovery.lost_tail for held in self._logs.values()):
+            # Else what is appended now would count as synced at the next start.
+            self.checkpoint()
 
     # ---- logs ----
 

@@ -105,7 +105,7 @@ class _Recovery:
         self._state = DerivedState(LeaderEpochs(epochs))
         self._rebuilt: dict[int, list[AbortedTransaction]] = {}
         self._has_moved = False
-        """Whether something was cut off or set aside, which must last."""
+        """Whether something was cut off, set aside or forgotten, which must last."""
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int) -> Recovered:
         segments = self._segments
@@ -130,9 +130,14 @@ class _Recovery:
             self._report.lost_tail = True
             self._report.warn(f"the log ends at offset {end}, but {closed_at} was synced")
         start = min(max(log_start_offset, segments[0].base_offset), end)
+        # What is of another history than the log's must not come back: it would be believed.
+        if any(offset > end for offset in self._snapshots.offsets):
+            self._has_moved = True
         self._snapshots.keep_only({segment.base_offset for segment in segments} | {end})
         self._state.epochs.truncate_from_end(end)
-        self.files.register.keep_only(segment.base_offset for segment in segments)
+        if self.files.register.keep_only(segment.base_offset for segment in segments):
+            self.files.register.write()
+            self._has_moved = True
         if not is_new:
             self._write_back(first, recovery_point, must_rewrite)
         if must_rewrite:

@@ -76,10 +76,17 @@ class SegmentRegister:
         file.close()
         self._size += _SIZE_BYTES
 
-    def keep_only(self, base_offsets: Iterable[int]) -> None:
-        """Forget the segments that are not there any more; the file follows at its next rewrite."""
-        kept = self._records.keys() & set(base_offsets)
-        self._records = {base: self._records[base] for base in sorted(kept)}
+    def keep_only(self, base_offsets: Iterable[int]) -> bool:
+        """Forget all other segments; whether the file must follow before anything is appended.
+
+        Those in front of the first one are gone for good. Where a lost one began another may begin,
+        which must not be taken for the lost one: its record has to go from the file as well.
+        """
+        bases = set(base_offsets)
+        gone = self._records.keys() - bases
+        for base in gone:
+            del self._records[base]
+        return any(base > min(bases, default=-1) for base in gone)
 
     def write(self) -> None:
         """Write the file anew, unsynced, with one record for each segment."""

@@ -12,7 +12,14 @@ from crc32c import crc32c
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction, format_aborted, parse_aborted
 from oncelog.storage.checkpoints import format_epochs
-from oncelog.storage.files import ABORTED_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
+from oncelog.storage.files import (
+    ABORTED_SUFFIX,
+    BATCHES_SUFFIX,
+    FAILED_SYNC_NAME,
+    LEADER_EPOCHS_NAME,
+    SNAPSHOT_SUFFIX,
+    file_prefix,
+)
 from oncelog.storage.replay import DerivedState
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_register import SealedSegment, SegmentRegister
@@ -92,8 +99,17 @@ class StateFiles:
         return entries
 
     def sync_indexes(self, segment: Segment) -> None:
-        """Make a sealed segment's index files survive a loss of power before they are trusted."""
-        for path in (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX):
+        """Make what follows from a sealed segment survive a loss of power before it is trusted.
+
+        Its index files, and the snapshot of producers at its end.
+        """
+        following = file_prefix(self._directory, segment.end_offset)
+        for path in (
+            *segment.index_paths(),
+            segment.prefix + ABORTED_SUFFIX,
+            following + SNAPSHOT_SUFFIX,
+            following + BATCHES_SUFFIX,
+        ):
             self._sync(path)
 
     def sync_names(self) -> None:

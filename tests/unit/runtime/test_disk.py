@@ -64,6 +64,29 @@ def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
     assert disk.list(str(tmp_path)) == ["f"]
 
 
+def test_an_atomic_write_is_synced_before_and_after_its_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the bytes, or the name would lead to none; then the name."""
+    done = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        done.append(("fsync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def noted_replace(source: str, target: str) -> None:
+        done.append(("replace", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    path = tmp_path / "file"
+    SystemDisk().write_atomic(str(path), b"content", sync=True)
+    file, folder = path.stat().st_ino, tmp_path.stat().st_ino
+    assert done == [("fsync", file), ("replace", file), ("fsync", folder)]
+
+
 def test_two_threads_may_replace_the_same_file(tmp_path: Path) -> None:
     disk = SystemDisk()
     path = str(tmp_path / "f")

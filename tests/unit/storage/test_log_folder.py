@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import random
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from oncelog.runtime.disk import StorageFailure
-from oncelog.storage import FolderMismatch
+from oncelog.simulation.disk import FaultKind
+from oncelog.storage import FolderMismatch, StorageFailure
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch
@@ -52,6 +53,41 @@ def test_two_strays_of_one_partition_are_both_kept(tmp_path: Path) -> None:
     strays = sorted(path.name for path in tmp_path.glob("*-stray"))
     assert strays == [STRAY, f"{PARTITION}.{UUID(int=2).hex}-stray"]
     manager.close()
+
+
+def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
+    """INV-9: a crash after a clean stop and a start is a crash."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager)
+    manager.close()
+    for was_clean in (True, False):
+        again = open_logs("/data", disk=machine.disk)
+        assert again.folders[0].was_clean == was_clean
+        machine.lose_power(rate=0.0)
+
+
+def test_a_folder_with_a_log_that_failed_is_not_marked_as_closed_in_order() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager)
+    log = manager.get(PARTITION)
+    assert log is not None
+    machine.whole.faults.fail(FaultKind.WRITE, random.Random(1))
+    with pytest.raises(StorageFailure):
+        log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    manager.close()
+    machine.restart()
+    assert not open_logs("/data", disk=machine.disk).folders[0].was_clean
+
+
+def test_the_name_of_a_folder_lasts_whoever_made_it() -> None:
+    machine = Machine()
+    machine.disk.mkdir("/data")
+    machine.restart()
+    open_logs("/data", disk=machine.disk).close()
+    machine.lose_power(rate=0.0)
+    assert machine.disk.exists("/data/meta.properties")
 
 
 def test_a_stray_survives_a_loss_of_power() -> None:

@@ -396,3 +396,31 @@ def test_a_transaction_stays_aborted_though_damage_took_a_marker(
         ]
         assert lost == "the first record" or found == expected
         again()
+
+
+def test_a_record_of_a_lost_segment_is_forgotten_for_good(make_log: MakeLog) -> None:
+    """A segment that begins there later is another, though it may look the same."""
+    ctx = make_log(segment_bytes=250)
+    for _ in range(6):
+        ctx.append_well(value=b"x" * 40)
+    ctx.log.close()
+    logs = files(ctx, ".log")
+    for path in logs[1:]:
+        path.unlink()
+    register = ctx.folder / "oncelog.segments"
+    before = register.stat().st_size
+    ctx.open(recovery_point=2)
+    assert ctx.log.log_end_offset == int(logs[1].stem)
+    assert register.stat().st_size == before // len(logs)
+
+
+def test_the_register_stays_small(make_log: MakeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.storage.segment_register.REGISTER_DEAD_RECORDS_COUNT_MAX", 3)
+    ctx = make_log()
+    ctx.append_well()
+    register = ctx.folder / "oncelog.segments"
+    for number in range(9):
+        ctx.append_well()
+        ctx.restart()
+        assert register.stat().st_size <= 5 * 43, number
+    assert ctx.log.recovery.reasons == []
