@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from oncelog.core.errors import OncelogError
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.aborted import AbortedTransaction
-from oncelog.storage.files import DELETED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
+from oncelog.storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+)
 from oncelog.storage.log_view import LogView
 from oncelog.storage.producer_state import LastRecord
 from oncelog.storage.segment import Segment
@@ -81,6 +86,10 @@ class CleanableLog(LogView):
     ) -> None:
         disk, directory = self._disk, self.directory
         others = [segment.prefix for segment in replaced[1:]]
+        with self._renaming():
+            self._files.note_sealed(cleaned, CLEANED_SUFFIX)
+        # Before it counts: else what was removed would look like what a loss of power took.
+        self._files.sync_register()
         commit(disk, directory, cleaned.prefix, self._renaming)
         cleaned.kept.path = cleaned.path + SWAP_SUFFIX
         with self._renaming():
@@ -90,8 +99,6 @@ class CleanableLog(LogView):
         publish(disk, directory, cleaned.prefix, self._renaming, cleaned.take_name)
         with self._renaming():
             cleaned.release()
-            self._files.note_sealed(cleaned)
-            self._folder_changed = True
             self._snapshots.remove_at([segment.base_offset for segment in replaced[1:]])
         for prefix in others:
             for suffix in SEGMENT_SUFFIXES:

@@ -100,6 +100,7 @@ class _Recovery:
         self._segments = find_segments(disk, directory, self._report)
         self._snapshots = Snapshots(disk, directory, self._report.warn)
         self.files = StateFiles(disk, directory)
+        self._has_register = len(self.files.register) > 0
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
         self._state = DerivedState(LeaderEpochs(epochs))
@@ -381,11 +382,7 @@ class _Recovery:
             state.end_lost(known, expected, offset, self._now_ms)
             position, expected = end, offset
         if following is not None and expected < following:
-            is_whole = sealed is not None and (
-                (sealed.size, sealed.end_offset, sealed.is_damaged)
-                == (segment.size, following, False)
-            )
-            if is_whole or self._compact:
+            if self._may_end_at(segment, expected, following, floor):
                 segment.end_offset = following
             elif floor is None:
                 self._note_gap(segment, expected)
@@ -393,6 +390,20 @@ class _Recovery:
         if segment.damaged:
             state.correct_aborted(known, segment.base_offset, segment.end_offset)
         return False
+
+    def _may_end_at(
+        self, segment: Segment, end_offset: int, following: int, floor: int | None
+    ) -> bool:
+        """Whether the offsets between a segment's last batch and the next segment are no loss.
+
+        Compaction removes last batches. Above `floor` a loss of power may have, so there the
+        register must know the segment as it is. Apache Kafka has none.
+        """
+        register = self.files.register
+        if register.was_whole(segment.base_offset, segment.size, following):
+            return True
+        is_synced = floor is None or end_offset < floor
+        return self._compact and (is_synced or not self._has_register)
 
     def _ends_at(
         self, reader: BatchReader, position: int, expected: int, floor: int, following: int | None

@@ -45,12 +45,13 @@ class SealedSegment(NamedTuple):
 class SegmentRegister:
     """The file of one partition. The latest record of a base offset counts."""
 
-    __slots__ = ("_disk", "_records", "_size", "path")
+    __slots__ = ("_all", "_disk", "_records", "_size", "path")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{REGISTER_NAME}"
         data = disk.read(self.path) or b""
+        self._all = {record for record in parse_register(data) if record is not None}
         self._records: dict[int, SealedSegment] = {}
         for record in parse_register(data):
             if record is not None:
@@ -62,15 +63,29 @@ class SegmentRegister:
         """The segment's record, if there is a sound one."""
         return self._records.get(base_offset)
 
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def was_whole(self, base_offset: int, size: int, end_offset: int) -> bool:
+        """Whether a segment of that size was sealed there, or cleaned, up to that offset.
+
+        An older record counts as well: a cleaning notes the new segment before it is in its place.
+        """
+        return any(
+            (one.base_offset, one.size, one.end_offset) == (base_offset, size, end_offset)
+            and not one.is_damaged
+            for one in self._all
+        )
+
     def add(self, sealed: SealedSegment) -> None:
         """Note a segment. Unsynced: whoever lets the recovery point pass it syncs the file."""
         if self._records.get(sealed.base_offset) == sealed:
             return
-        self._records[sealed.base_offset] = sealed
         count = self._size // _SIZE_BYTES
         if count > len(self._records) + REGISTER_DEAD_RECORDS_COUNT_MAX:
             self.write()
-            return
+        self._records[sealed.base_offset] = sealed
+        self._all.add(sealed)
         file = self._disk.open(self.path, create=True)
         file.pwrite(_format(sealed), self._size)
         file.close()
@@ -86,12 +101,14 @@ class SegmentRegister:
         gone = self._records.keys() - bases
         for base in gone:
             del self._records[base]
+        self._all = {record for record in self._all if record.base_offset in bases}
         return any(base > min(bases, default=-1) for base in gone)
 
     def write(self) -> None:
         """Write the file anew, unsynced, with one record for each segment."""
         data = b"".join(map(_format, self._records.values()))
         self._disk.write_atomic(self.path, data, sync=False)
+        self._all = set(self._records.values())
         self._size = len(data)
 
 

@@ -72,11 +72,11 @@ class StateFiles:
             )
         )
 
-    def note_sealed(self, segment: Segment) -> None:
-        """Note the files of a segment that others wrote, as they are now."""
+    def note_sealed(self, segment: Segment, state: str) -> None:
+        """Note the files of a segment that others wrote; `state` stands behind their names yet."""
         paths = (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX)
         index_crc, time_index_crc, aborted_crc = (
-            crc32c(self._disk.read(path) or b"") for path in paths
+            crc32c(self._disk.read(path + state) or b"") for path in paths
         )
         self._note(segment, index_crc, time_index_crc, aborted_crc)
 
@@ -112,6 +112,10 @@ class StateFiles:
         ):
             self._sync(path)
 
+    def sync_register(self) -> None:
+        """Make the records of sealed segments survive a loss of power."""
+        self._sync(self.register.path)
+
     def sync_names(self) -> None:
         """Make epoch checkpoint, register and the names of all files survive a loss of power.
 
@@ -119,7 +123,7 @@ class StateFiles:
         must be found (INV-9).
         """
         self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
-        self._sync(self.register.path)
+        self.sync_register()
         self._disk.sync_dir(self._directory)
         if not self._is_named:
             self._disk.sync_dir(os.path.dirname(self._directory) or ".")
