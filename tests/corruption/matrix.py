@@ -32,6 +32,7 @@ KINDS = {
     "`.txnindex`": "mixed-0/{first}.txnindex",
     "`.snapshot`": "mixed-0/{newest}.snapshot",
     "`.batches`": "mixed-0/{newest}.batches",
+    "`oncelog.segments`": "mixed-0/oncelog.segments",
     "`leader-epoch-checkpoint`": "mixed-0/leader-epoch-checkpoint",
     "`partition.metadata`": "mixed-0/partition.metadata",
     "`recovery-point-offset-checkpoint`": "recovery-point-offset-checkpoint",
