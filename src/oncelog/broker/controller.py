@@ -428,6 +428,10 @@ class ControllerShell:
         # The feed waits outside the lock, so that a writer is never held up by it.
         if wait_ms:
             await self._store.changes(self.image.revision, wait_ms=wait_ms)
+        # Once the image has moved, all must follow it, whoever gives up meanwhile.
+        await self._to_the_end(self._follow_on())
+
+    async def _follow_on(self) -> None:
         async with self._following:
             before = self.image
             if await self._read():

@@ -82,7 +82,8 @@ class MemoryStore:
         if self._revision <= after_revision and wait_ms > 0:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._changed.wait()
         entries = tuple(
             Change(path, stored.value if (stored := self._values.get(path)) else None)
             for path, revision in self._revisions.items()

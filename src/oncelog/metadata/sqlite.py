@@ -131,7 +131,9 @@ class SqliteStore:
             if found.revision > after_revision or left_s <= 0:
                 return found
             try:
-                await asyncio.wait_for(self._changed.wait(), min(left_s, METADATA_POLL_MS / 1000))
+                # In Python 3.11 `wait_for` forgets a cancellation that comes with the change.
+                async with asyncio.timeout(min(left_s, METADATA_POLL_MS / 1000)):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -202,3 +202,18 @@ async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_
         await store.list("/topics/")
     await store.close()
     assert path.read_bytes() == before
+
+
+async def test_whoever_stops_following_as_a_change_comes_is_stopped(store: MetadataStore) -> None:
+    """`asyncio.wait_for` of Python 3.11 forgets such a cancellation, and the broker never ends."""
+    revision = (await store.changes(0)).revision
+    following = asyncio.create_task(store.changes(revision, wait_ms=60_000))
+    changed: Any = store
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if changed._changed._waiters:
+            break
+    changed._changed.set()
+    following.cancel()
+    await asyncio.wait([following])
+    assert following.cancelled()

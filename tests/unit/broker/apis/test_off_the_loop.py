@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +14,8 @@ import pytest
 from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 
 from oncelog.broker.broker import Broker
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.image import TopicImage
+from oncelog.controller.topics import NewTopic, TopicOutcome
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
@@ -96,6 +98,10 @@ async def noting(folder: Path, **settings: str) -> AsyncIterator[Noting]:
             client.writer.close()
         await broker.stop()
         disk.close()
+
+
+def unchanged(topic: TopicImage | None) -> TopicOutcome:
+    return TopicOutcome("t", topic=topic)
 
 
 def folders(path: Path) -> list[str]:
@@ -192,3 +198,19 @@ async def test_segments_that_retention_takes_are_removed_after_their_delay(
             assert error_of(await produce(client, 9, made)) is ErrorCode.none
         await until(lambda: partition.log.log_start_offset == 2)
         await until(lambda: len(list((tmp_path / "t-0").glob("*.log*"))) == 1)
+
+
+async def test_whoever_gives_up_while_a_topic_is_made_leaves_it_whole(tmp_path: Path) -> None:
+    """The image has moved: its partitions follow, though nobody waits for them."""
+    async with noting(tmp_path) as broker:
+        controller = broker.broker.controller
+        gate = threading.Event()
+        broker.disk.refuses = lambda asked, path: asked == "mkdir" and not gate.wait(10)
+        making = asyncio.create_task(controller.create_topics([NewTopic("t", COUNT)]))
+        await until(lambda: controller.image.topic("t") is not None)
+        following = asyncio.create_task(controller.change_topic("t", unchanged))
+        for task in (making, following):
+            await asyncio.sleep(0)
+            task.cancel()
+        gate.set()
+        await until(lambda: len(broker.broker.partitions) == COUNT)
