@@ -115,10 +115,15 @@ class Stranger:
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One poll of a reader. `start` is the position before it, -1 if that is not known."""
+    """One poll of a reader. `start` is the position before it, -1 if that is not known.
+
+    `fetched_from_s` is the earliest time at which it can have been fetched: a client may hold what
+    it fetched for long, but not hand out a record before that was sent.
+    """
 
     poll: Polled
     start: int
+    fetched_from_s: float
     records: list[Tracked | None]
 
 
@@ -129,6 +134,7 @@ class Reader:
     who: str
     topic_partition: TopicPartition
     position: int = -1
+    fetched_from_s: float = 0.0
     is_assigned: bool = False
     steps: list[Step] = field(default_factory=list)
     jumps: list[tuple[int, int]] = field(default_factory=list)
@@ -369,7 +375,7 @@ class Evidence:
         # A group's next owner goes on where the group is; only a seek or a reset leaves out.
         if "commit" not in event.reason and event.offset > max(reader.position, 0):
             reader.jumps.append((max(reader.position, 0), event.offset))
-        reader.position = event.offset
+        reader.position, reader.fetched_from_s = event.offset, event.at_s
         reader.is_assigned = True
         reader.starts.append(event.offset)
 
@@ -382,7 +388,9 @@ class Evidence:
         for (offset, _), record in zip(event.records, records, strict=True):
             if record is not None:
                 record.polls.append((event.at_s, offset, event))
-        reader.steps.append(Step(event, reader.position, records))
+        sent_s = [record.sent_s for record in records if record is not None]
+        reader.fetched_from_s = max(reader.fetched_from_s, *sent_s, 0.0)
+        reader.steps.append(Step(event, reader.position, reader.fetched_from_s, records))
         if not reader.starts and event.records:
             reader.starts.append(event.records[0][0])
         reader.position = event.position

@@ -143,14 +143,13 @@ def _fetched_before_a_loss(
     ]
     if gone:
         return excuses.between(min(gone), evidence.end_s, partition)
-    epoch = excuses.epoch_before(partition, step.poll.at_s)
-    if epoch is None:
-        return ""
+    # Nobody may have looked before: a topic begins with epoch 0.
+    epoch = excuses.epoch_before(partition, step.fetched_from_s) or 0
     decided_by = _marker_of(log, missing) if step.poll.committed else None
     for batch in log.final.batches:
         is_decisive = batch.first_offset < step.poll.position or batch is decided_by
         if is_decisive and batch.leader_epoch > epoch:
-            return excuses.between(step.poll.at_s, evidence.end_s, partition)
+            return excuses.between(step.fetched_from_s, evidence.end_s, partition)
     return ""
 
 

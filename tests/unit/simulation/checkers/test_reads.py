@@ -160,3 +160,22 @@ def test_a_poll_saw_an_abort_that_power_took() -> None:
     assert "skipped-poll" in {a.kind for a in found if a.allowed}
     assert "skipped-poll" not in {a.kind for a in found if not a.allowed}
     assert "skipped-poll" in {a.kind for a in model.judge() if not a.allowed}
+
+
+def test_a_client_may_hand_out_late_what_it_fetched_before_power_was_lost() -> None:
+    model = Model()
+    model.look()
+    producer = model.producer("p", "id")
+    producer.begin()
+    producer.send(T0)
+    model.reader("r").seek(T0, 0)
+    at_s = model.now_s
+    model.cut(T0, 1)
+    model.look()
+    # What was fetched had an abort behind the record, which power took.
+    model.record(Polled, "r", T0, True, (), 2)
+    producer.commit()
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s,))
+    assert "skipped-poll" in {a.kind for a in found if a.allowed}
+    assert "skipped-poll" not in {a.kind for a in found if not a.allowed}
+    assert "skipped-poll" in {a.kind for a in model.judge() if not a.allowed}
