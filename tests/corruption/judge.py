@@ -208,7 +208,11 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
         missing = _lost(baseline, seen, partition, 0)
         # A wrong CRC is told by the reader: a broker does not look at each batch that it sends.
         refused = seen.served[partition, 0].refused
-        if missing and not seen.said and not refused:
+        starts = parse_offsets(changed.get(LOG_STARTS) or None) or {}
+        end = baseline.view.served[partition, 0].end_offset
+        start = starts.get(partition, 0)
+        is_believable = start <= end and missing <= set(range(start))
+        if missing and not seen.said and not refused and not is_believable:
             failures.append(f"{partition}: nothing is said of the loss at {_spell(missing)}")
     return failures + _compare_offsets(baseline, seen, changed)
 
@@ -276,7 +280,7 @@ def _excused(
     excused: set[int] = set()
     starts = parse_offsets(changed.get(LOG_STARTS) or None)
     if starts is not None:
-        # Another start that might be right is believed.
+        # Another start that might be right is believed; one beyond the end is not.
         excused |= set(range(starts.get(partition, 0)))
     for name, data in changed.items():
         folder, _, file = name.partition("/")

@@ -130,7 +130,7 @@ class _Recovery:
         if first < len(segments) and end < closed_at:
             self._report.lost_tail = True
             self._report.warn(f"the log ends at offset {end}, but {closed_at} was synced")
-        start = min(max(log_start_offset, segments[0].base_offset), end)
+        start = self._start(log_start_offset, end, clean)
         # What is of another history than the log's must not come back: it would be believed.
         if any(offset > end for offset in self._snapshots.offsets):
             self._has_moved = True
@@ -150,6 +150,22 @@ class _Recovery:
         return Recovered(
             segments, self._state, self._snapshots, self.files, start, end, self._report, changed
         )
+
+    def _start(self, log_start_offset: int, end: int, clean: bool) -> int:
+        """Where the log starts; `log_start_offset` is what the checkpoint says.
+
+        One beyond the end is wrong after a clean stop, and believing it would let retention delete
+        everything (D14). Otherwise the end may be what is lost.
+        """
+        first = self._segments[0].base_offset
+        if log_start_offset > end:
+            start = first if clean else end
+            self._report.warn(
+                f"the checkpoint lets it start at offset {log_start_offset}, beyond its end {end}; "
+                f"it starts at {start}"
+            )
+            return start
+        return max(log_start_offset, first)
 
     def _new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._disk, self._directory, base_offset)

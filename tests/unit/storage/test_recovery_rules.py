@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
-from oncelog.storage import AbortedTransaction, CorruptBatch
+from oncelog.storage import AbortedTransaction, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
-from tests.unit.storage.context import NOW_MS, LogContext, batch, read_all
+from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
 
@@ -437,3 +437,25 @@ def test_a_compacted_log_ends_where_power_took_the_end_of_a_segment(make_log: Ma
     log = files(ctx, ".log")[0]
     os.truncate(log, log.stat().st_size // 3 * 2)
     assert ctx.kill().log_end_offset == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_start_beyond_the_end_is_said_and_hides_nothing_after_a_clean_stop(
+    make_log: MakeLog, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D14: retention would delete what a damaged checkpoint hides.
+
+    After a loss of power the end may be what is missing: then the records below the start were
+    deleted.
+    """
+    ctx = make_log()
+    fill(ctx)
+    end = ctx.log.log_end_offset
+    ctx.log.close()
+    held = PartitionLog.open(
+        ctx.disk, str(ctx.folder), PARTITION, ctx.config, NOW_MS, clean,
+        recovery_point=end, log_start_offset=end + 40,
+    )  # fmt: skip
+    assert held.log_start_offset == (0 if clean else end)
+    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert f"start at offset {end + 40}" in said
