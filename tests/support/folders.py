@@ -36,6 +36,7 @@ def open_logs(
     """Lock the folders and open every log in them, with one configuration."""
     manager = take_folders(*directories, disk=disk, node_id=node_id)
     try:
+        manager.finish_moves()
         manager.open_logs(lambda _topic: config or LogConfig(), now_ms)
     except BaseException:
         manager.abandon()

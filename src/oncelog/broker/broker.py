@@ -30,6 +30,7 @@ from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
@@ -59,6 +60,7 @@ class Broker:
     store: MetadataStore
     controller: ControllerShell
     partitions: PartitionManager
+    mover: PartitionMover
     producer_ids: ProducerIds
     transactions: CoordinatorRuntime
     groups: CoordinatorRuntime
@@ -144,6 +146,9 @@ class Broker:
         exits.callback(self.transactions.close)
         self.groups = group_coordinator(config, self.partitions, lambda: self.image)
         exits.callback(self.groups.close)
+        self.mover = PartitionMover(
+            self.partitions, self.logs, self.disk, lambda: self.image, self.controller.tell_again
+        )
         self.server = Server(config, self.network, self.clock)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
@@ -158,6 +163,7 @@ class Broker:
             clock=self.clock,
             disk=self.disk,
             logs=self.logs,
+            mover=self.mover,
             controller=self.controller,
             partitions=self.partitions,
             producer_ids=self.producer_ids,
@@ -198,6 +204,7 @@ class Broker:
             topic = image.topic(name)
             return log_config(self.config, topic.config if topic is not None else {})
 
+        self.logs.finish_moves()
         sort_out(self.logs, image)
         self.logs.open_logs(config_for, self.clock.now_ms())
 
@@ -239,6 +246,7 @@ class Broker:
                 tasks.create_task(self.controller.run())
                 tasks.create_task(self.server.run())
                 tasks.create_task(self._forget_deletions())
+                tasks.create_task(self.mover.run())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
             self.stop_because(failures.exceptions[0])

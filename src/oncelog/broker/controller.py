@@ -152,6 +152,13 @@ class ControllerShell:
             self._publish(before.revision)
             self._unmade |= await self._tell(self.image.delta_from(before))
 
+    async def tell_again(self, name: str) -> None:
+        """Have the broker look at a topic once more: what it holds of that has changed."""
+        async with self._following:
+            topic = self.image.topic(name)
+            changed = () if topic is None else (topic,)
+            self._unmade |= await self._tell(ImageDelta(changed=changed))
+
     async def _raise_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> None:
         """Write all of it in one atomic step, whatever the number of partitions."""
         names = {partition.topic for partition in latest_epochs}

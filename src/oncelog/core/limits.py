@@ -284,6 +284,14 @@ MACHINE_IMPORT_DELAY_MS = 500
 MACHINE_IMPORT_PAUSE_MS = 10
 """Pause between two pieces of that import, so that requests in between are not held up."""
 
+MOVE_READ_BYTES = 1024 * 1024
+"""Bytes of a log copied at a time into another data folder."""
+
+MOVE_STEP_BYTES = 16 * 1024 * 1024
+"""Bytes copied before the executor's thread is given back, and again for the last step, during
+which the partition is not served.
+"""
+
 CONFIG_VALUE_LENGTH_MAX = 2**15 - 1
 """Longest value of one setting, in characters (Kafka's `Short.MAX_VALUE`)."""
 

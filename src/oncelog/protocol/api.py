@@ -43,6 +43,7 @@ class ApiKey(IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -109,6 +110,7 @@ ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
         ApiKey.DELETE_ACLS: VersionRange(1, 3),
         ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
         ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
         ApiKey.DELETE_GROUPS: VersionRange(0, 2),
@@ -161,6 +163,7 @@ _FLEXIBLE_SINCE: Final[Mapping[int, int]] = MappingProxyType(
         ApiKey.DELETE_ACLS: 2,
         ApiKey.DESCRIBE_CONFIGS: 4,
         ApiKey.ALTER_CONFIGS: 2,
+        ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
         ApiKey.DESCRIBE_LOG_DIRS: 2,
         ApiKey.CREATE_PARTITIONS: 2,
         ApiKey.DELETE_GROUPS: 2,

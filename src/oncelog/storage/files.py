@@ -23,6 +23,7 @@ __all__ = [
     "LOG_STARTS_NAME",
     "LOG_SUFFIX",
     "META_NAME",
+    "MOVE_NOTE_NAME",
     "ORPHAN_SUFFIX",
     "PARTITION_METADATA_NAME",
     "RECOVERY_POINTS_NAME",
@@ -70,6 +71,8 @@ LOG_STARTS_NAME = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
 STRAY_NOTE_NAME = "oncelog.stray"
 """In a folder that was set aside: whose it was, and why."""
+MOVE_NOTE_NAME = "oncelog.moved"
+"""In a copy of a log that is complete: which data folder it replaces."""
 
 _NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 

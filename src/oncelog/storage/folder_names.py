@@ -15,6 +15,7 @@ from oncelog.core.ids import TopicPartition
 
 __all__ = [
     "DELETE_SUFFIX",
+    "FUTURE_SUFFIX",
     "STRAY_SUFFIX",
     "SuffixedName",
     "parse_folder_name",
@@ -24,10 +25,11 @@ __all__ = [
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
 
 _PARTITION = r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})"
 _FOLDER = re.compile(_PARTITION)
-_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<unique>[0-9a-f]{32})(?P<suffix>-delete|-stray)")
+_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<unique>[0-9a-f]{32})(?P<suffix>-delete|-stray|-future)")
 _NAME_LENGTH_MAX = 255
 
 

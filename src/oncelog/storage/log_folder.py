@@ -136,6 +136,11 @@ class LogFolder:
             # Else what is appended now would count as synced at the next start.
             self.checkpoint()
 
+    @property
+    def directory_id(self) -> str:
+        """The folder's own id; empty while it is new."""
+        return self.identity.directory_id if self.identity is not None else ""
+
     # ---- logs ----
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
@@ -187,6 +192,26 @@ class LogFolder:
         """Write down which topic a partition's folder is of."""
         path = f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}"
         self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
+        self._topic_ids[topic_partition] = topic_id
+
+    def adopt(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        now_ms: int,
+        log_start_offset: int,
+    ) -> None:
+        """Open a log that was closed in order elsewhere and has come here. Blocking."""
+        self._logs[topic_partition] = PartitionLog.open(
+            self._disk,
+            self.path_of(topic_partition),
+            topic_partition,
+            config,
+            now_ms,
+            clean=True,
+            log_start_offset=log_start_offset,
+        )
         self._topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partition: TopicPartition) -> str:
@@ -324,10 +349,13 @@ class LogFolder:
     def _find_partitions(self) -> None:
         for name in self._disk.list(self.directory):
             partition = parse_folder_name(name)
-            path = f"{self.directory}/{name}"
-            if partition is not None and self._disk.is_dir(path):
-                metadata = self._disk.read(f"{path}/{PARTITION_METADATA_NAME}")
-                self._topic_ids[partition] = parse_partition_metadata(metadata)
+            if partition is not None and self._disk.is_dir(f"{self.directory}/{name}"):
+                self.find(partition)
+
+    def find(self, topic_partition: TopicPartition) -> None:
+        """Take note of a partition's folder that is there."""
+        metadata = self._disk.read(f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}")
+        self._topic_ids[topic_partition] = parse_partition_metadata(metadata)
 
     def _clear_leftovers(self) -> None:
         """Find interrupted deletions, and remove files that were not renamed to their place."""

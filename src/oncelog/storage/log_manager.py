@@ -15,6 +15,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.identity import FolderMismatch, Identity
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.moves import finish_moves, moved_from
 
 __all__ = ["LogManager"]
 
@@ -29,10 +30,12 @@ class LogManager:
 
     def __init__(
         self,
+        disk: Disk,
         folders: Sequence[LogFolder],
         cluster_id: str,
         lost: Mapping[str, StorageFailure] | None = None,
     ) -> None:
+        self._disk = disk
         self.folders = tuple(folders)
         self.cluster_id = cluster_id
         self.lost = dict(lost or {})
@@ -60,7 +63,7 @@ class LogManager:
                     if len(lost) == len(directories):
                         raise
                     log.error("the data folder %s is off line: %s", directory, failure)
-            _check_each_once(folders)
+            _check_each_once(disk, folders)
             cluster_id = _common_cluster_id(folders) or fresh_id()
             for folder in folders:
                 folder.claim(folder.identity or Identity(cluster_id, node_id, fresh_id()))
@@ -68,7 +71,11 @@ class LogManager:
             for folder in folders:
                 folder.release()
             raise
-        return cls(folders, cluster_id, lost)
+        return cls(disk, folders, cluster_id, lost)
+
+    def finish_moves(self) -> None:
+        """Finish or undo moves that a crash interrupted, before any log is opened. Blocking."""
+        finish_moves(self._disk, self.online, has_all=self.has_all)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log, recovering those that were not closed in order. Blocking.
@@ -158,9 +165,11 @@ class LogManager:
         another topic of that name: `set_aside` or `delete` it first.
         """
         folder = self.folder_of(topic_partition)
-        existing = None if folder is None else folder.get(topic_partition)
-        if folder is None or existing is None:
+        if folder is None:
             return self._make(topic_partition, topic_id, config, now_ms)
+        existing = folder.get(topic_partition)
+        if existing is None:
+            raise folder.off_line or StorageFailure("open", folder.path_of(topic_partition), "lost")
         found = folder.topic_id(topic_partition)
         if found is None:
             folder.note_topic_id(topic_partition, topic_id)
@@ -266,10 +275,10 @@ class LogManager:
             folder.abandon()
 
 
-def _check_each_once(folders: Sequence[LogFolder]) -> None:
+def _check_each_once(disk: Disk, folders: Sequence[LogFolder]) -> None:
     """Two folders must not be copies of each other, nor hold the same partition."""
     by_id: dict[str, str] = {}
-    by_partition: dict[TopicPartition, str] = {}
+    by_partition: dict[TopicPartition, LogFolder] = {}
     for folder in folders:
         if folder.identity is not None:
             other = by_id.setdefault(folder.identity.directory_id, folder.directory)
@@ -279,12 +288,20 @@ def _check_each_once(folders: Sequence[LogFolder]) -> None:
                     "one is a copy of the other, take it out of log.dirs"
                 )
         for partition in folder:
-            other = by_partition.setdefault(partition, folder.directory)
-            if other != folder.directory:
-                raise FolderMismatch(
-                    f"the partition {partition} is both in {other} and in {folder.directory}: "
-                    "move the older one out of its folder"
-                )
+            first = by_partition.setdefault(partition, folder)
+            if first is folder or _replaces(disk, folder, first, partition):
+                continue
+            raise FolderMismatch(
+                f"the partition {partition} is both in {first.directory} and in "
+                f"{folder.directory}: move the older one out of its folder"
+            )
+
+
+def _replaces(disk: Disk, one: LogFolder, other: LogFolder, partition: TopicPartition) -> bool:
+    """Whether exactly one of the two is noted to have replaced the other."""
+    here = moved_from(disk, one, partition) == other.directory_id
+    there = moved_from(disk, other, partition) == one.directory_id
+    return here != there
 
 
 def _common_cluster_id(folders: Sequence[LogFolder]) -> str | None:

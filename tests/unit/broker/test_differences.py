@@ -20,7 +20,6 @@ from tests.unit.broker.context import Running, running
 CLIENT_METRICS, GROUP = 16, 32
 NOT_ANNOUNCED = {
     "SaslHandshake": 17,
-    "AlterReplicaLogDirs": 34,
     "SaslAuthenticate": 36,
     "AlterPartitionReassignments": 45,
     "AlterClientQuotas": 49,

@@ -140,6 +140,7 @@ async def test_only_the_partitions_of_a_failed_folder_go_off_line(
         assert [await b.produce(name) for name in "tu"] == [NONE, STORAGE]
         assert await b.fetch("u") == (STORAGE, 0)
         assert await b.fetch("t") == (NONE, 2)
+        await until(lambda: b.broker.image.topics["u"].partitions[0].leader == -1)
         told = await b.metadata("u")
         assert (told.error_code, told.leader_id) == (ErrorCode.leader_not_available, -1)
         assert (told.offline_replicas, told.isr_nodes, told.replica_nodes) == ((1,), (1,), (1,))

@@ -50,6 +50,7 @@ HANDLERS: Final[dict[ApiKey, str]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
     ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
     ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
     ApiKey.ELECT_LEADERS: "elect_leaders",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",

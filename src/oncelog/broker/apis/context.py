@@ -10,6 +10,7 @@ from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.clock import Clock
@@ -23,7 +24,8 @@ __all__ = ["Context"]
 class Context:
     """The parts of a broker that requests are about.
 
-    `logs` holds the data folders; `server` is there for what it counts, `rng` for fresh ids.
+    `logs` holds the data folders, `mover` moves partitions between them; `server` is there for what
+    it counts, `rng` for fresh ids.
     """
 
     broker_id: int
@@ -31,6 +33,7 @@ class Context:
     clock: Clock
     disk: Disk
     logs: LogManager
+    mover: PartitionMover
     controller: ControllerShell
     partitions: PartitionManager
     producer_ids: ProducerIds

@@ -1,8 +1,9 @@
 """DescribeLogDirs (35), versions 1-5: the data folders, their room, and the size of each log.
 
-A null topic list asks for every log. No log is ever on its way to another folder (`is_future_key`
-is false). A folder that failed has the error KAFKA_STORAGE_ERROR and nothing in it. Total and
-usable bytes are those of the file system (KIP-827), -1 when it does not say. Gap: none known.
+A null topic list asks for every log. A log on its way to another folder stands in both, in the new
+one with `is_future_key` and how far it lags behind. A folder that failed has the error
+KAFKA_STORAGE_ERROR and nothing in it. Total and usable bytes are those of the file system
+(KIP-827), -1 when it does not say. Gap: none known.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kio.schema.describe_log_dirs.v5.response import (
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.messages import message
 from oncelog.storage.log_folder import LogFolder
@@ -63,22 +65,27 @@ def _topics(context: Context, request: Request, folder: LogFolder) -> tuple[Any,
     if request.body.topics is not None:
         wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
     found: dict[str, list[Any]] = {}
-    for partition in context.partitions:
-        name, index = partition.topic_partition
-        if partition.topic_partition not in folder:
-            continue
-        if wanted is not None and (name, index) not in wanted:
-            continue
-        behind = partition.state.high_watermark - partition.log.log_end_offset
-        found.setdefault(name, []).append(
-            message(
-                DescribeLogDirsPartition,
-                partition_index=index,
-                partition_size=partition.log.size_bytes,
-                offset_lag=max(0, behind),
-                is_future_key=False,
+
+    def add(label: TopicPartition, size_bytes: int, lag: int, *, is_future: bool) -> None:
+        if wanted is None or label in wanted:
+            found.setdefault(label.topic, []).append(
+                message(
+                    DescribeLogDirsPartition,
+                    partition_index=label.partition,
+                    partition_size=size_bytes,
+                    offset_lag=max(0, lag),
+                    is_future_key=is_future,
+                )
             )
-        )
+
+    for partition in context.partitions:
+        if partition.topic_partition in folder:
+            held = partition.log
+            behind = partition.state.high_watermark - held.log_end_offset
+            add(partition.topic_partition, held.size_bytes, behind, is_future=False)
+    for label, move in context.mover.moves.items():
+        if move.target is folder:
+            add(label, move.size_bytes, move.lag, is_future=True)
     return tuple(
         message(DescribeLogDirsTopic, name=name, partitions=tuple(partitions))
         for name, partitions in sorted(found.items())

@@ -78,6 +78,7 @@ class PartitionManager:
         self.removals = Removals(disk, clock)
         self.removals.add(logs.deleted, 0)
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
+        self._moving: set[TopicPartition] = set()
         self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Told which partitions' folder failed, in a turn of its own."""
 
@@ -130,6 +131,7 @@ class PartitionManager:
             (label, image)
             for label, image in zip(topic.topic_partitions(), topic.partitions, strict=True)
             if self._broker_id in image.replicas and self._broker_id not in image.offline_replicas
+            if label not in self._moving
         ]
         new = [label for label, _ in ours if label not in self._partitions]
         config = log_config(self._config, topic.config)
@@ -365,6 +367,22 @@ class PartitionManager:
             return lambda: None
         self._high_watermarks = noted
         return lambda: self._logs.write_high_watermarks(noted)
+
+    def leave(self, topic_partition: TopicPartition) -> None:
+        """Serve the partition no more until it comes back: its log is being moved."""
+        partition = self._partitions.pop(topic_partition)
+        self._moving.add(topic_partition)
+        self._high_watermarks[topic_partition] = partition.state.high_watermark
+        partition.state.resign()
+        partition.stop(ErrorCode.not_leader_or_follower)
+
+    def rejoin(self, topic_partition: TopicPartition) -> None:
+        """The partition that left follows the image again."""
+        self._moving.discard(topic_partition)
+
+    def folder_failed(self, failure: StorageFailure) -> None:
+        """A data folder failed in work of another part of the broker."""
+        self._failed(failure)
 
     def _failed(self, failure: StorageFailure) -> None:
         """Take the folder off line in which this happened (D12).

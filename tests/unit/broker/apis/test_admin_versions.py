@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.alter_configs.v2.request import AlterConfigsResource
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirTopic,
+)
 from kio.schema.create_acls.v3.request import AclCreation
 from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter
@@ -31,6 +35,12 @@ NONE = ErrorCode.none
 
 def of(cls: type, **fields: Any) -> Any:
     return message(cls, **fields)
+
+
+def elsewhere(name: str) -> Any:
+    """Move a partition to a folder that is not the broker's."""
+    moved = message(AlterReplicaLogDirTopic, name=name, partitions=(0,))
+    return message(AlterReplicaLogDir, path="/x", topics=(moved,))
 
 
 async def everything(client: Client, api: ApiKey, version: int, name: str) -> list[ErrorCode]:
@@ -67,6 +77,9 @@ async def everything(client: Client, api: ApiKey, version: int, name: str) -> li
             asked = of(DeleteRecordsTopic, name=name, partitions=(deleted,))
             response = await ask(api, version, topics=(asked,))
             return [p.error_code for t in response.topics for p in t.partitions]
+        case ApiKey.ALTER_REPLICA_LOG_DIRS:
+            response = await ask(api, version, dirs=(elsewhere(name),))
+            return [p.error_code for t in response.results for p in t.partitions]
         case ApiKey.DESCRIBE_LOG_DIRS:
             response = await ask(api, version, topics=None)
             return [result.error_code for result in response.results]
@@ -102,6 +115,7 @@ EXPECTED: dict[ApiKey, list[ErrorCode]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [NONE],
     ApiKey.OFFSET_FOR_LEADER_EPOCH: [NONE],
     ApiKey.DELETE_RECORDS: [NONE],
+    ApiKey.ALTER_REPLICA_LOG_DIRS: [ErrorCode.log_dir_not_found],
     ApiKey.DESCRIBE_LOG_DIRS: [NONE],
     ApiKey.ELECT_LEADERS: [NONE, ErrorCode.election_not_needed],
     ApiKey.DESCRIBE_ACLS: [ErrorCode.security_disabled],

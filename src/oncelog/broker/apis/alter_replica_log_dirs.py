@@ -1,0 +1,69 @@
+"""AlterReplicaLogDirs (34), versions 1-2: move partitions to other data folders of this broker.
+
+Answered when the moves are asked for; DescribeLogDirs shows how far they are (`is_future_key`). A
+folder that is none of the broker's is LOG_DIR_NOT_FOUND, one that failed KAFKA_STORAGE_ERROR, a
+partition that is not here REPLICA_NOT_AVAILABLE, as in Kafka. Gap: a move that a restart
+interrupts is given up; Kafka goes on with it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.messages import message
+
+if TYPE_CHECKING:
+    from oncelog.broker.apis.context import Context
+
+__all__ = ["handle"]
+
+
+def handle(context: Context, request: Request) -> Any:
+    """Ask for each move."""
+    results: dict[str, dict[int, ErrorCode]] = {}
+    for asked in request.body.dirs:
+        for topic in asked.topics:
+            for index in topic.partitions:
+                error = _ask(context, TopicPartition(topic.name, index), asked.path)
+                results.setdefault(topic.name, {})[index] = error
+    return message(
+        AlterReplicaLogDirsResponse,
+        results=tuple(
+            message(
+                AlterReplicaLogDirTopicResult,
+                topic_name=name,
+                partitions=tuple(
+                    message(
+                        AlterReplicaLogDirPartitionResult, partition_index=index, error_code=error
+                    )
+                    for index, error in partitions.items()
+                ),
+            )
+            for name, partitions in results.items()
+        ),
+    )
+
+
+def _ask(context: Context, topic_partition: TopicPartition, path: str) -> ErrorCode:
+    if path in map(os.path.abspath, context.logs.off_line_directories):
+        return ErrorCode.kafka_storage_error
+    folders = {os.path.abspath(folder.directory): folder for folder in context.logs.online}
+    if path not in folders:
+        return ErrorCode.log_dir_not_found
+    partition = context.partitions.get(*topic_partition)
+    if partition is None:
+        return ErrorCode.replica_not_available
+    if partition.state.is_failed:
+        return ErrorCode.kafka_storage_error
+    context.mover.ask(topic_partition, folders[path])
+    return ErrorCode.none

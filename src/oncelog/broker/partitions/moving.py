@@ -1,0 +1,115 @@
+"""Moves of partitions between data folders, one after the other (AlterReplicaLogDirs).
+
+The copy is made in the disk's executor while the partition is in use. For the last step, a few
+megabytes and some renames, the partition is not led: clients ask again meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.controller.image import MetadataImage
+from oncelog.core.errors import ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_manager import LogManager
+from oncelog.storage.moves import LogMove
+
+__all__ = ["PartitionMover"]
+
+log = logging.getLogger(__name__)
+
+
+class PartitionMover:
+    """`moves` are under way; `tell_again` has the broker look at a topic once more."""
+
+    def __init__(
+        self,
+        partitions: PartitionManager,
+        logs: LogManager,
+        disk: Disk,
+        image: Callable[[], MetadataImage],
+        tell_again: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.moves: dict[TopicPartition, LogMove] = {}
+        self._wanted: dict[TopicPartition, LogFolder] = {}
+        self._partitions = partitions
+        self._logs = logs
+        self._disk = disk
+        self._image = image
+        self._tell_again = tell_again
+        self._asked = asyncio.Event()
+
+    def ask(self, topic_partition: TopicPartition, target: LogFolder) -> None:
+        """Move the partition there; another target that was asked for before is given up."""
+        self._wanted.pop(topic_partition, None)
+        if target is not self._logs.folder_of(topic_partition):
+            self._wanted[topic_partition] = target
+            self._asked.set()
+
+    async def run(self) -> None:
+        """Carry out what is asked for, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._wanted:
+                topic_partition, target = next(iter(self._wanted.items()))
+                await self._move(topic_partition, target)
+                if self._wanted.get(topic_partition) is target:
+                    del self._wanted[topic_partition]
+
+    async def _move(self, topic_partition: TopicPartition, target: LogFolder) -> None:
+        partition = self._partitions.get(*topic_partition)
+        source = self._logs.folder_of(topic_partition)
+        topic_id = self._logs.topic_id(topic_partition)
+        if partition is None or source is None or topic_id is None or target.off_line is not None:
+            return
+        now_ms = self._partitions.clock.now_ms()
+        move = LogMove(self._disk, partition.log, source, target, topic_id, now_ms)
+        self.moves[topic_partition] = move
+        try:
+            while not await self._disk.run(move.copy):
+                if self._wanted.get(topic_partition) is not target:
+                    break
+            is_same = self._partitions.get(*topic_partition) is partition
+            if is_same and self._wanted.get(topic_partition) is target:
+                await self._swap(move)
+                return
+        except StorageFailure as failure:
+            self._partitions.folder_failed(failure)
+        except ProtocolError as error:
+            log.error("%s cannot be moved, it is damaged: %s", topic_partition, error.message)
+        finally:
+            del self.moves[topic_partition]
+        with suppress(StorageFailure):
+            await self._disk.run(move.abandon)
+
+    async def _swap(self, move: LogMove) -> None:
+        topic_partition = move.topic_partition
+        self._partitions.leave(topic_partition)
+        await self._tell_again(topic_partition.topic)
+        try:
+            await self._disk.run(move.finish)
+            await self._disk.run(move.swap)
+            log.info("moved %s to %s", topic_partition, move.target.directory)
+        finally:
+            await self._rejoin(move)
+
+    async def _rejoin(self, move: LogMove) -> None:
+        """Lead the partition again, or finish its deletion if the topic was deleted meanwhile."""
+        topic_partition = move.topic_partition
+        self._partitions.rejoin(topic_partition)
+        topic = self._image().topic(topic_partition.topic)
+        if topic is None or topic.topic_id != move.topic_id:
+            doomed = await self._disk.run(partial(self._logs.delete, topic_partition))
+            self._partitions.removals.add([doomed] if doomed is not None else [], 0)
+        elif self._logs.get(topic_partition) is None:
+            self._partitions.on_off_line([topic_partition])
+            return
+        await self._tell_again(topic_partition.topic)

@@ -1,0 +1,193 @@
+"""AlterReplicaLogDirs: partitions move between data folders while they are used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirTopic,
+)
+
+from oncelog.controller.topics import NewTopic
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message
+from oncelog.runtime.disk import StorageFailure
+from oncelog.storage.moves import LogMove
+from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import fetch, produce, until, values
+from tests.unit.broker.support import batch
+
+NONE = ErrorCode.none
+T0 = TopicPartition("t", 0)
+
+
+def folders(tmp_path: Path) -> dict[str, object]:
+    return {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path, folders(tmp_path)) as started:
+        await started.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        yield started
+
+
+async def alter(client: Client, path: Path, *partitions: TopicPartition) -> list[ErrorCode]:
+    topics = tuple(
+        message(AlterReplicaLogDirTopic, name=name, partitions=(index,))
+        for name, index in partitions
+    )
+    directory = message(AlterReplicaLogDir, path=str(path), topics=topics)
+    response = await client.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, dirs=(directory,))
+    return [p.error_code for topic in response.results for p in topic.partitions]
+
+
+def place(context: Running, partition: TopicPartition = T0) -> str:
+    folder = context.broker.logs.folder_of(partition)
+    assert folder is not None
+    return folder.directory
+
+
+async def described(client: Client) -> list[tuple[str, str, bool]]:
+    results = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=None)).results
+    return [
+        (Path(result.log_dir).name, f"{topic.name}-{p.partition_index}", p.is_future_key)
+        for result in results
+        for topic in result.topics
+        for p in topic.partitions
+    ]
+
+
+async def test_a_partition_moves_while_it_is_written(context: Running, tmp_path: Path) -> None:
+    client, writer = await context.connect(), await context.connect()
+    assert await described(client) == [("a", "t-0", False), ("b", "u-0", False)]
+    acknowledged = 0
+    for _ in range(20):
+        assert (await produce(client, 9, batch(5))).error == NONE
+        acknowledged += 5
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    while T0 in context.broker.mover._wanted:
+        answer = await produce(writer, 9, batch(1))
+        acknowledged += answer.error == NONE
+        assert answer.error in (NONE, ErrorCode.not_leader_or_follower)
+    await until(lambda: context.broker.partitions.get("t", 0) is not None)
+    assert (await produce(client, 9, batch(1))).error == NONE
+    found = await fetch(client, offset=0)
+    assert len(values(found.records)) == acknowledged + 1
+    await until(lambda: not context.broker.mover.moves)
+    assert await described(client) == [("b", "t-0", False), ("b", "u-0", False)]
+    assert not (tmp_path / "a" / "t-0").exists()
+    image = context.broker.image.partition("t", 0)
+    assert image is not None
+    assert image.leader_epoch == 0
+
+
+async def test_a_move_is_shown_and_can_be_given_up(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    for _ in range(4):
+        await produce(client, 9, batch(1))
+    copy = LogMove.copy
+    monkeypatch.setattr(LogMove, "copy", lambda self: copy(self) and False)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: any(move.size_bytes for move in context.broker.mover.moves.values()))
+    assert ("b", "t-0", True) in await described(client)
+    assert await alter(client, tmp_path / "a", T0) == [NONE]
+    await until(lambda: not context.broker.mover.moves)
+    assert await described(client) == [("a", "t-0", False), ("b", "u-0", False)]
+    assert (await fetch(client, offset=0)).high_watermark == 4
+
+
+async def test_moves_that_cannot_be_are_refused_as_in_kafka(
+    context: Running, tmp_path: Path
+) -> None:
+    client = await context.connect()
+    assert await alter(client, tmp_path / "c", T0) == [ErrorCode.log_dir_not_found]
+    gone = ErrorCode.replica_not_available
+    assert await alter(client, tmp_path / "b", TopicPartition("gone", 0)) == [gone]
+    assert await alter(client, tmp_path / "a", T0) == [NONE]
+    failure = StorageFailure("write", f"{tmp_path}/b/x", "for the test")
+    context.broker.partitions.folder_failed(failure)
+    storage = ErrorCode.kafka_storage_error
+    assert await alter(client, tmp_path / "b", T0) == [storage]
+    assert await alter(client, tmp_path / "a", TopicPartition("u", 0)) == [storage]
+    assert place(context).endswith("/a")
+
+
+async def test_the_log_of_a_coordinator_moves_too(context: Running, tmp_path: Path) -> None:
+    await context.broker.controller.create_topics([NewTopic(CONSUMER_OFFSETS_TOPIC, 1)])
+    client = await context.connect()
+    offsets = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+    before = context.broker.groups._led[0]
+    target = tmp_path / ("b" if place(context, offsets).endswith("/a") else "a")
+    assert await alter(client, target, offsets) == [NONE]
+    await until(lambda: context.broker.groups._led.get(0) not in (None, before))
+    assert place(context, offsets) == str(target)
+
+
+async def test_a_topic_deleted_in_the_last_step_is_gone(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    topic = context.broker.image.topics["t"]
+    loop = asyncio.get_running_loop()
+    swap = LogMove.swap
+
+    def slow_swap(move: Any) -> None:
+        deletion = context.broker.controller.delete_topic(topic.topic_id)
+        asyncio.run_coroutine_threadsafe(deletion, loop).result()
+        swap(move)
+
+    monkeypatch.setattr(LogMove, "swap", slow_swap)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: "t" not in context.broker.image.topics)
+    await until(lambda: not context.broker.mover.moves)
+    await until(lambda: left(tmp_path) == [])
+    assert context.broker.partitions.get("t", 0) is None
+
+
+async def test_a_move_whose_target_fails_leaves_the_partition_where_it_is(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+
+    def fail(move: LogMove) -> None:
+        raise StorageFailure("write", f"{move.path}/x", "for the test")
+
+    monkeypatch.setattr(LogMove, "finish", fail)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: bool(context.broker.logs.off_line_directories))
+    await until(lambda: context.broker.partitions.get("t", 0) is not None)
+    assert (await produce(client, 9, batch(1))).error == NONE
+    assert place(context).endswith("/a")
+    assert (await fetch(client, offset=0)).high_watermark == 2
+
+
+async def test_a_restart_in_the_middle_of_a_copy_goes_on_without_it(tmp_path: Path) -> None:
+    async with running(tmp_path, folders(tmp_path)) as context:
+        await context.broker.controller.create_topics([NewTopic("t")])
+        client = await context.connect()
+        await produce(client, 9, batch(1))
+        held = context.broker.partitions.get("t", 0)
+        assert held is not None
+        source, target = context.broker.logs.folders
+        topic_id = held.state.topic_id
+        LogMove(context.broker.disk, held.log, source, target, topic_id, 0).copy()
+        assert left(tmp_path / "b", "*-future") != []
+    async with running(tmp_path, folders(tmp_path)) as context:
+        assert (await fetch(await context.connect(), offset=0)).high_watermark == 1
+    assert left(tmp_path / "b", "*-future") == []
+
+
+def left(folder: Path, pattern: str = "*/t-0*") -> list[Path]:
+    return list(folder.glob(pattern))
