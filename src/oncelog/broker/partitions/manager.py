@@ -295,6 +295,8 @@ class PartitionManager:
             try:
                 for deleted, delay_ms in await self.disk.run(self._retain()):
                     self.removals.add(deleted, delay_ms)
+                for partition in self:
+                    partition.log_start_moved()
             except StorageFailure as failure:
                 self._failed(failure)
 

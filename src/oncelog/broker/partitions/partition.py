@@ -173,12 +173,16 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Move the log's start to `offset`, at most the high watermark; returns the start.
 
-        INV-7: the last stable offset follows, as no reader is sent below the start.
+        The last stable offset follows, as no reader is sent below the start.
         """
         require(offset <= self.state.high_watermark, "INV-7: log start above the high watermark")
         start = self.log.delete_records(offset)
-        self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
+        self.log_start_moved()
         return start
+
+    def log_start_moved(self) -> None:
+        """INV-7: the last stable offset is not below the log's start."""
+        self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
 
     def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
         """Call back when the high watermark reaches `end_offset`.

@@ -123,6 +123,16 @@ async def test_a_producer_in_a_transaction_is_not_forgotten_before_it_ends(tmp_p
         assert bench.producers() == []
 
 
+async def test_retention_takes_the_last_stable_offset_along(tmp_path: Path) -> None:
+    """INV-7: the open transaction that held it is deleted with its segment."""
+    async with upkeep(tmp_path) as bench:
+        bench.append(1, transactional=True)
+        assert bench.partition().last_stable_offset == 0
+        await bench.clock.advance(9 * 24 * HOUR_MS)
+        assert bench.partition().log.log_start_offset == 1
+        assert bench.partition().last_stable_offset == 1
+
+
 async def test_the_loop_gets_its_turn_while_producers_are_looked_at(tmp_path: Path) -> None:
     async with upkeep(tmp_path, partitions_count=2) as bench:
         asked: list[int] = []
