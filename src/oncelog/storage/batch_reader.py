@@ -2,7 +2,8 @@
 
 Sound is a batch whose header is plausible where it stands and whose CRC is right. Offset and leader
 epoch stand outside of the CRC, so an offset that jumps is believed only if the next batch goes on
-from there, or on a compacted topic. It decides nothing: what becomes of damage is recovery's.
+from there; or at the end of the file on a compacted topic, unless it jumps over an offset where a
+batch is known to have ended. It decides nothing: what becomes of damage is recovery's.
 """
 
 from typing import NamedTuple
@@ -28,15 +29,30 @@ class SoundBatch(NamedTuple):
 
 
 class BatchReader:
-    """Reads one segment. `limit` is where the next segment begins, if there is one."""
+    """Reads one segment. `limit` is where the next segment begins, if there is one.
 
-    __slots__ = ("_base_offset", "_chunk", "_chunk_start", "_compact", "_file", "_limit", "size")
+    `certain_end`: a batch ended there once, by the recovery point or the register.
+    """
 
-    def __init__(self, segment: Segment, limit: int | None, *, compact: bool) -> None:
+    __slots__ = (
+        "_base_offset",
+        "_certain_end",
+        "_chunk",
+        "_chunk_start",
+        "_compact",
+        "_file",
+        "_limit",
+        "size",
+    )
+
+    def __init__(
+        self, segment: Segment, limit: int | None, *, compact: bool, certain_end: int
+    ) -> None:
         self._file = segment.file
         self._base_offset = segment.base_offset
         self._limit = segment.base_offset + INT32_MAX + 1 if limit is None else limit
         self._compact = compact
+        self._certain_end = certain_end
         self._chunk = b""
         self._chunk_start = 0
         self.size = segment.size
@@ -65,14 +81,14 @@ class BatchReader:
     def behind(self, position: int, expected: int) -> tuple[int, int | None]:
         """(end, offset) of a damaged place that begins at `position`, offset `expected`.
 
-        The offset is the one that follows it; None when nothing sound follows and its own header
-        does not tell.
+        The offset is the one that follows it; None when nothing sound follows, as no CRC says then
+        that its own header is right.
         """
         header = self._header_at(position)
         if header is not None and header.magic == MAGIC and header.length >= HEADER_SIZE:
             end = position + header.length
             if end == self.size and self._is_plausible(header, expected, header.length):
-                return end, header.next_offset if header.base_offset == expected else None
+                return end, None
             following = self._sound_after_damage(end, expected)
             if following is not None:
                 return end, following.base_offset
@@ -127,7 +143,7 @@ class BatchReader:
         """Whether the batch behind one whose offset jumps agrees with the jump."""
         end = position + header.length
         if end + HEADER_SIZE > self.size:
-            return self._compact
+            return self._compact and not expected < self._certain_end < header.next_offset
         following = parse_header(self._file.pread(HEADER_SIZE, end), 0)
         return not expected <= following.base_offset < header.next_offset
 

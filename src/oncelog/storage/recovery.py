@@ -370,8 +370,11 @@ class _Recovery:
         segments = self._segments
         segment = segments[slot]
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
-        reader = BatchReader(segment, following, compact=self._compact)
         sealed = self.files.register.get(segment.base_offset)
+        certain_end = (floor or 0) if following is None else following
+        if following is None and sealed is not None and sealed.size == segment.size:
+            certain_end = sealed.end_offset
+        reader = BatchReader(segment, following, compact=self._compact, certain_end=certain_end)
         known = self.files.read_aborted(segment, sealed) or [] if sealed is not None else []
         segment.start_indexes()
         position = 0

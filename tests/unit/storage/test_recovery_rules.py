@@ -244,6 +244,31 @@ def test_an_offset_that_jumps_alone_is_damage(make_log: MakeLog) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("field", [("base offset", 6), ("last offset delta", 25)], ids=str)
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_header_that_nothing_confirms_does_not_move_the_end_of_the_log(
+    make_log: MakeLog, clean: bool, field: tuple[str, int], policy: str
+) -> None:
+    """The last batch says where the log ends; below the recovery point that is known."""
+    ctx = make_log(cleanup_policy=frozenset({policy}))
+    for _ in range(3):
+        ctx.append_well()
+    data = bytearray(ctx.all_bytes())
+    size = len(data) // 3
+    data[2 * size + field[1]] ^= 1
+    if clean:
+        ctx.log.close()
+    files(ctx, ".log")[0].write_bytes(data)
+    ctx.open(clean=clean, recovery_point=3)
+    for _ in range(2):
+        assert ctx.log.log_end_offset == 3
+        assert bytes(ctx.log.read(0, 1 << 20, upper_bound=3)) == data[: 2 * size]
+        with pytest.raises(CorruptBatch):
+            ctx.log.read(2, 1, upper_bound=3)
+        ctx.open(recovery_point=3)
+
+
+@pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_ends_below_its_recovery_point_is_recovered_and_reported(
     make_log: MakeLog, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
