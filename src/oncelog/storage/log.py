@@ -16,7 +16,8 @@ that one which finds nothing to do has waited for the fsync that did it.
 `_upkeep` (see `log_cleaning`) keeps those apart that replace or remove files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -311,7 +312,7 @@ class PartitionLog(CleanableLog):
         Returns how many. The paths of their files, renamed, are added to `deleted` for its owner to
         remove; without one they are removed at once.
         """
-        with self._upkeep:
+        with self._upkeep, self._failing():
             return self._delete_old_segments(now_ms, high_watermark, deleted)
 
     def _delete_old_segments(
@@ -364,29 +365,44 @@ class PartitionLog(CleanableLog):
         """Cut off everything from `offset` on: a follower leaves what its leader does not have.
 
         A batch that holds `offset` goes whole. Producers are rebuilt from the snapshot before it.
+        The caller has noted a recovery point at or below what is left: by a higher one a start
+        would take what was cut off for damage.
         """
         if offset >= self.log_end_offset:
             return
-        with self._upkeep, self._lock:
-            self._removals_count += 1
-            self._snapshots.remove(above=offset)
-            for segment in self._segments.drop_newest(offset):
-                segment.close()
-                remove_segment_files(self._disk, segment.prefix)
-            self._segments.active.truncate(offset)
-            # The segment that is active again may end as it once did, with other records.
-            self._files.register.keep_only(self._segments.base_offsets[:-1])
-            self._files.register.write()
-            self._folder_changed = self._changed = True
-            self.log_end_offset = max(
-                self._segments.active.end_offset, self._segments.active.base_offset
-            )
-            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            self.recovery_point = min(self.recovery_point, self.log_end_offset)
-            self._state = state_before(
-                self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
-            )
-            self._write_epochs()
+        with self._upkeep, self._lock, self._failing():
+            self._truncate_to(offset, now_ms)
+
+    def _truncate_to(self, offset: int, now_ms: int) -> None:
+        self._removals_count += 1
+        self._snapshots.remove(above=offset)
+        for segment in self._segments.drop_newest(offset):
+            segment.close()
+            remove_segment_files(self._disk, segment.prefix)
+        self._segments.active.truncate(offset)
+        # The segment that is active again may end as it once did, with other records.
+        self._files.register.keep_only(self._segments.base_offsets[:-1])
+        self._files.register.write()
+        self._folder_changed = self._changed = True
+        self.log_end_offset = max(
+            self._segments.active.end_offset, self._segments.active.base_offset
+        )
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._state = state_before(
+            self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
+        )
+        self._write_epochs()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What fails half way leaves files that are not what the log takes them for."""
+        try:
+            yield
+        except StorageFailure as failure:
+            if not self._deleted:
+                self._failure = failure
+            raise
 
     @property
     def flush_is_due(self) -> bool:

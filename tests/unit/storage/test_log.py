@@ -1,10 +1,12 @@
 """Appends, reads, refusals and failures of one partition's log."""
 
+import random
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +16,12 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers, renew_crc, set_max_timestamp
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from oncelog.runtime.disk import Buffer
-from oncelog.storage import CorruptBatch, OffsetOutOfRange, Origin
+from oncelog.simulation.disk import FaultKind
+from oncelog.storage import CorruptBatch, LogConfig, OffsetOutOfRange, Origin
 from tests.support.examples import examples
-from tests.unit.storage.context import NOW_MS, LogContext, batch
+from tests.support.folders import open_logs
+from tests.support.machine import Machine
+from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
 
@@ -294,6 +299,36 @@ def test_truncation_takes_producers_and_transactions_back(make_log: MakeLog) -> 
     after = ctx.all_bytes()
     assert ctx.kill().recovery.cut_bytes == 0
     assert ctx.all_bytes() == after
+
+
+@pytest.mark.parametrize("work", ["truncate", "retain"])
+def test_what_fails_half_way_is_not_closed_in_order(tmp_path: Path, work: str) -> None:
+    """By a clean stop the next start would trust segments that nobody synced."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    log = manager.create(PARTITION, UUID(int=1), LogConfig(segment_bytes=300), NOW_MS)
+    for _ in range(6):
+        log.append(batch(value=b"v" * 60), leader_epoch=0, now_ms=NOW_MS)
+    faults = machine.whole.faults
+    faults.fail(FaultKind.NAMES, random.Random(1), matches=lambda path: path.endswith(".log"))
+    log.delete_records(4)
+    works: dict[str, Callable[[], object]] = {
+        "truncate": lambda: log.truncate_to(0),
+        "retain": lambda: log.delete_old_segments(NOW_MS, log.log_end_offset),
+    }
+    with pytest.raises(StorageFailure, match=r"cannot rename .*\.log"):
+        works[work]()
+    assert log.failure is not None
+    manager.close()
+    for end in (machine.restart, lambda: machine.lose_power(rate=0.0)):
+        end()
+        again = open_logs("/data", disk=machine.disk)
+        assert not again.folders[0].was_clean
+        found = again.get(PARTITION)
+        assert found is not None
+        assert found.log_end_offset == 6
+        assert len(list(iter_headers(read_all(found)))) == 6
+        again.abandon()
 
 
 def test_truncating_everything_leaves_an_empty_log(make_log: MakeLog) -> None:
