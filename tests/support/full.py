@@ -1,5 +1,5 @@
-"""`make test-full`: every test, planted bugs, simulated runs, 20,000 mutated files, a million
-bad frames, five demos.
+"""`make test-full`: every test, planted bugs, simulated runs, 20,000 mutated files, 5,000 lives
+of a log, a million bad frames, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -22,7 +22,7 @@ from tests.support import evidence, mutations
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000
-STEPS = ("tests", "mutations", "simulation", "corruption", "fuzz", "demo")
+STEPS = ("tests", "mutations", "simulation", "corruption", "properties", "fuzz", "demo")
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
 REPORT = ROOT / ".cache" / "test-full.xml"
@@ -137,6 +137,10 @@ def main() -> int:
     if arguments.only in (None, "corruption"):
         command = [sys.executable, "-m", "tests.corruption.campaign", "--evidence"]
         command += ["--count", str(MUTATED_FILES), "--seed", str(arguments.seed)]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
+    if arguments.only in (None, "properties"):
+        command = [sys.executable, "-m", "tests.properties", "--evidence"]
+        command += ["--seed", str(arguments.seed)]
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed

@@ -112,6 +112,28 @@ def test_a_cleaning_may_die_at_every_change_and_again_while_it_is_recovered(
     assert at > 50
 
 
+def test_a_segment_that_took_others_in_unchanged_is_as_long_as_they_were() -> None:
+    """Its own files are what they were: only the record of its end tells that it holds more."""
+    dies, at = True, 0
+    while dies:
+        at += 1
+        machine = Machine()
+        ctx = new_log(machine)
+        ctx.put(("kept", "1"))
+        for value in ("1", "2" * 1000):
+            ctx.seal()
+            ctx.put(("a", value))
+        ctx.seal()
+        ctx.log.flush()
+        newest = facts(ctx)["newest"]
+        machine.whole.arm_kill(machine.process, after_operations=at)
+        dies = cleaning_dies(ctx)
+        machine.restart()
+        assert restart(ctx, machine, ctx.log.recovery_point)
+        assert ctx.log.recovery.damaged_bytes == 0, ctx.log.recovery.reasons
+        assert facts(ctx)["newest"] == newest
+
+
 def cleaning_dies(ctx: CompactedLog) -> bool:
     try:
         ctx.clean()
