@@ -129,7 +129,27 @@ class Broker:
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         new_folder = not len(self.logs) and not self.logs.lost
         await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
+        self.logs.missing = await self.controller.directories() - self.logs.directory_ids
         await self.disk.run(self._open_logs)
+        await self._note_directories()
+
+    async def _note_directories(self) -> None:
+        """Note which data folders there are; one that holds nothing any more may be taken away.
+
+        A partition that would be in a missing one must not be made anew in another.
+        """
+        missing = self.logs.missing
+        absent = off_line(self.logs, self.image, self.broker_id)
+        if missing and not self.logs.lost and not absent:
+            self.logs.missing = missing = frozenset()
+        for directory_id in sorted(missing):
+            log.error(
+                "the data folder with directory.id=%s is not in log.dirs: %d partitions are off "
+                "line until it is, or their topics are deleted",
+                directory_id,
+                len(absent),
+            )
+        await self.controller.note_directories(self.logs.directory_ids | missing)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """What lives on the logs and follows the image."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from oncelog.controller import layout
@@ -151,6 +152,20 @@ class ControllerShell:
             before = self.image
             self._publish(before.revision)
             self._unmade |= await self._tell(self.image.delta_from(before))
+
+    async def directories(self) -> frozenset[str]:
+        """Directory ids of the data folders that this broker had, as last noted."""
+        stored = await self._store.get(layout.directories_path(self._broker_id))
+        return frozenset(json.loads(stored.value)) if stored is not None else frozenset()
+
+    async def note_directories(self, directory_ids: Set[str]) -> None:
+        """Note them durably, if they are others than before."""
+        path = layout.directories_path(self._broker_id)
+        stored = await self._store.get(path)
+        value = json.dumps(sorted(directory_ids)).encode()
+        if stored is None or stored.value != value:
+            version = stored.version if stored is not None else 0
+            await self._store.write_all([Write(path, value, version)])
 
     async def tell_again(self, name: str) -> None:
         """Have the broker look at a topic once more: what it holds of that has changed."""

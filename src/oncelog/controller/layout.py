@@ -7,6 +7,7 @@ The one place that knows the encoding.
   atomic write and two brokers cannot both make it. A topic's name never holds a slash.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
   of such a topic is removed, not kept aside as a stray (D14).
+- ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
 - ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
 
@@ -27,6 +28,7 @@ __all__ = [
     "decode_deleted",
     "decode_topic",
     "deleted_path",
+    "directories_path",
     "encode_deleted",
     "encode_topic",
     "topic_path",
@@ -82,6 +84,11 @@ def decode_topic(path: str, value: bytes) -> TopicImage:
 def deleted_path(name: str) -> str:
     """Where the ids of deleted topics of that name are kept."""
     return DELETED_PREFIX + name
+
+
+def directories_path(broker_id: int) -> str:
+    """Where the directory ids of a broker's data folders are kept."""
+    return f"/directories/{broker_id}"
 
 
 def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:

@@ -40,6 +40,8 @@ class LogManager:
         self.cluster_id = cluster_id
         self.lost = dict(lost or {})
         """Folders, by path, that could not even be locked and looked at."""
+        self.missing: frozenset[str] = frozenset()
+        """Directory ids of folders that the broker had, and that it was not given this time."""
 
     @classmethod
     def take(
@@ -102,12 +104,18 @@ class LogManager:
     @property
     def has_all(self) -> bool:
         """Whether every folder could be looked at: what is in none of them is nowhere."""
-        return not self.lost and all(folder.off_line is None for folder in self.folders)
+        is_given = not self.lost and not self.missing
+        return is_given and all(folder.off_line is None for folder in self.folders)
 
     @property
     def off_line_directories(self) -> list[str]:
         """Where the folders are that have failed."""
         return [*self.lost, *(f.directory for f in self.folders if f.off_line is not None)]
+
+    @property
+    def directory_ids(self) -> frozenset[str]:
+        """The ids of the folders that could be looked at."""
+        return frozenset(folder.directory_id for folder in self.folders)
 
     def take_off_line(self, failure: StorageFailure) -> LogFolder | None:
         """Serve the folder no more in which this happened; None if it is off line already.

@@ -114,9 +114,12 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(folder: Path, disk: BreakingDisk | None = None) -> AsyncIterator[Bench]:
+async def bench(
+    folder: Path, disk: BreakingDisk | None = None, names: str = "ab"
+) -> AsyncIterator[Bench]:
     disk = disk or BreakingDisk()
-    config = BrokerConfig(SETTINGS | {"log.dirs": f"{folder}/a,{folder}/b"})
+    directories = ",".join(f"{folder}/{name}" for name in names)
+    config = BrokerConfig(SETTINGS | {"log.dirs": directories})
     broker = Broker(config, disk=disk)
     await broker.start()
     host, _, port = broker.bootstrap_servers.rpartition(":")
@@ -326,3 +329,36 @@ def _more_partitions(name: str, count: int) -> Any:
     from oncelog.protocol.messages import message
 
     return message(CreatePartitionsTopic, name=name, count=count, assignments=None)
+
+
+async def test_partitions_of_a_folder_that_is_not_named_any_more_are_not_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path) as b:
+        await b.make_topics()
+        assert [await b.produce(name) for name in "tu"] == [NONE, NONE]
+    for _ in range(2):
+        async with bench(tmp_path, names="a") as b:
+            assert (await b.metadata("u")).leader_id == -1
+            assert await b.produce("u") is STORAGE
+            assert await b.produce("t") is NONE
+            (made,) = await b.broker.controller.create_topics([NewTopic("v")])
+            assert made.error is NONE
+            await b.broker.controller.delete_topic(b.broker.image.topics["v"].topic_id)
+    assert "is not in log.dirs: 1 partitions are off line" in caplog.text
+    async with bench(tmp_path) as b:
+        assert await b.fetch("u") == (NONE, 1)
+
+
+async def test_a_folder_that_holds_nothing_may_be_taken_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path) as b:
+        (made,) = await b.broker.controller.create_topics([NewTopic("t")])
+        assert made.error is NONE
+    async with bench(tmp_path, names="a"):
+        pass
+    assert "is not in log.dirs" not in caplog.text
+    async with bench(tmp_path, names="a") as b:
+        assert b.broker.logs.has_all
+        assert await b.produce("t") is NONE

@@ -48,7 +48,7 @@ def _sort(
 
 def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
     """Names of deleted topics of which no folder is left."""
-    if not image.deleted or logs.lost:
+    if not image.deleted or logs.lost or logs.missing:
         return []
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
     return [name for name, ids in image.deleted.items() if held.isdisjoint(ids)]
