@@ -23,13 +23,17 @@ from typing import Any, TypeVar
 from oncelog.controller import layout
 from oncelog.controller.epochs import raise_epochs, without_leader
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
-from oncelog.controller.topics import CreationDefaults, NewTopic, TopicOutcome, decide_creation
+from oncelog.controller.topics import (
+    CreationDefaults,
+    NewTopic,
+    TopicOutcome,
+    decide_creation,
+    new_internal_topic,
+)
 from oncelog.core.config import BrokerConfig, topic_warnings
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import (
-    CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
-    TRANSACTION_STATE_TOPIC,
     TopicId,
     TopicPartition,
 )
@@ -334,7 +338,8 @@ class ControllerShell:
         """
         topic = self.image.topic(name)
         if topic is None:
-            (outcome,) = await self.create_topics([self._new_internal_topic(name)])
+            new = new_internal_topic(name, self._config, len(self.image.brokers))
+            (outcome,) = await self.create_topics([new])
             topic = outcome.topic or self.image.topic(name)
             if topic is None:
                 raise OncelogError(f"cannot create {name}: {outcome.message}")
@@ -373,30 +378,6 @@ class ControllerShell:
         config = self._config
         return CreationDefaults(
             config.get_int("num.partitions"), config.get_int("default.replication.factor")
-        )
-
-    def _new_internal_topic(self, name: str) -> NewTopic:
-        config = self._config
-        prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
-        brokers = len(self.image.brokers)
-        settings: dict[str, str | None] = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(max(config.get_int(f"{prefix}.segment.bytes"), 1024 * 1024)),
-        }
-        if name == TRANSACTION_STATE_TOPIC:
-            min_isr = min(config.get_int(f"{prefix}.min.isr"), brokers)
-            settings |= {
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(min_isr),
-                "unclean.leader.election.enable": "false",
-            }
-        return NewTopic(
-            name,
-            config.get_int(f"{prefix}.num.partitions"),
-            # D9: a lone broker can only hold one replica, and must work out of the box.
-            min(config.get_int(f"{prefix}.replication.factor"), brokers),
-            config=settings,
         )
 
     async def _store_topic(self, topic: TopicImage) -> TopicOutcome:

@@ -13,13 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
-from oncelog.core.config import check_topic_overrides
+from oncelog.core.config import BrokerConfig, check_topic_overrides
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicId
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId
 from oncelog.core.limits import TOPIC_NAME_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX
 
-__all__ = ["CreationDefaults", "NewTopic", "TopicOutcome", "decide_creation", "name_problem"]
+__all__ = [
+    "CreationDefaults",
+    "NewTopic",
+    "TopicOutcome",
+    "decide_creation",
+    "name_problem",
+    "new_internal_topic",
+]
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _DEFAULT = -1
@@ -55,6 +62,30 @@ class TopicOutcome:
     error: ErrorCode = ErrorCode.none
     message: str | None = None
     topic: TopicImage | None = None
+
+
+def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> NewTopic:
+    """One of Kafka's internal topics as it is to be made."""
+    prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
+    settings: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(max(config.get_int(f"{prefix}.segment.bytes"), 1024 * 1024)),
+    }
+    if name == TRANSACTION_STATE_TOPIC:
+        min_isr = min(config.get_int(f"{prefix}.min.isr"), brokers_count)
+        settings |= {
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min_isr),
+            "unclean.leader.election.enable": "false",
+        }
+    return NewTopic(
+        name,
+        config.get_int(f"{prefix}.num.partitions"),
+        # D9: a lone broker can only hold one replica, and must work out of the box.
+        min(config.get_int(f"{prefix}.replication.factor"), brokers_count),
+        config=settings,
+    )
 
 
 def name_problem(name: str) -> str | None:
