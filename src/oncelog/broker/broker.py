@@ -35,10 +35,10 @@ from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, un
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import TopicId
-from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS
+from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock
-from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
+from oncelog.runtime.disk import Disk, Lane, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
@@ -230,9 +230,17 @@ class Broker:
 
     async def _close_logs(self) -> None:
         # After a broken invariant the next start has to look at everything again.
-        close = self.logs.close if self.stopped_because is None else self.logs.abandon
+        if self.stopped_because is not None:
+            await self.disk.run(self.logs.abandon)
+            return
+        # One log after the other would wait for one fsync after the other.
+        lanes = [lane for lane in Lane for _ in range(DISK_EXECUTOR_THREAD_COUNT)]
+        shares = zip(self.logs.closing(len(lanes)), lanes, strict=False)
         try:
-            await self.disk.run(close)
+            async with asyncio.TaskGroup() as tasks:
+                for share, lane in shares:
+                    tasks.create_task(self.disk.run(share, lane))
+            await self.disk.run(self.logs.close)
         except StorageFailure as failure:
             log.error("not closed in order, so the next start recovers: %s", failure)
             self.stopped_because = self.stopped_because or failure

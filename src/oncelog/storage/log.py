@@ -459,11 +459,16 @@ class PartitionLog(CleanableLog):
             self._closed = True
         with self._upkeep:
             if self._failure is None and self._changed:
-                self.flush()
-                # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot is
-                # used.
-                self._files.seal(self._state, self._segments.active)
-                self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
+                try:
+                    self.flush()
+                    # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot
+                    # is used.
+                    self._files.seal(self._state, self._segments.active)
+                    self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
+                except StorageFailure as failure:
+                    # Its folder must not count as closed in order, whoever hears of this.
+                    self._failure = failure
+                    raise
             for segment in self._segments:
                 segment.close()
 

@@ -147,6 +147,11 @@ class LogFolder:
         """The log of a partition, if the folder has one that is open, and is not off line."""
         return self._logs.get(topic_partition) if self.off_line is None else None
 
+    @property
+    def logs(self) -> list[PartitionLog]:
+        """The logs that are open."""
+        return list(self._logs.values())
+
     def is_whole(self, topic_partition: TopicPartition) -> bool:
         """Whether the log was closed in order, and opening it lost nothing."""
         held = self.get(topic_partition)

@@ -6,8 +6,10 @@ broker compares what it finds here with the metadata image, before any log is op
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
@@ -262,6 +264,15 @@ class LogManager:
             found |= folder.read_high_watermarks()
         return found
 
+    def closing(self, shares_count: int) -> list[Callable[[], None]]:
+        """The closing of all logs as at most so many pieces, each for a thread of its own.
+
+        They are Blocking; `close` comes after them, and tells of what failed.
+        """
+        logs = [held for folder in self.online for held in folder.logs]
+        shares = (logs[start::shares_count] for start in range(shares_count))
+        return [partial(_close_all, share) for share in shares if share]
+
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and let go of the folders. Blocking.
 
@@ -281,6 +292,13 @@ class LogManager:
         """Let go of the folders as a crash would. Blocking."""
         for folder in self.folders:
             folder.abandon()
+
+
+def _close_all(logs: Sequence[PartitionLog]) -> None:
+    for held in logs:
+        # What fails keeps its folder from being marked as closed in order.
+        with contextlib.suppress(StorageFailure):
+            held.close()
 
 
 def _check_each_once(disk: Disk, folders: Sequence[LogFolder]) -> None:

@@ -18,12 +18,13 @@ from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import NewTopic, TopicOutcome
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from tests.unit.broker.apis.test_topics import create, topic
-from tests.unit.broker.cold import Cold
+from tests.unit.broker.cold import Cold, cold_broker
 from tests.unit.broker.raw import error_of, fetch, produce, until, values
 from tests.unit.broker.support import NOW_MS, batch
 
@@ -214,3 +215,38 @@ async def test_whoever_gives_up_while_a_topic_is_made_leaves_it_whole(tmp_path: 
             task.cancel()
         gate.set()
         await until(lambda: len(broker.broker.partitions) == COUNT)
+
+
+async def test_a_stop_syncs_several_logs_at_a_time_and_those_untouched_not_at_all(
+    tmp_path: Path,
+) -> None:
+    async with cold_broker(tmp_path) as broker:
+        await broker.broker.controller.create_topics([NewTopic("t", COUNT)])
+        client = await broker.connect()
+        for index in range(COUNT):
+            await produce(client, 9, batch(), partition=index)
+        disk = broker.disk
+    assert len(disk.synced_by) >= COUNT
+    assert len(set(disk.synced_by)) > 1
+    assert threading.get_ident() not in disk.synced_by
+    async with cold_broker(tmp_path) as again:
+        for index in range(COUNT):
+            assert again.broker.logs.is_whole(TopicPartition("t", index))
+        disk = again.disk
+    assert disk.synced_by == []
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".index", ".batches"])
+async def test_a_log_that_could_not_be_closed_is_recovered_by_the_next_start(
+    tmp_path: Path, suffix: str
+) -> None:
+    async with noting(tmp_path) as broker:
+        client = await broker.connect()
+        await create(client, topic("t", COUNT))
+        await produce(client, 9, batch(sequence=0, producer_id=5, epoch=0), partition=3)
+        broker.disk.refuses = lambda asked, path: "t-3/" in path and path.endswith(suffix)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    async with noting(tmp_path) as again:
+        assert not again.broker.logs.is_whole(TopicPartition("t", 0))
+        client = await again.connect()
+        assert len(values((await fetch(client, partition=3)).records)) == 1
