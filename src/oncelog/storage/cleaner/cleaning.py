@@ -69,8 +69,9 @@ class Cleaning:
         for, `LogChanged` when somebody else changed it meanwhile, `StorageFailure`.
         """
         held = self._target.log
-        if held.recovery_point < self._target.first_uncleanable_offset:
-            # What makes a record obsolete must survive a loss of power before that record goes.
+        if held.recovery_point < held.log_end_offset:
+            # What makes a record obsolete must survive a loss of power before that record goes: the
+            # newer one, and the marker of an abort, which may be in the active segment.
             held.flush()
             yield 0
         yield from self._note_keys()

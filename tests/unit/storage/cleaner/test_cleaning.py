@@ -368,3 +368,18 @@ def test_an_interrupted_offline_cleaning_can_be_done_again(
         end, stats = clean_log(ctx.disk, ctx.log, ctx.now_ms)
     assert (end, stats.records_read, stats.records_written) == (2, 2, 1)
     assert not caplog.records
+
+
+def test_the_marker_that_made_a_record_obsolete_is_synced_before_that_one_goes(
+    ctx: CompactedLog,
+) -> None:
+    """INV-3: without it the records of the transaction would be open again, and gone."""
+    ctx.put_in_transaction(("a", "1"), producer=7)
+    ctx.put(("b", "1"))
+    ctx.seal()
+    ctx.log.flush()
+    ctx.abort(7)
+    assert ctx.log.recovery_point < ctx.log.log_end_offset
+    ctx.clean()
+    assert ctx.stats.bytes_written < ctx.stats.bytes_read
+    assert ctx.log.recovery_point == ctx.log.log_end_offset
