@@ -77,8 +77,9 @@ def _unmarked(
     log = evidence.logs.get(record.topic_partition)
     if log is not None and offset in record.places:
         marker = log.closing_marker(offset)
-        if marker is not None and marker.marker == "abort":
-            # The mark that hides it was durable: no reason to show it.
+        seen_in = excuses.epoch_before(record.topic_partition, until_s) or 0
+        if marker is not None and marker.marker == "abort" and marker.leader_epoch <= seen_in:
+            # The mark that hides it was there, and durable: no reason to show it.
             return ""
         if marker is None and not excuses.between(until_s, NEVER, record.topic_partition):
             # Nothing has ended it, nor did anything that is lost by now.

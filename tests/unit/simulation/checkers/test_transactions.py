@@ -66,6 +66,26 @@ def test_an_aborted_read_is_excused_where_power_took_the_marker() -> None:
     assert "aborted-read" in model.kinds(flush_every_message=False, power_losses_s=(0.001,))
 
 
+def test_an_abort_in_a_later_epoch_does_not_speak_against_a_read_before_it() -> None:
+    model = Model()
+    producer, value, _ = opened(model)
+    producer.abort()
+    losses = [model.now_s]
+    model.cut(T0, 1)
+    model.look()
+    # A later commit ended both, and power took that too.
+    model.record(Polled, "r", T0, True, ((0, value),), 1)
+    losses.append(model.now_s)
+    model.cut(T0, 1)
+    producer.begin()
+    producer.send(T0)
+    producer.abort()
+    lost = {"flush_every_message": False, "power_losses_s": tuple(losses)}
+    assert "aborted-read" in model.allowed(**lost)
+    assert "aborted-read" not in {a.kind for a in model.judge(**lost) if not a.allowed}
+    assert "aborted-read" in model.kinds()
+
+
 def test_a_refused_record_is_not_in_the_log() -> None:
     model = Model()
     producer = model.producer("p")
