@@ -238,9 +238,10 @@ class Broker:
         shares = zip(self.logs.closing(len(lanes)), lanes, strict=False)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for share, lane in shares:
-                    tasks.create_task(self.disk.run(share, lane))
+                closing = [tasks.create_task(self.disk.run(*share)) for share in shares]
             await self.disk.run(self.logs.close)
+            for failure in filter(None, (task.result() for task in closing)):
+                raise failure
         except StorageFailure as failure:
             log.error("not closed in order, so the next start recovers: %s", failure)
             self.stopped_because = self.stopped_because or failure

@@ -6,7 +6,6 @@ broker compares what it finds here with the metadata image, before any log is op
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -264,10 +263,10 @@ class LogManager:
             found |= folder.read_high_watermarks()
         return found
 
-    def closing(self, shares_count: int) -> list[Callable[[], None]]:
+    def closing(self, shares_count: int) -> list[Callable[[], StorageFailure | None]]:
         """The closing of all logs as at most so many pieces, each for a thread of its own.
 
-        They are Blocking; `close` comes after them, and tells of what failed.
+        They are Blocking, and return the first failure that they met; `close` comes after them.
         """
         logs = [held for folder in self.online for held in folder.logs]
         shares = (logs[start::shares_count] for start in range(shares_count))
@@ -294,11 +293,15 @@ class LogManager:
             folder.abandon()
 
 
-def _close_all(logs: Sequence[PartitionLog]) -> None:
+def _close_all(logs: Sequence[PartitionLog]) -> StorageFailure | None:
+    first = None
     for held in logs:
-        # What fails keeps its folder from being marked as closed in order.
-        with contextlib.suppress(StorageFailure):
+        try:
             held.close()
+        except StorageFailure as failure:
+            # It keeps the folder from being marked as closed in order.
+            first = first or failure
+    return first
 
 
 def _check_each_once(disk: Disk, folders: Sequence[LogFolder]) -> None:
