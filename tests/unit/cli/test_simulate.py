@@ -5,10 +5,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from oncelog.cli.main import main
+from oncelog.simulation.checkers import CHECKERS, Anomaly, Evidence
 from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.known import KnownDefect
 from oncelog.simulation.plan import from_json, to_json
 
-FOUND = Path(__file__).parents[2] / "simulation" / "found"
+DEFECT = KnownDefect("a planted finding", "planted", "*", (), None, 8, "planted.json")
 
 
 def simulate(*words: object) -> Result:
@@ -29,10 +31,23 @@ def test_a_seed_is_run_and_leaves_a_page_a_plan_and_a_trace(tmp_path: Path) -> N
     assert line in again.output
 
 
-def test_a_known_defect_is_told_and_does_not_fail() -> None:
-    done = simulate("--plan", FOUND / "offset_given_twice.json")
+@pytest.fixture
+def defective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run finds the same, whatever else is mended."""
+
+    def check(evidence: Evidence) -> list[Anomaly]:
+        assert evidence.end_s > 0
+        return [Anomaly("planted", "it is planted", 0.0, "", None, -1, (), "")]
+
+    monkeypatch.setitem(CHECKERS, "planted", check)
+
+
+@pytest.mark.usefixtures("defective")
+def test_a_known_defect_is_told_and_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.simulation.campaign.known_defects", lambda: (DEFECT,))
+    done = simulate("--seed", 3, "--profile", "calm", "--duration", 1)
     assert done.exit_code == 0
-    assert "known (issue 8, offsets are given out twice in one leader epoch)" in done.output
+    assert "known (issue 8, a planted finding)" in done.output
 
 
 def test_many_runs_add_up(tmp_path: Path) -> None:
@@ -45,19 +60,15 @@ def test_many_runs_add_up(tmp_path: Path) -> None:
     assert (found["runs"], found["profiles"]) == (2, {"calm": 2})
 
 
-def test_an_unknown_finding_fails_is_made_smaller_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A defect that is known is none any more once its entry is gone."""
-    plan = from_json((FOUND / "offset_given_twice.json").read_text())
-    monkeypatch.setattr("oncelog.simulation.campaign.known_defects", lambda: ())
-    monkeypatch.setattr("oncelog.simulation.campaign.draw_plan", lambda *_: plan)
-    monkeypatch.setattr("oncelog.cli.simulate.draw_plan", lambda *_: plan)
-    done = simulate("--runs", 1, "--jobs", 1, "--keep", tmp_path)
+@pytest.mark.usefixtures("defective")
+def test_an_unknown_finding_fails_is_made_smaller_and_kept(tmp_path: Path) -> None:
+    words = ["--profile", "calm", "--duration", 1, "--jobs", 1, "--first-seed", 3]
+    done = simulate("--runs", 1, *words, "--keep", tmp_path)
     assert done.exit_code == 1
     assert "oncelog simulate --seed" in done.output
-    kept = {from_json(path.read_text()).seed for path in tmp_path.glob("*.json")}
-    assert kept == {plan.seed}
+    (kept,) = [from_json(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert kept.seed == 3
+    assert len(kept.parts) < len(draw_plan(3, "calm", 1.0).parts)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seed": 1}', to_json(draw_plan(1))[:-50]])
