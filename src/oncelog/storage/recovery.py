@@ -30,6 +30,7 @@ from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.recovery_files import (
     find_segments,
+    has_our_files,
     remove_segment_files,
     rename_segment_files,
     set_segment_aside,
@@ -100,7 +101,7 @@ class _Recovery:
         self._segments = find_segments(disk, directory, self._report)
         self._snapshots = Snapshots(disk, directory, self._report.warn)
         self.files = StateFiles(disk, directory)
-        self._has_register = len(self.files.register) > 0
+        self._is_ours = has_our_files(disk, directory)
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
         self._state = DerivedState(LeaderEpochs(epochs))
@@ -416,13 +417,13 @@ class _Recovery:
         """Whether the offsets between a segment's last batch and the next segment are no loss.
 
         Compaction removes last batches. Above `floor` a loss of power may have, so there the
-        register must know the segment as it is. Apache Kafka has none.
+        register must know the segment as it is. A log of Apache Kafka has no file of ours.
         """
         register = self.files.register
         if register.was_whole(segment.base_offset, segment.size, following):
             return True
         is_synced = floor is None or end_offset < floor
-        return self._compact and (is_synced or not self._has_register)
+        return self._compact and (is_synced or not self._is_ours)
 
     def _ends_at(
         self, reader: BatchReader, position: int, expected: int, floor: int, following: int | None

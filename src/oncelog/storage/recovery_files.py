@@ -27,6 +27,7 @@ from oncelog.storage.swap import finish_swaps
 
 __all__ = [
     "find_segments",
+    "has_our_files",
     "remove_segment_files",
     "rename_segment_files",
     "set_segment_aside",
@@ -135,3 +136,10 @@ def _judge(
     )
     if not is_known:
         report.warn(f"{path} is no file of a log; it is left as it is")
+
+
+def has_our_files(disk: Disk, directory: str) -> bool:
+    """Whether Oncelog wrote to this folder before, and not only Apache Kafka."""
+    return any(
+        name == REGISTER_NAME or name.endswith(BATCHES_SUFFIX) for name in disk.list(directory)
+    )

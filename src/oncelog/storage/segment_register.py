@@ -63,9 +63,6 @@ class SegmentRegister:
         """The segment's record, if there is a sound one."""
         return self._records.get(base_offset)
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def was_whole(self, base_offset: int, size: int, end_offset: int) -> bool:
         """Whether a segment of that size was sealed there, or cleaned, up to that offset.
 

@@ -10,7 +10,7 @@ import pytest
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.storage import AbortedTransaction, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
-from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch, read_all
+from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch
 
 MakeLog = Callable[..., LogContext]
 
@@ -287,26 +287,6 @@ def test_a_log_that_ends_below_its_recovery_point_is_recovered_and_reported(
     assert ctx.append_well().base_offset == 3
 
 
-def test_a_compacted_log_of_apache_kafka_has_gaps_that_cut_nothing(make_log: MakeLog) -> None:
-    ctx = make_log(index_interval_bytes=1, cleanup_policy=frozenset({"compact"}))
-    for number in range(9):
-        ctx.append_well(value=b"%d" % number * 20)
-        if number % 3 == 2:
-            ctx.log._roll(number + 1)
-    logs = files(ctx, ".log")
-    size = logs[0].stat().st_size // 3
-    first, second = logs[0].read_bytes(), logs[1].read_bytes()
-    logs[0].write_bytes(first[:size] + first[2 * size :])
-    logs[1].write_bytes(second[:size])
-    (ctx.folder / "oncelog.segments").unlink()
-    end = ctx.log.log_end_offset
-    for open_again in (ctx.kill, ctx.restart, ctx.kill):
-        assert open_again().log_end_offset == end
-        found = [header.base_offset for _, header in iter_headers(read_all(ctx.log))]
-        assert found == [0, 2, 3, 6, 7, 8]
-        assert ctx.log.recovery.cut_bytes + ctx.log.recovery.damaged_bytes == 0
-
-
 def test_records_without_timestamps_come_back_after_a_clean_stop(make_log: MakeLog) -> None:
     ctx = make_log(index_interval_bytes=1)
     for number in range(30):
@@ -450,18 +430,6 @@ def test_the_register_stays_small(make_log: MakeLog, monkeypatch: pytest.MonkeyP
         ctx.restart()
         assert register.stat().st_size <= 5 * 43, number
     assert ctx.log.recovery.reasons == []
-
-
-def test_a_compacted_log_ends_where_power_took_the_end_of_a_segment(make_log: MakeLog) -> None:
-    """INV-1: else an older record of a key would be shown, and behind it what came later."""
-    ctx = make_log(cleanup_policy=frozenset({"compact"}))
-    for number in range(6):
-        ctx.append_well(value=b"%d" % number * 20)
-        if number % 3 == 2:
-            ctx.log._roll(number + 1)
-    log = files(ctx, ".log")[0]
-    os.truncate(log, log.stat().st_size // 3 * 2)
-    assert ctx.kill().log_end_offset == 2
 
 
 @pytest.mark.parametrize("clean", [True, False])

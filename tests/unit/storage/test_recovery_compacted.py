@@ -1,0 +1,63 @@
+"""Compaction leaves gaps in a log; what a loss of power took leaves gaps as well."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.protocol.batch import iter_headers
+from tests.unit.storage.context import LogContext, read_all
+from tests.unit.storage.test_recovery_rules import files
+
+MakeLog = Callable[..., LogContext]
+
+
+def test_a_compacted_log_of_apache_kafka_has_gaps_that_cut_nothing(make_log: MakeLog) -> None:
+    ctx = make_log(index_interval_bytes=1, cleanup_policy=frozenset({"compact"}))
+    for number in range(9):
+        ctx.append_well(value=b"%d" % number * 20)
+        if number % 3 == 2:
+            ctx.log._roll(number + 1)
+    logs = files(ctx, ".log")
+    size = logs[0].stat().st_size // 3
+    first, second = logs[0].read_bytes(), logs[1].read_bytes()
+    logs[0].write_bytes(first[:size] + first[2 * size :])
+    logs[1].write_bytes(second[:size])
+    for ours in (ctx.folder / "oncelog.segments", *files(ctx, ".batches")):
+        ours.unlink()
+    end = ctx.log.log_end_offset
+    for open_again in (ctx.kill, ctx.restart, ctx.kill):
+        assert open_again().log_end_offset == end
+        found = [header.base_offset for _, header in iter_headers(read_all(ctx.log))]
+        assert found == [0, 2, 3, 6, 7, 8]
+        assert ctx.log.recovery.cut_bytes + ctx.log.recovery.damaged_bytes == 0
+
+
+def test_a_compacted_log_ends_where_power_took_the_end_of_a_segment(make_log: MakeLog) -> None:
+    """INV-1: else an older record of a key would be shown, and behind it what came later."""
+    ctx = make_log(cleanup_policy=frozenset({"compact"}))
+    for number in range(6):
+        ctx.append_well(value=b"%d" % number * 20)
+        if number % 3 == 2:
+            ctx.log._roll(number + 1)
+    log = files(ctx, ".log")[0]
+    os.truncate(log, log.stat().st_size // 3 * 2)
+    assert ctx.kill().log_end_offset == 2
+
+
+@pytest.mark.parametrize("lost", ["register", "bytes of the register"])
+def test_a_compacted_log_is_cut_where_power_took_a_segment_and_the_register(
+    make_log: MakeLog, lost: str
+) -> None:
+    ctx = make_log(cleanup_policy=frozenset({"compact"}))
+    for number in range(4):
+        ctx.append_well(value=b"%d" % number)
+        ctx.log._roll(number + 1)
+    os.truncate(files(ctx, ".log")[1], 0)
+    register = ctx.folder / "oncelog.segments"
+    if lost == "register":
+        register.unlink()
+    else:
+        os.truncate(register, 0)
+    assert ctx.kill().log_end_offset == 1
+    assert len(files(ctx, ".cut")) == 2
