@@ -364,6 +364,8 @@ class PartitionLog(CleanableLog):
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Cut off everything from `offset` on: a follower leaves what its leader does not have.
 
+        Blocking: it survives a loss of power.
+
         A batch that holds `offset` goes whole. Producers are rebuilt from the snapshot before it.
         The caller has noted a recovery point at or below what is left: by a higher one a start
         would take what was cut off for damage.
@@ -393,6 +395,9 @@ class PartitionLog(CleanableLog):
             self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
         )
         self._write_epochs()
+        # Else a loss of power could put parts of the history that was left behind the next one.
+        self._segments.active.kept.sync_plan()()
+        self._files.sync_names()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

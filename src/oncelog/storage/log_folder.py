@@ -132,8 +132,11 @@ class LogFolder:
                 log_start_offset=starts.get(partition, 0),
             )
         self._is_open = True
-        if any(held.recovery.lost_tail for held in self._logs.values()):
-            # Else what is appended now would count as synced at the next start.
+        if any(
+            held.recovery.lost_tail or held.log_start_offset < starts.get(partition, 0)
+            for partition, held in self._logs.items()
+        ):
+            # Else what is appended now would count as synced at the next start, or as deleted.
             self.checkpoint()
 
     @property

@@ -319,12 +319,12 @@ class _Recovery:
     def _replay(self, first: int) -> None:
         """Load producers as of the moment where the scan begins, or the log's end."""
         segments = self._segments
-        at_most = (segments[first] if first < len(segments) else segments[-1]).base_offset
-        if first == len(segments):
-            at_most = segments[-1].end_offset
+        at_most = segments[first].base_offset if first < len(segments) else segments[-1].end_offset
         known = self._state.epochs.entries()
         while True:
             self._state = DerivedState(LeaderEpochs(known))
+            if first < len(segments):  # The scan tells them, of the history that is there.
+                self._state.epochs.truncate_from_end(at_most)
             loaded = None
             if self._epochs_known:
                 loaded = self._snapshots.load_newest(at_most, self._state.producers)

@@ -331,6 +331,24 @@ def test_what_fails_half_way_is_not_closed_in_order(tmp_path: Path, work: str) -
         again.abandon()
 
 
+def test_what_was_cut_off_does_not_come_back_behind_the_next_history() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    log = manager.create(PARTITION, UUID(int=1), LogConfig(segment_bytes=300), NOW_MS)
+    for _ in range(6):
+        log.append(batch(value=b"v" * 60), leader_epoch=1, now_ms=NOW_MS)
+    manager.flush()
+    assert log.segment_base_offsets == [0, 2, 4]
+    log.recovery_point = 3
+    manager.checkpoint()
+    log.truncate_to(3)
+    log.append(batch(value=b"v" * 60), leader_epoch=2, now_ms=NOW_MS)
+    machine.lose_power(spared=lambda path: path.endswith(".log"), rate=0.0)
+    found = open_logs("/data", disk=machine.disk).get(PARTITION)
+    assert found is not None
+    assert [header.leader_epoch for _, header in iter_headers(read_all(found))] == [1, 1, 1, 2]
+
+
 def test_truncating_everything_leaves_an_empty_log(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=200)
     for sequence in range(5):

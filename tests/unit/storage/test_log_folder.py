@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.simulation.disk import FaultKind
-from oncelog.storage import FolderMismatch, StorageFailure
+from oncelog.storage import FolderMismatch, LogManager, PartitionLog, StorageFailure
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch
@@ -53,6 +53,36 @@ def test_two_strays_of_one_partition_are_both_kept(tmp_path: Path) -> None:
     strays = sorted(path.name for path in tmp_path.glob("*-stray"))
     assert strays == [STRAY, f"{PARTITION}.{UUID(int=2).hex}-stray"]
     manager.close()
+
+
+def test_a_deletion_does_not_reach_what_took_the_place_of_the_deleted_records() -> None:
+    """INV-9: a loss of power took the log's end, and a start the offsets behind it."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager, 3)
+    manager.flush()
+    log = log_of(manager)
+    append(log, 5)
+    log.delete_records(7)
+    manager.checkpoint()
+    machine.lose_power(rate=0.0)
+    log = log_of(open_logs("/data", disk=machine.disk))
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+    append(log, 6)
+    machine.restart()
+    log = log_of(open_logs("/data", disk=machine.disk))
+    assert (log.log_start_offset, log.log_end_offset) == (3, 9)
+
+
+def log_of(manager: LogManager) -> PartitionLog:
+    log = manager.get(PARTITION)
+    assert log is not None
+    return log
+
+
+def append(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append(batch(), leader_epoch=0, now_ms=NOW_MS)
 
 
 def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:

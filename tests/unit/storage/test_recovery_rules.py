@@ -10,6 +10,7 @@ import pytest
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.storage import AbortedTransaction, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
+from oncelog.storage.checkpoints import format_epochs, parse_epochs
 from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch
 
 MakeLog = Callable[..., LogContext]
@@ -213,6 +214,20 @@ def test_what_is_damaged_above_the_recovery_point_ends_the_log_and_is_kept_aside
     caplog.clear()
     assert ctx.kill().recovery.reasons == []
     assert not caplog.records
+
+
+def test_epochs_are_those_of_the_history_that_is_there(make_log: MakeLog) -> None:
+    """A loss of power may keep the file of epochs and bring back what was cut off in the log."""
+    ctx = make_log()
+    for epoch in (1, 1, 2, 2):
+        ctx.leader_epoch = epoch
+        ctx.append_well()
+    path = ctx.folder / "leader-epoch-checkpoint"
+    path.write_bytes(format_epochs([(1, 0), (3, 3)]))
+    for opened in (ctx.kill(), ctx.restart()):
+        assert [opened.epoch_at(offset) for offset in range(4)] == [1, 1, 2, 2]
+        assert opened.latest_epoch == 2
+    assert parse_epochs(path.read_bytes()) == [(1, 0), (2, 2)]
 
 
 def test_an_overlapping_batch_ends_the_log(make_log: MakeLog) -> None:
