@@ -42,8 +42,8 @@ def read_around_damage(log: PartitionLog) -> list[Batch]:
 
 def check(log: PartitionLog, model: LogModel) -> None:
     """The log holds exactly what the model does, and knows of it what it has to."""
-    assert log.log_end_offset == model.end
-    assert log.log_start_offset == model.start
+    assert log.log_end_offset == model.end, f"{log.log_end_offset}, not {model.end}"
+    assert log.log_start_offset == model.start, f"{log.log_start_offset}, not {model.start}"
     if model.hit is not None:
         check_undamaged(log, model, read_around_damage(log))
         return
@@ -129,7 +129,8 @@ def check_epochs(log: PartitionLog, model: LogModel, found: list[Batch]) -> None
     for batch in found:
         if batch.end > model.start_highest:
             offset = max(batch.base, model.start_highest)
-            assert log.epoch_at(offset) == batch.header.leader_epoch
+            epoch, known = log.epoch_at(offset), log._state.epochs.entries()
+            assert epoch == batch.header.leader_epoch, f"{batch.header}: {known}"
     if found and model.start >= model.start_highest:
         latest = found[-1].header.leader_epoch
         assert log.latest_epoch == latest or (model.compacted and log.latest_epoch > latest)
@@ -217,7 +218,7 @@ def judge_compacted(model: LogModel, found: list[Batch], start: int, must_end: i
             assert record in written.get(at, ())
             there[at] = record
     for batch in model.history:
-        if batch.base >= max(model.cleaned_end, start) and batch.end <= must_end:
+        if batch.base >= max(model.cleaned_end, start) and batch.end <= max(must_end, end):
             assert all(at in there for at in batch.records), f"lost: {batch.header}"
     limit = max(must_end, end)
     visible = model.visible(limit)

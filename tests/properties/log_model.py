@@ -102,7 +102,7 @@ class LogModel:
         self.in_doubt: list[Batch] = []
         """What an append that failed may have added."""
         self.ghosts: list[Batch] = []
-        """What was cut off, but not durably."""
+        """What was being cut off."""
         self.start = 0
         self.start_highest = 0
         """Where it ever was: leader epochs below are forgotten, though records may come back."""
@@ -151,7 +151,7 @@ class LogModel:
             self._note(batch)
 
     def truncated(self, offset: int) -> None:
-        """Cut off; whatever is not flushed after it may be back after a crash."""
+        """To be cut off; until that is done it may be back after a crash."""
         self.ghosts += [batch for batch in self.batches if batch.end > offset]
         self._replace(
             [batch for batch in self.batches if batch.end <= offset],
@@ -159,10 +159,13 @@ class LogModel:
         )
         end = self.history[-1].end if self.history else 0
         self.durable_end = min(self.durable_end, end)
-        self.start = self.start_max = min(self.start, end)
+        self.start = min(self.start, end)
+        # The checkpoint of log starts is not put right.
+        self.start_max = max(self.start, self.start_noted)
 
     def start_moved(self, start: int, files_start: int) -> None:
         self.start = self.start_max = start
+        self.start_noted = min(self.start_noted, start)
         self.start_highest = max(self.start_highest, start)
         self.files_start = files_start
 
@@ -181,23 +184,16 @@ class LogModel:
         first = found[0].base if found else end
         history = [batch for batch in self.history if batch.base < first]
         if self.compacted:
-            # Above the recovery point a gap is taken for compaction's, as in Kafka.
-            found_bases = {batch.base for batch in found}
-            is_certain = max(self.cleaned_end, first)
-            history += [
-                batch
-                for batch in self.history
-                if first <= batch.base < end
-                and (batch.base in found_bases or batch.base < is_certain)
-            ]
-            bases = {batch.base for batch in history}
-            history += [batch for batch in self.in_doubt if batch.base in found_bases - bases]
+            history += [batch for batch in self.history if first <= batch.base < end]
+            new = {batch.base for batch in found} - {batch.base for batch in history}
+            history += [batch for batch in self.in_doubt if batch.base in new]
         else:
             history += found
         before = [batch for batch in self.batches if batch.base < first and batch.end <= start]
         self._replace(before + found, history)
         self.in_doubt.clear()
         self.start = self.start_max = start
+        self.start_noted = min(self.start_noted, start)
         self.files_start = files_start
 
     def damaged(self, file_base: int, position: int, is_last_file: bool) -> None:
@@ -223,6 +219,7 @@ class LogModel:
         self.in_doubt.clear()
         self.ghosts.clear()
         self.start = self.start_max = start
+        self.start_noted = min(self.start_noted, start)
         self.files_start = files_start
 
     def _replace(self, batches: list[Batch], history: list[Batch]) -> None:

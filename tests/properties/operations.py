@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import isfunction
 
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from oncelog.storage.cleaner import clean_log
 from oncelog.storage.placement import assign_offsets
 from tests.properties import log_checks
 from tests.properties.data_folder import COMPACTED, KEPT, PARTITIONS, DataFolder
-from tests.properties.log_model import Batch, LogModel, Producer, batches_of
+from tests.properties.log_model import Batch, LogModel, batches_of
 
 PRODUCER_IDS = (1, 2, 3)
 KEYS = (b"a", b"b", b"c")
@@ -58,12 +59,15 @@ class Append:
         if model.hit is not None and self.producer_id:
             return
         known = model.producer(self.producer_id)
+        first = log.segment_base_offsets[0]
+        if known.batches and known.batches[-1].base < first <= known.last_offset:
+            return  # A marker is left: whether the last sequence is known is not certain.
         epoch = max(ledger.epoch(self.producer_id), known.epoch)
         transactional = self.transactional and self.producer_id > 0
         wanted, sequence = ErrorCode.none, known.next_sequence
         if epoch != known.epoch:
             sequence = 0
-        is_known = known.last_offset >= log.segment_base_offsets[0] and self.producer_id > 0
+        is_known = known.last_offset >= first and self.producer_id > 0
         duplicate: Batch | None = None
         if is_known and self.fault == "gap":
             wanted, sequence = ErrorCode.out_of_order_sequence_number, sequence + 1
@@ -326,13 +330,26 @@ class Truncate:
             return
         kept = [batch for batch in model.batches if batch.end <= offset]
         end = kept[-1].end if kept else 0
-        # Otherwise a start would take the bytes that were cut off for damage.
+        # Otherwise a start would take the bytes that were cut off for damage; and what takes their
+        # place for deleted, where the log started behind it.
         log.recovery_point = min(log.recovery_point, end)
         model.durable_end = min(model.durable_end, end)
         checkpoint(folder, ledger)
         model.truncated(offset)
         log.truncate_to(offset, folder.now_ms)
         assert log.log_end_offset == end
+        model.ghosts.clear()
+        checkpoint(folder, ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let time pass."""
+
+    ms: int
+
+    def __call__(self, folder: DataFolder, ledger: Ledger) -> None:
+        folder.later(self.ms)
 
 
 def clean(folder: DataFolder, ledger: Ledger) -> None:
@@ -349,11 +366,33 @@ def clean(folder: DataFolder, ledger: Ledger) -> None:
     model.batches = [batch for batch in model.batches if batch.end <= model.start] + found
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One after the other."""
+
+    operations: list[Operation]
+
+    def __call__(self, folder: DataFolder, ledger: Ledger) -> None:
+        for operation in self.operations:
+            operation(folder, ledger)
+
+
+def name_of(operation: Operation) -> str:
+    """For people."""
+    return operation.__name__ if isfunction(operation) else type(operation).__name__
+
+
 # ---- drawing them ----
+
+
+def _any_of(*kinds: st.SearchStrategy[Operation]) -> st.SearchStrategy[Operation]:
+    """Each as often as the others, whatever it is made of."""
+    return st.sampled_from(kinds).flatmap(lambda kind: kind)
+
 
 _partitions = st.sampled_from(PARTITIONS)
 _parts = st.floats(0, 1)
-_AGES_MS = (0, 0, None, 5 * MINUTE_MS, 60 * MINUTE_MS)
+_AGES_MS = (0, 0, 0, None, 5 * MINUTE_MS, 60 * MINUTE_MS)
 
 appends = st.builds(
     Append,
@@ -368,16 +407,17 @@ appends = st.builds(
     st.integers(0, len(KEYS) - 1),
 )
 ends = st.builds(EndTransaction, st.sampled_from(PRODUCER_IDS), st.booleans(), st.booleans())
-upkeep: st.SearchStrategy[Operation] = st.one_of(
-    st.builds(Flush, st.sampled_from((None, *PARTITIONS))),
-    st.just(checkpoint),
-    st.builds(Retain, _partitions),
-    st.builds(DeleteRecords, _partitions, _parts),
-    st.builds(Truncate, _parts),
-    st.just(clean),
-)
+flushes = st.one_of(st.builds(Flush, st.sampled_from((None, *PARTITIONS))), st.just(checkpoint))
+waits = st.builds(Wait, st.sampled_from((1, 20_000, 10 * MINUTE_MS, 35 * MINUTE_MS)))
+retentions = st.builds(Retain, st.sampled_from((KEPT, KEPT, COMPACTED)))
+cleanings = st.just(clean)
+deletions = st.builds(DeleteRecords, _partitions, _parts)
+truncations = st.builds(Truncate, _parts)
 several = st.builds(AppendSeveral, _partitions, st.integers(2, 4), st.sampled_from((0, 5, 80)))
-writes: st.SearchStrategy[Operation] = st.one_of(appends, appends, appends, several, ends)
-operations: st.SearchStrategy[Operation] = st.one_of(writes, upkeep)
+writes = _any_of(appends, appends, appends, several, ends)
+upkeep = _any_of(flushes, flushes, waits, retentions, retentions, cleanings, deletions, truncations)
+stretches = st.builds(
+    Stretch, st.lists(_any_of(writes, writes, writes, upkeep), min_size=4, max_size=16)
+)
 
-__all__ = ["Ledger", "Operation", "Producer", "operations", "upkeep", "writes"]
+__all__ = ["MINUTE_MS", "Ledger", "Stretch", "checkpoint", "name_of", "stretches"]

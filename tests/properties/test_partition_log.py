@@ -22,15 +22,14 @@ from tests.properties.log_model import LogModel
 from tests.properties.operations import (
     MINUTE_MS,
     Ledger,
-    Operation,
+    Stretch,
     checkpoint,
-    operations,
-    upkeep,
-    writes,
+    name_of,
+    stretches,
 )
 from tests.support.examples import examples
 
-STEPS_COUNT = 25
+STEPS_COUNT = 12
 EXAMPLES_COUNT = 200
 NEVER = 2**62
 
@@ -49,6 +48,8 @@ class PartitionLogs(RuleBasedStateMachine):
 
     folder: DataFolder
     ledger: Ledger
+    has_failed = False
+    """Then nothing more is tried, so that the first failure is the one that is told."""
 
     @initialize(
         segment_bytes=segment_sizes,
@@ -70,7 +71,7 @@ class PartitionLogs(RuleBasedStateMachine):
             "segment_ms": 30 * MINUTE_MS,
             "flush_messages": flush_messages,
             "index_interval_bytes": interval,
-            "retention_ms": 40 * MINUTE_MS,
+            "retention_ms": 30 * MINUTE_MS,
             "producer_id_expiration_ms": NEVER,
         }
         kept = LogConfig(**settings, retention_bytes=retention_bytes)
@@ -83,20 +84,14 @@ class PartitionLogs(RuleBasedStateMachine):
 
     # ---- in peace ----
 
-    @rule(operations=st.lists(writes, min_size=1, max_size=8))
-    def write(self, operations: list[Operation]) -> None:
-        for operation in operations:
-            happened["appends without a fault"] += 1
+    @rule(stretch=stretches)
+    def live(self, stretch: Stretch) -> None:
+        """Nothing goes wrong."""
+        for operation in stretch.operations:
+            happened[f"in peace: {name_of(operation)}"] += 1
             operation(self.folder, self.ledger)
-
-    @rule(operation=upkeep)
-    def keep_up(self, operation: Operation) -> None:
-        happened["upkeep without a fault"] += 1
-        operation(self.folder, self.ledger)
-
-    @rule(ms=st.sampled_from((1, 20_000, 10 * MINUTE_MS, 35 * MINUTE_MS)))
-    def wait(self, ms: int) -> None:
-        self.folder.later(ms)
+        for partition, log in self.folder.logs.items():
+            log_checks.check(log, self.ledger.models[partition])
 
     @rule(partition=st.sampled_from(PARTITIONS), part=st.floats(0, 1), size=seeds)
     def read(self, partition: Any, part: float, size: int) -> None:
@@ -119,34 +114,39 @@ class PartitionLogs(RuleBasedStateMachine):
 
     # ---- what goes wrong ----
 
-    @rule(times=st.integers(1, 2))
-    def crash(self, times: int) -> None:
+    @rule(before=stretches, times=st.integers(1, 2), noted=st.booleans())
+    def crash(self, before: Stretch, times: int, noted: bool) -> None:
+        """The process dies; `noted`: it has written checkpoints since its start."""
+        self.live(before)
         for _ in range(times):
             happened["deaths"] += 1
             self.folder.kill()
             self.begin(lost_power=False)
+            if noted:
+                checkpoint(self.folder, self.ledger)
 
-    @rule(seed=seeds, rate=rates, times=st.integers(1, 2))
-    def lose_power(self, seed: int, rate: float | None, times: int) -> None:
+    @rule(before=stretches, seed=seeds, rate=rates, times=st.integers(1, 2))
+    def lose_power(self, before: Stretch, seed: int, rate: float | None, times: int) -> None:
+        self.live(before)
         for turn in range(times):
             self.folder.lose_power(seed + turn, rate)
             self.begin(lost_power=True)
 
     @rule(
-        operation=operations,
+        stretch=stretches,
         after=st.integers(1, 25),
         moment=st.sampled_from(("before", "after", "torn")),
         power=st.one_of(st.none(), st.tuples(seeds, rates)),
     )
     def die_in(
         self,
-        operation: Operation,
+        stretch: Stretch,
         after: int,
         moment: Moment,
         power: tuple[int, float | None] | None,
     ) -> None:
-        """The process dies at one of the operation's changes of the disk."""
-        died = self.folder.dies_in(lambda: operation(self.folder, self.ledger), after, moment)
+        """The process dies at one of its changes of the disk."""
+        died = self.folder.dies_in(lambda: stretch(self.folder, self.ledger), after, moment)
         if died:
             happened["deaths at a change of the disk"] += 1
             self.come_back(power)
@@ -184,7 +184,7 @@ class PartitionLogs(RuleBasedStateMachine):
             self.settle(lost_power=lost)
 
     @rule(
-        operation=operations,
+        stretch=stretches,
         kind=st.sampled_from(FaultKind),
         after=st.integers(0, 12),
         seed=seeds,
@@ -193,7 +193,7 @@ class PartitionLogs(RuleBasedStateMachine):
     )
     def fail_in(
         self,
-        operation: Operation,
+        stretch: Stretch,
         kind: FaultKind,
         after: int,
         seed: int,
@@ -202,23 +202,23 @@ class PartitionLogs(RuleBasedStateMachine):
     ) -> None:
         """One operation of the disk fails, and the broker goes down."""
         self.folder.fail(kind, after, seed)
-        self.go_down_if_it_fails(operation, power, in_order)
+        self.go_down_if_it_fails(stretch, power, in_order)
 
     @rule(
-        operation=operations,
+        stretch=stretches,
         seed=seeds,
         power=st.one_of(st.none(), st.tuples(seeds, rates)),
         in_order=st.booleans(),
     )
     def fill_the_disk(
         self,
-        operation: Operation,
+        stretch: Stretch,
         seed: int,
         power: tuple[int, float | None] | None,
         in_order: bool,
     ) -> None:
         self.folder.fill(seed)
-        self.go_down_if_it_fails(operation, power, in_order)
+        self.go_down_if_it_fails(stretch, power, in_order)
 
     @rule(seed=seeds, in_order=st.booleans(), times=st.integers(1, 2))
     def flip_a_bit(self, seed: int, in_order: bool, times: int) -> None:
@@ -244,13 +244,13 @@ class PartitionLogs(RuleBasedStateMachine):
             self.ledger.models[partition].damaged(base, position, base == bases[partition][-1])
         self.begin(lost_power=False)
         for _ in range(times - 1):
-            self.crash(1)
+            self.crash(Stretch([]), 1, noted=True)
 
     def go_down_if_it_fails(
-        self, operation: Operation, power: tuple[int, float | None] | None, in_order: bool
+        self, stretch: Stretch, power: tuple[int, float | None] | None, in_order: bool
     ) -> None:
         try:
-            operation(self.folder, self.ledger)
+            stretch(self.folder, self.ledger)
         except StorageFailure as failure:
             happened[f"failures to {failure.operation}"] += 1
             if in_order:
@@ -285,6 +285,7 @@ class PartitionLogs(RuleBasedStateMachine):
 
     def settle(self, *, lost_power: bool, bumps: bool = True) -> None:
         """Judge what a start made of the folder, and go on from there."""
+        self.has_failed = True
         happened["starts after a loss of power" if lost_power else "other starts"] += 1
         for partition, log in self.folder.logs.items():
             model = self.ledger.models[partition]
@@ -298,14 +299,19 @@ class PartitionLogs(RuleBasedStateMachine):
             if lost_power:
                 model.ghosts.clear()
                 model.forgettable_end = model.end
+            elif model.ghosts:
+                # The cut was interrupted. Who goes on from there has to make sure that it lasts.
+                log.flush()
+                model.synced(log.recovery_point)
             log_checks.check(log, model)
+        self.has_failed = False
         if bumps:
             latest = max(log.latest_epoch for log in self.folder.logs.values())
             self.ledger.leader_epoch = max(self.ledger.leader_epoch, latest) + 1
 
     def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.crash(1)
+        if hasattr(self, "folder") and not self.has_failed:
+            self.crash(Stretch([]), 1, noted=True)
             self.restart()
 
 
