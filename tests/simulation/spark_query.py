@@ -34,8 +34,8 @@ from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, T
 from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.marker import Marker
 from oncelog.spark.progress import CrashRow, Progress, crash_row
-from oncelog.spark.sink import _check_one_attempt
 from oncelog.spark.source_options import Isolation, limit_offsets
+from oncelog.spark.write_stage import check_one_attempt
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
 from tests.simulation.spark_stage import Stage, StageOptions
@@ -262,7 +262,7 @@ class _Transaction:
 
 
 class _Batch:
-    """One micro-batch, as `oncelog.spark.sink` hands it to the protocol."""
+    """One micro-batch, as `oncelog.spark.micro_batch` hands it to the protocol."""
 
     def __init__(self, life: "_Life", checkpoint: Checkpoint, batch_id: int, steps: _Steps) -> None:
         self._life = life
@@ -290,7 +290,7 @@ class _Batch:
             crash_point=_TaskCrash(life),
         )
         reports = life.lockstep.call(stage.run())
-        _check_one_attempt(stage.spark_context(), "tag")
+        check_one_attempt(stage.spark_context(), "tag")
         return reports
 
     def drain(self) -> None:

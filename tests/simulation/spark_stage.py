@@ -336,7 +336,7 @@ class Stage:
                 until_s=world.now_s + 10.0,
             )
 
-    # --- Spark's status tracker, as `oncelog.spark.sink` asks it
+    # --- Spark's status tracker, as `oncelog.spark.write_stage` asks it
 
     def spark_context(self) -> Any:
         """What `_check_one_attempt` needs of a SparkContext."""

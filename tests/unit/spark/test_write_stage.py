@@ -1,28 +1,27 @@
-"""The parts of the sink that need no Spark: how it reads failures, status and checkpoints."""
+"""What needs no Spark: how failures and the status of a write stage are read."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oncelog.spark import sink
 from oncelog.spark.errors import UsageError, WriteStageError
+from oncelog.spark.write_stage import check_one_attempt, failure_of
 
 
 def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback() -> None:
     error = RuntimeError(
         "Job aborted.\nTraceback\n  File x\nValueError: first\n\nOSError: disk full\nat java"
     )
-    failure = sink._failure_of(error)
+    failure = failure_of(error)
     assert isinstance(failure, WriteStageError)
     assert "OSError: disk full" in str(failure)
-    assert "Job aborted" in str(sink._failure_of(RuntimeError("Job aborted.\nat java")))
+    assert "Job aborted" in str(failure_of(RuntimeError("Job aborted.\nat java")))
 
 
 def test_a_mistake_of_the_user_is_told_as_one() -> None:
     text = "Traceback\noncelog.spark.errors.UsageError: topic 'x' does not exist\nmore"
-    failure = sink._failure_of(RuntimeError(text))
+    failure = failure_of(RuntimeError(text))
     assert isinstance(failure, UsageError)
     assert str(failure) == "topic 'x' does not exist"
 
@@ -56,17 +55,9 @@ def test_a_stage_that_did_not_run_once_and_cleanly_is_not_committed(
     attempt: int, failed: int
 ) -> None:
     with pytest.raises(WriteStageError, match="attempted"):
-        sink._check_one_attempt(context_with(Tracker(attempt=attempt, failed=failed)), "tag")
+        check_one_attempt(context_with(Tracker(attempt=attempt, failed=failed)), "tag")
 
 
 def test_a_clean_stage_passes_and_so_does_one_that_spark_does_not_know_yet() -> None:
-    sink._check_one_attempt(context_with(Tracker()), "tag")
-    sink._check_one_attempt(context_with(Tracker(jobs=())), "tag")
-
-
-def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "check point"
-    folder.mkdir()
-    (folder / "0").write_text("v1")
-    assert sink._read_text(None, (folder / "0").as_uri()) == "v1"
-    assert sink._read_text(None, str(folder / "0")) == "v1"
+    check_one_attempt(context_with(Tracker()), "tag")
+    check_one_attempt(context_with(Tracker(jobs=())), "tag")

@@ -1,0 +1,98 @@
+"""One micro-batch on Spark's driver: reads its checkpoint, runs its write stage."""
+
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.offsets_log import parse
+from oncelog.spark.run import Run
+from oncelog.spark.tasks import REPORT_DDL, TARGET_COLUMN, Targets, WriteTask
+from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged, with_targets
+
+
+class SparkBatch:
+    """One micro-batch, as `oncelog.spark.driver.MicroBatch` wants it."""
+
+    def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
+        self._run = run
+        self._df = df
+        self.query_id = run.query_id
+        self.batch_id = int(batch_id)
+
+    def source_lines(self) -> tuple[str, ...]:
+        """What `offsets/N` holds of the sources."""
+        path = f"{self._run.checkpoint}/offsets/{self.batch_id}"
+        return parse(self.batch_id, read_text(self._run.context, path)).source_lines
+
+    def write(self, identity: ProducerIdentity) -> list[TaskReport]:
+        """Run the write stage once, and tell what its tasks wrote."""
+        run = self._run
+        targets = run.targets()
+        tasks = min(run.slots, targets.total, run.options.max_tasks or run.slots)
+        tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_epoch}"
+        try:
+            rows = tagged(run.context, tag, self._stage(identity, targets, max(tasks, 1)))
+        except (Py4JError, PySparkException) as error:
+            run.forget_targets()
+            raise failure_of(error) from error
+        check_one_attempt(run.context, tag)
+        return [
+            TaskReport(
+                row["task"],
+                TopicPartition(row["topic"], row["partition"]),
+                row["records"],
+                row["first_offset"],
+                row["last_offset"],
+            )
+            for row in rows
+        ]
+
+    def drain(self) -> None:
+        """Run the plan into nothing: state stores commit."""
+        self._df.write.format("noop").mode("overwrite").save()
+
+    def is_stopping(self) -> bool:
+        """Whether the query is being stopped, or its JVM is gone."""
+        try:
+            return not self._run.query.isActive
+        except (Py4JError, OSError):
+            return True
+
+    def _stage(self, identity: ProducerIdentity, targets: Targets, tasks: int) -> DataFrame:
+        run = self._run
+        options = run.options
+        task = WriteTask(
+            bootstrap_servers=options.bootstrap_servers,
+            transactional_id=options.driver.application_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            batch_id=self.batch_id,
+            targets=targets,
+            batch_size=options.batch_size,
+            compression_type=options.compression_type,
+            producer_options=options.client_options,
+            progress_path=options.progress_path if run.is_local else None,
+            crash_point=run.crash_point if run.is_local else None,
+        )
+        rows = with_targets(self._df, targets, options.topic)
+        return rows.repartitionById(tasks, TARGET_COLUMN).mapInArrow(task, REPORT_DDL, barrier=True)
+
+
+def read_text(context: Any, path: str) -> str:
+    """A file of a checkpoint, on the local disk or on any of Hadoop's file systems."""
+    location = urlparse(path)
+    if location.scheme in ("", "file"):
+        with open(unquote(location.path), encoding="utf-8") as file:
+            return file.read()
+    jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    stream = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration()).open(hadoop_path)  # noqa: SLF001
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
