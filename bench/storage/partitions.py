@@ -28,10 +28,7 @@ class ManyPartitions:
             begun = time.perf_counter()
             topic = fresh_topic(system, self.count)
             figures = {"create s": time.perf_counter() - begun}
-        client = producer(system, **{"linger.ms": 50})
-        for number in range(self.count):
-            client.produce(topic, bytes(100), partition=number)
-        flush(client)
+        fill(system, topic, self.count)
         figures["memory grown by MB"] = max(0.1, resident_mb(system.pid) - before_mb)
         figures["files open"] = max(1, open_files(system.pid) - before_files)
         begun = time.perf_counter()
@@ -43,6 +40,14 @@ class ManyPartitions:
         figures["create: longest stall ms"] = create_watch.longest_ms
         figures["delete: longest stall ms"] = delete_watch.longest_ms
         return figures
+
+
+def fill(system: System, topic: str, count: int) -> None:
+    """Write a record to each partition. The client ends: it would make a deleted topic again."""
+    client = producer(system, **{"linger.ms": 50})
+    for number in range(count):
+        client.produce(topic, bytes(100), partition=number)
+    flush(client)
 
 
 def deleted(system: System, topic: str) -> tuple[float, float]:
