@@ -1,7 +1,4 @@
-"""One micro-batch on Spark's driver: reads its checkpoint, runs its write stage."""
-
-from typing import Any
-from urllib.parse import unquote, urlparse
+"""One micro-batch on Spark's driver: runs its write stage."""
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -9,25 +6,18 @@ from pyspark.sql import DataFrame
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import ProducerIdentity, TaskReport
-from oncelog.spark.offsets_log import parse
+from oncelog.spark.query import QueryBatch
 from oncelog.spark.run import Run
 from oncelog.spark.tasks import REPORT_DDL, TARGET_COLUMN, Targets, WriteTask
 from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged, with_targets
 
 
-class SparkBatch:
+class SparkBatch(QueryBatch):
     """One micro-batch, as `oncelog.spark.driver.MicroBatch` wants it."""
 
     def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
+        super().__init__(run, df, batch_id)
         self._run = run
-        self._df = df
-        self.query_id = run.query_id
-        self.batch_id = int(batch_id)
-
-    def source_lines(self) -> tuple[str, ...]:
-        """What `offsets/N` holds of the sources."""
-        path = f"{self._run.checkpoint}/offsets/{self.batch_id}"
-        return parse(self.batch_id, read_text(self._run.context, path)).source_lines
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         """Run the write stage once, and tell what its tasks wrote."""
@@ -52,17 +42,6 @@ class SparkBatch:
             for row in rows
         ]
 
-    def drain(self) -> None:
-        """Run the plan into nothing: state stores commit."""
-        self._df.write.format("noop").mode("overwrite").save()
-
-    def is_stopping(self) -> bool:
-        """Whether the query is being stopped, or its JVM is gone."""
-        try:
-            return not self._run.query.isActive
-        except (Py4JError, OSError):
-            return True
-
     def _stage(self, identity: ProducerIdentity, targets: Targets, tasks: int) -> DataFrame:
         run = self._run
         options = run.options
@@ -81,18 +60,3 @@ class SparkBatch:
         )
         rows = with_targets(self._df, targets, options.topic)
         return rows.repartitionById(tasks, TARGET_COLUMN).mapInArrow(task, REPORT_DDL, barrier=True)
-
-
-def read_text(context: Any, path: str) -> str:
-    """A file of a checkpoint, on the local disk or on any of Hadoop's file systems."""
-    location = urlparse(path)
-    if location.scheme in ("", "file"):
-        with open(unquote(location.path), encoding="utf-8") as file:
-            return file.read()
-    jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    stream = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration()).open(hadoop_path)  # noqa: SLF001
-    try:
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()

@@ -1,21 +1,15 @@
 """One run of a query: its connections, its protocol driver, its target partitions."""
 
-import dataclasses
-import os
-import threading
 import time
 from typing import Any, Final
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from oncelog.client.admin import Admin
 from oncelog.client.transactions import TransactionDriver
 from oncelog.spark.background import BackgroundLoop
-from oncelog.spark.checks import refuse_execution
 from oncelog.spark.driver import BatchDriver, MicroBatch
 from oncelog.spark.errors import UsageError
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import Progress
+from oncelog.spark.query import QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.tasks import Targets
 from oncelog.spark.write_stage import slots_of
@@ -24,24 +18,16 @@ METADATA_AGE_S_MAX: Final = 30.0
 """Partition counts of the target topics are asked for again after this time."""
 
 
-class Run:
+class Run(QueryRun):
     """One run of one query.
 
     Its connections, its driver, and what does not change between micro-batches.
     """
 
     def __init__(self, query: Any, context: Any, options: SinkOptions) -> None:
-        self.query = query
-        self.run_id = str(query.runId)
-        self.query_id = str(query.id)
-        self.context = context
+        super().__init__(query, context, options.crash_point)
         self.options = options
-        execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
-        refuse_execution(execution)
-        self.checkpoint = str(execution.resolvedCheckpointRoot())
         self.slots = slots_of(context)
-        self.is_local = str(context.master).startswith("local")
-        self.crash_point = _with_pids(options.crash_point, context)
         self._targets: Targets | None = None
         self._targets_at = 0.0
         self._loop = BackgroundLoop(f"oncelog-{options.driver.application_id}")
@@ -55,7 +41,7 @@ class Run:
             self.crash_point,
         )
         self._is_closed = False
-        threading.Thread(target=self._close_at_end, name="oncelog-watch", daemon=True).start()
+        self.call_at_end(self.close)
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
@@ -79,15 +65,6 @@ class Run:
             self._is_closed = True
             self._loop.call(self._disconnect())
             self._loop.close()
-
-    def _close_at_end(self) -> None:
-        try:
-            self.query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
-        except (Py4JError, PySparkException, OSError):
-            # The query failed, or the JVM is gone; its user is told elsewhere.
-            pass
-        finally:
-            self.close()
 
     async def _connect(self) -> tuple[Admin, TransactionDriver]:
         options = self.options
@@ -116,11 +93,3 @@ class Run:
                 f"topic {missing[0]!r} does not exist; create it before the query starts"
             )
         return Targets(wanted, tuple(len(topics[name].partitions) for name in wanted))
-
-
-def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:
-    if point is None:
-        return None
-    process = getattr(context._gateway, "proc", None)  # noqa: SLF001 - the JVM has to die with us
-    pids = (os.getpid(),) if process is None else (process.pid, os.getpid())
-    return dataclasses.replace(point, pids=pids)

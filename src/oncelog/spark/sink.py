@@ -19,6 +19,7 @@ from oncelog.spark.driver import DriverOptions
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.progress import CrashPoint
+from oncelog.spark.query import RunningSink
 from oncelog.spark.run import Run
 from oncelog.spark.sink_options import BATCH_SIZE_BYTES, TRANSACTION_TIMEOUT_MS, SinkOptions
 
@@ -113,26 +114,8 @@ def exactly_once(
         crash_point=crash_point or CrashPoint.from_environment(),
         client_options=dict(client_options or {}),
     )
-    return df.writeStream.foreachBatch(_Sink(df.sparkSession, options))
 
+    def start(query: Any, context: Any) -> Run:
+        return Run(query, context, options)
 
-class _Sink:
-    """What Spark calls per micro-batch.
-
-    Holds one `Run` at a time: the writer may be started again after its query ended.
-    """
-
-    def __init__(self, spark: Any, options: SinkOptions) -> None:
-        self._spark = spark
-        self._options = options
-        self._run: Run | None = None
-
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        context = df.sparkSession.sparkContext
-        query_id = context.getLocalProperty("sql.streaming.queryId")
-        query = self._spark.streams.get(query_id)
-        if self._run is None or self._run.run_id != str(query.runId):
-            if self._run is not None:
-                self._run.close()
-            self._run = Run(query, context, self._options)
-        self._run.process(SparkBatch(self._run, df, batch_id))
+    return df.writeStream.foreachBatch(RunningSink(df.sparkSession, start, SparkBatch))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oncelog.spark.micro_batch import read_text
+from oncelog.spark.query import read_text
 
 
 def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:

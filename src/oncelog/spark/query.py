@@ -1,0 +1,148 @@
+"""What every exactly-once sink knows of a query: its run, its checkpoint, its micro-batches.
+
+Where the rows go is the sink's own business: `oncelog.spark.run` and `oncelog.spark.micro_batch`
+for Kafka, `oncelog.spark.jdbc` for PostgreSQL.
+"""
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import unquote, urlparse
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from oncelog.spark.checks import refuse_execution
+from oncelog.spark.driver import MicroBatch
+from oncelog.spark.offsets_log import parse
+from oncelog.spark.progress import CrashPoint
+
+__all__ = ["QueryBatch", "QueryRun", "RunningSink", "SinkRun", "read_text"]
+
+
+class QueryRun:
+    """One run of one query, and its checkpoint.
+
+    Raises `UnsupportedModeError` for a mode without plain micro-batches.
+    """
+
+    def __init__(self, query: Any, context: Any, crash_point: CrashPoint | None) -> None:
+        self.query = query
+        self.run_id = str(query.runId)
+        self.query_id = str(query.id)
+        self.context = context
+        execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
+        refuse_execution(execution)
+        self.checkpoint = str(execution.resolvedCheckpointRoot())
+        self.is_local = str(context.master).startswith("local")
+        self.crash_point = _with_pids(crash_point, context)
+
+    def call_at_end(self, close: Callable[[], None]) -> None:
+        """Have `close` called once the query has ended, on a thread of its own."""
+        threading.Thread(
+            target=self._wait_and_call, args=(close,), name="oncelog-watch", daemon=True
+        ).start()
+
+    def _wait_and_call(self, close: Callable[[], None]) -> None:
+        try:
+            self.query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
+        except (Py4JError, PySparkException, OSError):
+            # The query failed, or the JVM is gone; its user is told elsewhere.
+            pass
+        finally:
+            close()
+
+
+class QueryBatch:
+    """One micro-batch on Spark's driver; where its rows go is for a subclass to say."""
+
+    def __init__(self, query: QueryRun, df: DataFrame, batch_id: int) -> None:
+        self._query = query
+        self._df = df
+        self.query_id = query.query_id
+        self.batch_id = int(batch_id)
+
+    def source_lines(self) -> tuple[str, ...]:
+        """What `offsets/N` holds of the sources."""
+        path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
+        return parse(self.batch_id, read_text(self._query.context, path)).source_lines
+
+    def drain(self) -> None:
+        """Run the plan into nothing: state stores commit."""
+        self._df.write.format("noop").mode("overwrite").save()
+
+    def is_stopping(self) -> bool:
+        """Whether the query is being stopped, or its JVM is gone."""
+        try:
+            return not self._query.query.isActive
+        except (Py4JError, OSError):
+            return True
+
+
+class SinkRun(Protocol):
+    """What a sink keeps as long as a query's run lasts."""
+
+    def process(self, batch: MicroBatch) -> None:
+        """Write one micro-batch, in one transaction."""
+
+    def close(self) -> None:
+        """Close the connections. No transaction is open between batches."""
+
+
+R = TypeVar("R", bound=SinkRun)
+
+
+class RunningSink(Generic[R]):
+    """What Spark calls per micro-batch.
+
+    Holds one run at a time: the writer may be started again after its query ended.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        start: Callable[[Any, Any], R],
+        batch: Callable[[R, DataFrame, int], MicroBatch],
+    ) -> None:
+        self._spark = spark
+        self._start = start
+        self._batch = batch
+        self._run: R | None = None
+        self._run_id = ""
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Spark's `foreachBatch` function."""
+        context = df.sparkSession.sparkContext
+        query = self._spark.streams.get(context.getLocalProperty("sql.streaming.queryId"))
+        if self._run is None or self._run_id != str(query.runId):
+            if self._run is not None:
+                self._run.close()
+            self._run = self._start(query, context)
+            self._run_id = str(query.runId)
+        self._run.process(self._batch(self._run, df, batch_id))
+
+
+def read_text(context: Any, path: str) -> str:
+    """A file of a checkpoint, on the local disk or on any of Hadoop's file systems."""
+    location = urlparse(path)
+    if location.scheme in ("", "file"):
+        with open(unquote(location.path), encoding="utf-8") as file:
+            return file.read()
+    jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    stream = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration()).open(hadoop_path)  # noqa: SLF001
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:
+    if point is None:
+        return None
+    process = getattr(context._gateway, "proc", None)  # noqa: SLF001 - the JVM has to die with us
+    pids = (os.getpid(),) if process is None else (process.pid, os.getpid())
+    return dataclasses.replace(point, pids=pids)
