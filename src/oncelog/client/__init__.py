@@ -11,6 +11,7 @@ from oncelog.client.admin import Admin
 from oncelog.client.consumer import Consumer
 from oncelog.client.errors import (
     AbortableError,
+    AuthenticationError,
     ClientError,
     ConnectionLostError,
     DeliveryTimeoutError,
@@ -21,6 +22,7 @@ from oncelog.client.errors import (
     RetriableError,
 )
 from oncelog.client.producer import Producer
+from oncelog.client.settings import Role, client_options, hide_secrets
 from oncelog.client.transactions import TransactionDriver
 from oncelog.client.values import (
     ClusterDescription,
@@ -39,6 +41,7 @@ from oncelog.core.ids import TopicPartition
 __all__ = [
     "AbortableError",
     "Admin",
+    "AuthenticationError",
     "ClientError",
     "ClusterDescription",
     "ConfigEntry",
@@ -58,7 +61,10 @@ __all__ = [
     "Producer",
     "RecordMetadata",
     "RetriableError",
+    "Role",
     "TopicDescription",
     "TopicPartition",
     "TransactionDriver",
+    "client_options",
+    "hide_secrets",
 ]

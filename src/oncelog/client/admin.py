@@ -8,6 +8,7 @@ from oncelog.client import admin_requests, requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.settings import Role, kafka_names
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -36,6 +37,7 @@ class Admin:
     connection layer: client_id, request_timeout_ms, retry_backoff_ms.
     """
 
+    @kafka_names(Role.ADMIN)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from oncelog.client import requests
 from oncelog.client.errors import (
+    AuthenticationError,
     ClientError,
     ConnectionLostError,
     FatalError,
@@ -22,15 +23,19 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.machines.metadata import MetadataCache
+from oncelog.client.settings import Security
 from oncelog.client.values import TopicDescription
+from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.peer import sasl
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.framed import DisconnectedError
-from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.runtime.network import Network
+from oncelog.runtime.tls import TlsError
 
 __all__ = ["GROUP", "TRANSACTION", "Cluster", "parse_bootstrap_servers"]
 
@@ -82,6 +87,7 @@ class Cluster:
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
         transaction_version_max: int = 2,
+        security: Security | None = None,
         network: Network | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -93,7 +99,10 @@ class Cluster:
         uniform = (rng or random.Random()).uniform
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, uniform)
         self._bootstrap = parse_bootstrap_servers(bootstrap_servers)
-        self._network: Network = network or SystemNetwork()
+        self._security = security or Security()
+        if network is not None and self._security.tls is not None:
+            raise ConfigError("TLS is for the real network, and another one was given")
+        self._network = network or self._security.network()
         self._connections: dict[int, Connection] = {}
         self._bootstrap_connection: Connection | None = None
         self._opening: dict[int, asyncio.Lock] = {}
@@ -235,9 +244,15 @@ class Cluster:
                 client_id=self.client_id,
                 request_timeout_ms=self.request_timeout_ms,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
+                sasl=self._security.sasl,
+                with_tls=self._security.tls is not None,
             )
         except DisconnectedError as error:
             raise ConnectionLostError(str(error)) from error
+        except sasl.AuthenticationError as error:
+            raise AuthenticationError(error.code, str(error)) from error
+        except TlsError as error:
+            raise AuthenticationError(ErrorCode.network_exception, str(error)) from error
         except ProtocolError as error:
             raise FatalError(error.code, error.message) from error
         support = connection.support

@@ -24,6 +24,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machines.fetching import Aborted, visible_batches
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import fetch_offsets
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -68,6 +69,7 @@ class Consumer:
     request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
     """
 
+    @kafka_names(Role.CONSUMER)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],

@@ -16,6 +16,7 @@ from oncelog.core.errors import ErrorCode, OncelogError
 
 __all__ = [
     "AbortableError",
+    "AuthenticationError",
     "ClientError",
     "ConnectionLostError",
     "DeliveryTimeoutError",
@@ -72,6 +73,13 @@ class DeliveryTimeoutError(AbortableError):
 
 class FatalError(ClientError):
     """No retry can help: the producer must be closed, or the request was wrong."""
+
+
+class AuthenticationError(FatalError):
+    """The broker does not let us in, or is not the one it should be (SASL, TLS).
+
+    The message names the broker, and mechanism and principal, but no secret.
+    """
 
 
 class FencedError(FatalError):

@@ -23,6 +23,7 @@ from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machines.transaction import State, TransactionMachine
 from oncelog.client.placement import Placement
 from oncelog.client.sender import Sender, Token
+from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import TransactionCalls
 from oncelog.client.values import OffsetAndMetadata, RecordMetadata
 from oncelog.core.errors import ErrorCode
@@ -68,6 +69,7 @@ class Producer:
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
     """
 
+    @kafka_names(Role.PRODUCER)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],

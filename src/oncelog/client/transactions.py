@@ -22,6 +22,7 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
+from oncelog.client.settings import Role, kafka_names
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -226,6 +227,7 @@ class TransactionDriver:
     `end` the outcome is then unknown). Source: KIP-98, KIP-360, KIP-890.
     """
 
+    @kafka_names(Role.DRIVER)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],

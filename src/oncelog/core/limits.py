@@ -355,3 +355,20 @@ SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
 
 SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that a simulated machine still sends for a process that has closed the connection."""
+
+SCRAM_ITERATIONS_MIN = 4096
+"""Fewer iterations (RFC 7677) would let a hostile broker guess the password from our proof."""
+
+SCRAM_ITERATIONS_MAX = 1_000_000
+"""More iterations of a key derivation than a hostile broker may ask for; these take half a second
+in the executor. Apache Kafka allows 16,384.
+"""
+
+SASL_CHALLENGE_BYTES_MAX = 64 * 1024
+"""Longest message of a broker while it authenticates us."""
+
+TOKEN_ENDPOINT_TIMEOUT_S = 10
+"""How long the endpoint of bearer tokens may take."""
+
+TOKEN_RESPONSE_BYTES_MAX = 1024 * 1024
+"""Longest answer of that endpoint."""

@@ -6,17 +6,26 @@ connection closes. A request without an answer in time closes it too: whatever i
 pipe could not be answered either. After a close every pending request fails with
 `DisconnectedError`, which says that the request **may or may not** have taken effect.
 
+A connection with SASL authenticates before it is open, and again before its session ends (KIP-368):
+requests that are submitted meanwhile are held, since the broker would take them for messages of the
+mechanism.
+
 This module knows headers, order and versions. It must not know what a request means.
 """
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.limits import RESPONSE_SIZE_MAX
+from oncelog.peer.failures import CLOSED_AFTER_VERSIONS, explain
 from oncelog.peer.negotiation import PeerSupport, negotiate
+from oncelog.peer.sasl.authentication import authenticate
+from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import parse_response_header
 from oncelog.protocol.messages import encode_request, parse_response
@@ -25,7 +34,13 @@ from oncelog.runtime.network import Network
 
 __all__ = ["Connection"]
 
-_CORRELATION_MODULUS = 2**31
+_CORRELATION_MODULUS = 2**31 - 1
+_SASL_CORRELATION_ID = 2**31 - 1
+"""Requests of an authentication have an id of their own: those held behind are encoded already."""
+
+REAUTHENTICATION_SHARE = (0.85, 0.95)
+"""After which share of its session's life a connection authenticates again, drawn as Java's client
+does."""
 
 
 class _Pending(NamedTuple):
@@ -39,7 +54,14 @@ class _Pending(NamedTuple):
 class Connection:
     """Made by `Connection.open`. `support` is what the peer announced."""
 
-    def __init__(self, host: str, port: int, client_id: str, request_timeout_ms: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        request_timeout_ms: float,
+        sasl: Sasl | None = None,
+    ) -> None:
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms
         self.support = PeerSupport()
@@ -54,6 +76,12 @@ class Connection:
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._sasl = sasl
+        self._reauthenticate_at_s: float | None = None
+        self._reauthentication: asyncio.Task[None] | None = None
+        # What was submitted while the connection authenticates again; None while it does not.
+        self._held: deque[tuple[Sequence[Buffer], _Pending | None]] | None = None
+        self._was_used = False
 
     # --- opening and closing ----------------------------------------------------------
 
@@ -67,12 +95,16 @@ class Connection:
         client_id: str,
         request_timeout_ms: float,
         connect_timeout_ms: float,
+        sasl: Sasl | None = None,
+        with_tls: bool = False,
     ) -> "Connection":
-        """Connect and agree on versions.
+        """Connect, agree on versions, and authenticate if there is a `sasl`.
 
-        Raises `DisconnectedError` when nobody answers in `connect_timeout_ms`.
+        `with_tls` says that the network speaks TLS, for the error's sake. Raises
+        `DisconnectedError` when nobody answers in `connect_timeout_ms`, `TlsError` or
+        `AuthenticationError` where trying again cannot help.
         """
-        connection = cls(host, port, client_id, request_timeout_ms)
+        connection = cls(host, port, client_id, request_timeout_ms, sasl)
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
                 await connection.connect(network)
@@ -80,6 +112,9 @@ class Connection:
             connection.close("no answer while connecting")
             text = f"{connection.peer}: no answer in {connect_timeout_ms:g} ms"
             raise DisconnectedError(text) from error
+        except DisconnectedError as error:
+            connection.close("opening failed")
+            raise explain(error, connection._frames, with_tls) from error
         except BaseException:
             connection.close("opening failed")
             raise
@@ -89,10 +124,14 @@ class Connection:
         """Connect and agree on versions, without a limit of time; `open` calls it once.
 
         Raises `DisconnectedError` when nobody can be reached, `ProtocolError` when the peer does
-        not tell its versions.
+        not tell its versions, `AuthenticationError` when it does not let us in.
         """
         await self._frames.connect(network)
         self.support = await negotiate(self.send, self.peer)
+        if self._sasl is not None:
+            await self._authenticate(self._sasl)
+            # A broker may tell less to strangers.
+            self.support = await negotiate(self.send, self.peer)
 
     @property
     def peer(self) -> str:
@@ -177,25 +216,21 @@ class Connection:
         `buffers` is the frame without its size, in pieces. Never blocks: await `writable()` before
         large requests.
         """
-        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        pending = self._expected(api, version, self._correlation_id, timeout_ms)
         try:
-            self._frames.send(buffers)
+            self._send_or_hold(buffers, pending)
         except DisconnectedError as error:
-            answer.set_exception(error)
-            return answer
-        wait_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_s = self._loop.time() + wait_ms / 1000
-        self._pending.append(_Pending(api, version, self._advance(), answer, deadline_s))
-        if self._timer is None:
-            self._timer = self._loop.call_at(deadline_s, self._check_timeout)
-        return answer
+            pending.answer.set_exception(error)
+            return pending.answer
+        self._advance()
+        return pending.answer
 
     def submit_without_answer(self, buffers: Sequence[Buffer]) -> None:
         """Send a request that the broker never answers (Produce with acks=0).
 
         Raises `DisconnectedError`.
         """
-        self._frames.send(buffers)
+        self._send_or_hold(buffers, None)
         self._advance()
 
     async def writable(self) -> None:
@@ -205,12 +240,67 @@ class Connection:
         """
         await self._frames.writable()
 
+    # --- authentication ---------------------------------------------------------------
+
+    async def _authenticate(self, sasl: Sasl) -> None:
+        lifetime_ms = await authenticate(self._ask_now, sasl, self.peer)
+        if lifetime_ms > 0:
+            used_ms = lifetime_ms * random.uniform(*REAUTHENTICATION_SHARE)
+            self._reauthenticate_at_s = self._loop.time() + used_ms / 1000
+
+    async def _ask_now(self, api: ApiKey, request: object) -> Any:
+        """Ask, past all that is held."""
+        try:
+            version = self.version_for(api)
+        except ProtocolError:
+            raise AuthenticationError(f"{self.peer}: this broker has no SASL") from None
+        frame = encode_request(api, version, _SASL_CORRELATION_ID, self.client_id, request)
+        pending = self._expected(api, version, _SASL_CORRELATION_ID, None)
+        self._send((frame,), pending)
+        return parse_response(api, version, await pending.answer, 0)
+
+    async def _authenticate_again(self, sasl: Sasl) -> None:
+        try:
+            await self._authenticate(sasl)
+            while self._held:
+                self._send(*self._held[0])
+                self._held.popleft()
+            self._held = None
+        except OncelogError as error:
+            self.close(f"authenticating again failed: {error}")
+
     # --- inner ------------------------------------------------------------------------
 
-    def _advance(self) -> int:
-        correlation_id = self._correlation_id
-        self._correlation_id = (correlation_id + 1) % _CORRELATION_MODULUS
-        return correlation_id
+    def _expected(
+        self, api: ApiKey, version: int, correlation_id: int, timeout_ms: float | None
+    ) -> _Pending:
+        wait_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_s = self._loop.time() + wait_ms / 1000
+        return _Pending(api, version, correlation_id, self._loop.create_future(), deadline_s)
+
+    def _send_or_hold(self, buffers: Sequence[Buffer], pending: _Pending | None) -> None:
+        if self._is_session_ending() and self._sasl is not None:
+            self._reauthenticate_at_s, self._held = None, deque()
+            task = self._loop.create_task(self._authenticate_again(self._sasl))
+            self._reauthentication = task
+        if self._held is None or self.is_closed:
+            self._send(buffers, pending)
+        else:
+            self._held.append((buffers, pending))
+
+    def _is_session_ending(self) -> bool:
+        at_s = self._reauthenticate_at_s
+        return at_s is not None and self._loop.time() >= at_s and not self.is_closed
+
+    def _send(self, buffers: Sequence[Buffer], pending: _Pending | None) -> None:
+        self._frames.send(buffers)
+        if pending is not None:
+            self._pending.append(pending)
+            if self._timer is None:
+                self._timer = self._loop.call_at(pending.deadline_s, self._check_timeout)
+
+    def _advance(self) -> None:
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_MODULUS
 
     def _answered(self, frame: bytearray) -> None:
         """A frame came: it answers the oldest pending request, or the peer is broken."""
@@ -227,6 +317,7 @@ class Connection:
             self.close(f"answer {correlation_id} where {pending.correlation_id} was due")
             return
         self._pending.popleft()
+        self._was_used = self._was_used or pending.api is not ApiKey.API_VERSIONS
         if not pending.answer.done():
             pending.answer.set_result(memoryview(frame)[body:])
 
@@ -244,7 +335,15 @@ class Connection:
         """The connection is closed: whoever waits for an answer gets none."""
         if self._timer is not None:
             self._timer.cancel()
-        pending, self._pending = self._pending, deque()
-        for item in pending:
+        if reason == "closed by the peer" and self._is_shut_out():
+            reason = CLOSED_AFTER_VERSIONS
+        held, self._held = self._held or deque(), None
+        waiting = [*self._pending, *(item for _, item in held if item is not None)]
+        self._pending.clear()
+        for item in waiting:
             if not item.answer.done():
                 item.answer.set_exception(DisconnectedError(f"{self.peer}: {reason}"))
+
+    def _is_shut_out(self) -> bool:
+        """Whether all that this peer ever answered are its versions."""
+        return self._sasl is None and not self._was_used and bool(self.support.versions)

@@ -27,6 +27,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -45,6 +46,7 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -94,6 +96,7 @@ ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
         ApiKey.SYNC_GROUP: VersionRange(0, 5),
         ApiKey.DESCRIBE_GROUPS: VersionRange(0, 6),
         ApiKey.LIST_GROUPS: VersionRange(0, 5),
+        ApiKey.SASL_HANDSHAKE: VersionRange(0, 1),
         ApiKey.API_VERSIONS: VersionRange(0, 4),
         ApiKey.CREATE_TOPICS: VersionRange(2, 7),
         ApiKey.DELETE_TOPICS: VersionRange(1, 6),
@@ -112,6 +115,7 @@ ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
         ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
+        ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
         ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
         ApiKey.DELETE_GROUPS: VersionRange(0, 2),
         ApiKey.ELECT_LEADERS: VersionRange(0, 2),
@@ -165,6 +169,7 @@ _FLEXIBLE_SINCE: Final[Mapping[int, int]] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: 2,
         ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
         ApiKey.DESCRIBE_LOG_DIRS: 2,
+        ApiKey.SASL_AUTHENTICATE: 2,
         ApiKey.CREATE_PARTITIONS: 2,
         ApiKey.DELETE_GROUPS: 2,
         ApiKey.ELECT_LEADERS: 2,

@@ -9,6 +9,7 @@ This module knows frames. It must not know what stands in one, nor which frame a
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final, cast
@@ -23,6 +24,8 @@ Buffer = bytes | bytearray | memoryview
 
 _SIZE: Final = struct.Struct(">i")
 _ZEROS: Final = memoryview(bytes(2 * 1024 * 1024))
+_TLS_ALERT: Final = range(0x150300, 0x150305)
+"""What a TLS alert begins with: its kind, and a version of TLS."""
 
 
 class DisconnectedError(OncelogError):
@@ -52,6 +55,10 @@ class FramedConnection(asyncio.Protocol):
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._closed_because: str | None = None
+        self.tls_failure: ssl.SSLError | None = None
+        """Why TLS ended the connection, if it did."""
+        self.peer_speaks_tls = False
+        """Whether the peer answered a plain text frame with a TLS alert."""
         self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -74,7 +81,9 @@ class FramedConnection(asyncio.Protocol):
         try:
             await network.connect(self._host, self._port, lambda: self)
         except OSError as error:
-            raise DisconnectedError(f"{self.address}: {error.strerror or error}") from error
+            self._note(error)
+            text = error.strerror or str(error) or type(error).__name__
+            raise DisconnectedError(f"{self.address}: {text}") from error
 
     @property
     def is_closed(self) -> bool:
@@ -116,6 +125,7 @@ class FramedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport when the stream ended."""
+        self._note(exc)
         self._shut(f"connection lost ({exc})" if exc else "closed by the peer")
 
     def pause_writing(self) -> None:
@@ -147,6 +157,7 @@ class FramedConnection(asyncio.Protocol):
     def _begin(self, size: int, view: memoryview) -> memoryview:
         """Begin the frame of `size` bytes; returns what is behind it, if all of it is there."""
         if not 0 < size <= self._frame_bytes_max:
+            self.peer_speaks_tls = size >> 8 in _TLS_ALERT
             self.close(f"peer announced a frame of {size} bytes")
             return view
         if size <= len(view):
@@ -168,6 +179,10 @@ class FramedConnection(asyncio.Protocol):
             self._frame, self._filled = None, 0
             self._on_frame(frame)
         return view[taken:]
+
+    def _note(self, error: Exception | None) -> None:
+        if isinstance(error, ssl.SSLError):
+            self.tls_failure = error
 
     def _disconnected(self) -> DisconnectedError:
         return DisconnectedError(f"{self.address}: {self._closed_because or 'not connected'}")

@@ -7,6 +7,7 @@ of Kafka.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -67,7 +68,13 @@ class _SystemListener:
 
 
 class SystemNetwork:
-    """TCP, by the running event loop (uvloop's or asyncio's). Nagle's algorithm is off in both."""
+    """TCP, by the running event loop (uvloop's or asyncio's). Nagle's algorithm is off in both.
+
+    With `tls` what it connects to has to speak TLS; what connects to it never does.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
 
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
         """See `Network.listen`."""
@@ -78,5 +85,9 @@ class SystemNetwork:
         return _SystemListener(server)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
-        """See `Network.connect`."""
-        await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
+        """See `Network.connect`. A handshake that fails raises `ssl.SSLError`, an `OSError`."""
+        loop = asyncio.get_running_loop()
+        name = None if self._tls is None else host
+        await loop.create_connection(
+            protocol_factory, host, port, ssl=self._tls, server_hostname=name
+        )

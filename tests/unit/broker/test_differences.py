@@ -11,9 +11,10 @@ from kio.schema.delete_topics.v6.request import DeleteTopicState
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
 from kio.schema.metadata.v13.request import MetadataRequestTopic
 
+from oncelog.broker.apis import HANDLERS
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message
 from tests.unit.broker.context import Running, running
 
@@ -46,7 +47,7 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
 async def test_what_is_not_there_is_not_announced_and_closes_the_connection(
     context: Running, key: int
 ) -> None:
-    assert key not in ADVERTISED
+    assert key not in HANDLERS
     client = await context.connect()
     await client.send(key.to_bytes(2, "big") + b"\0\0" + b"\0\0\0\7" + b"\xff\xff" + b"\0" * 8)
     assert await client.receive() is None

@@ -1,0 +1,168 @@
+"""Which settings of Kafka's clients there are here, and the keyword that each stands for."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from oncelog.core.config_definition import ConfigError
+
+__all__ = ["BY_ROLE", "REFUSED", "WITHOUT_EFFECT", "Role"]
+
+
+class Role(Enum):
+    """Whose settings these are."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    ADMIN = "admin"
+    DRIVER = "transaction driver"
+
+
+Parse = Callable[[str, Any], Any]
+
+
+def _text(name: str, value: Any) -> str:
+    return str(value)
+
+
+def _number(name: str, value: Any) -> int:
+    try:
+        number = int(str(value).strip())
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ConfigError(f"{name} {value!r} must be a whole number from 0 on")
+    return number
+
+
+def _boolean(name: str, value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} {value!r} must be true or false")
+    return text == "true"
+
+
+def _one_of(*choices: str) -> Parse:
+    def parse(name: str, value: Any) -> str:
+        if str(value) not in choices:
+            raise ConfigError(f"{name} {value!r} must be one of {', '.join(choices)}")
+        return str(value)
+
+    return parse
+
+
+_CONNECTION: Final[dict[str, tuple[str, Parse]]] = {
+    "bootstrap.servers": ("bootstrap_servers", _text),
+    "client.id": ("client_id", _text),
+    "request.timeout.ms": ("request_timeout_ms", _number),
+    "retry.backoff.ms": ("retry_backoff_ms", _number),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", _number),
+}
+
+_TRANSACTION: Final[dict[str, tuple[str, Parse]]] = {
+    "transactional.id": ("transactional_id", _text),
+    "transaction.timeout.ms": ("transaction_timeout_ms", _number),
+}
+
+BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
+    Role.PRODUCER: {
+        **_CONNECTION,
+        **_TRANSACTION,
+        "acks": ("acks", _one_of("all", "-1", "0", "1")),
+        "linger.ms": ("linger_ms", _number),
+        "batch.size": ("batch_size", _number),
+        "compression.type": (
+            "compression_type",
+            _one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        ),
+        "delivery.timeout.ms": ("delivery_timeout_ms", _number),
+        "enable.idempotence": ("enable_idempotence", _boolean),
+        "buffer.memory": ("buffer_memory", _number),
+        "max.block.ms": ("max_block_ms", _number),
+    },
+    Role.CONSUMER: {
+        **_CONNECTION,
+        "group.id": ("group_id", _text),
+        "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
+        "auto.offset.reset": ("auto_offset_reset", _one_of("earliest", "latest", "none")),
+        "fetch.max.wait.ms": ("fetch_max_wait_ms", _number),
+        "fetch.max.bytes": ("fetch_max_bytes", _number),
+        "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
+        "check.crcs": ("check_crcs", _boolean),
+        "default.api.timeout.ms": ("retry_timeout_ms", _number),
+    },
+    Role.ADMIN: {**_CONNECTION, "default.api.timeout.ms": ("timeout_ms", _number)},
+    Role.DRIVER: {**_CONNECTION, **_TRANSACTION, "max.block.ms": ("timeout_ms", _number)},
+}
+"""Kafka's name -> (keyword of the class, how its value is read)."""
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "enable.auto.commit",
+        "enable.metrics.push",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "group.protocol",
+        "heartbeat.interval.ms",
+        "key.deserializer",
+        "key.serializer",
+        "max.in.flight.requests.per.connection",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "max.request.size",
+        "metadata.max.age.ms",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "retries",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "value.deserializer",
+        "value.serializer",
+    }
+)
+"""Settings that a copied configuration may hold and that change nothing here; they are logged."""
+
+REFUSED: Final = {
+    "interceptor.classes": "classes of Java cannot be loaded",
+    "partitioner.class": "give records their partitions instead",
+    "sasl.client.callback.handler.class": (
+        "classes of Java cannot be loaded; for a token of your own use "
+        "sasl.oauthbearer.token.provider"
+    ),
+    "sasl.login.callback.handler.class": (
+        "classes of Java cannot be loaded; for a token of your own use "
+        "sasl.oauthbearer.token.provider"
+    ),
+    "sasl.login.class": "classes of Java cannot be loaded",
+    "sasl.kerberos.service.name": "GSSAPI is not there",
+    "security.providers": "classes of Java cannot be loaded",
+    "ssl.engine.factory.class": "classes of Java cannot be loaded",
+    "ssl.provider": "TLS is OpenSSL's",
+    "enable.ssl.certificate.verification": "certificates are always verified",
+    "config.providers": "give the values themselves",
+    "socks5.proxy": "there are no proxies",
+}
+"""Settings that would change what the client does, and the reason or the way out."""

@@ -1,0 +1,77 @@
+"""SaslHandshake and SaslAuthenticate over a connection (KIP-43, KIP-152, KIP-368)."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import SASL_CHALLENGE_BYTES_MAX
+from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.settings import Sasl
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import message, to_milliseconds
+from oncelog.runtime.framed import DisconnectedError
+
+__all__ = ["Ask", "authenticate"]
+
+Ask = Callable[[ApiKey, object], Awaitable[Any]]
+"""Sends a request and gives the answer, both of the newest class."""
+
+
+async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
+    """Show `peer` who we are; returns the session's lifetime in milliseconds, 0 without an end.
+
+    Raises `AuthenticationError`, `DisconnectedError`, or what `ask` raises.
+    """
+    what = f"{peer}: SASL {sasl.mechanism} as {sasl.principal}"
+    await _shake_hands(ask, sasl, what)
+    exchange = sasl.exchange(secrets.token_urlsafe(24))
+    try:
+        out: bytes | None = await _in_executor(exchange.first)
+        lifetime_ms = 0
+        while out is not None:
+            challenge, lifetime_ms = await _send(ask, out, what)
+            out = await _in_executor(exchange.answer, challenge)
+    except AuthenticationError as error:
+        text = str(error)
+        text = text if text.startswith(what) else f"{what}: {text}"
+        raise AuthenticationError(text, error.code) from None
+    if not exchange.is_complete:
+        raise AuthenticationError(f"{what}: the broker ended the exchange too early")
+    return lifetime_ms
+
+
+async def _shake_hands(ask: Ask, sasl: Sasl, what: str) -> None:
+    request = message(SaslHandshakeRequest, mechanism=sasl.mechanism)
+    answer = await ask(ApiKey.SASL_HANDSHAKE, request)
+    code = answer.error_code
+    if code is ErrorCode.illegal_sasl_state:
+        raise AuthenticationError(
+            f"{what}: this listener knows no SASL; use security.protocol=PLAINTEXT or SSL", code
+        )
+    if code is ErrorCode.unsupported_sasl_mechanism:
+        known = ", ".join(answer.mechanisms) or "none"
+        raise AuthenticationError(f"{what}: the broker's mechanisms are {known}", code)
+    if code is not ErrorCode.none:
+        raise AuthenticationError(f"{what}: {code.name.upper()}", code)
+
+
+async def _send(ask: Ask, out: bytes, what: str) -> tuple[bytes, int]:
+    """(the broker's message, the session's lifetime in milliseconds)."""
+    request = message(SaslAuthenticateRequest, auth_bytes=out)
+    answer = await ask(ApiKey.SASL_AUTHENTICATE, request)
+    if answer.error_code is not ErrorCode.none:
+        reason = (answer.error_message or answer.error_code.name.upper())[:300]
+        raise AuthenticationError(f"{what}: {reason}", answer.error_code)
+    if len(answer.auth_bytes) > SASL_CHALLENGE_BYTES_MAX:
+        raise DisconnectedError(f"{what}: a message of {len(answer.auth_bytes)} bytes")
+    return bytes(answer.auth_bytes), to_milliseconds(answer.session_lifetime)
+
+
+async def _in_executor(call: Callable[..., Any], *arguments: object) -> Any:
+    """Key derivation and token endpoints take long; the loop does not wait for them."""
+    return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

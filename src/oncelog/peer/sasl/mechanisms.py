@@ -1,0 +1,62 @@
+"""PLAIN and OAUTHBEARER: one message says who we are (RFC 4616, RFC 7628)."""
+
+import json
+from collections.abc import Callable
+
+from oncelog.core.secret import Secret
+from oncelog.peer.sasl.exchange import AuthenticationError
+
+__all__ = ["BearerExchange", "PlainExchange"]
+
+_SEPARATOR = "\x01"
+
+
+class PlainExchange:
+    """PLAIN: name and password as they are. Only TLS keeps them from being read on the way."""
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self._username = username
+        self._password = password
+        self.is_complete = False
+
+    def first(self) -> bytes:
+        """Name and password, each behind a NUL."""
+        if "\0" in self._username or "\0" in self._password.value:
+            raise AuthenticationError("a user name or password with a NUL cannot be sent by PLAIN")
+        self.is_complete = True
+        return f"\0{self._username}\0{self._password.value}".encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The broker says nothing more when it accepts."""
+        return None
+
+
+class BearerExchange:
+    """OAUTHBEARER: a token that `token` gives, and the extensions that go with it (KIP-342)."""
+
+    def __init__(
+        self, token: Callable[[], Secret], extensions: tuple[tuple[str, str], ...]
+    ) -> None:
+        self._token = token
+        self._extensions = extensions
+        self.is_complete = False
+
+    def first(self) -> bytes:
+        """The token, asked for now."""
+        token = self._token().value
+        if not token or not token.isascii() or not token.isprintable():
+            raise AuthenticationError("the bearer token is empty or holds control characters")
+        pairs = [("auth", f"Bearer {token}"), *self._extensions]
+        text = "".join(f"{name}={value}{_SEPARATOR}" for name, value in pairs)
+        return f"n,,{_SEPARATOR}{text}{_SEPARATOR}".encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """Nothing to an acceptance. A refusal comes as JSON (RFC 7628, section 3.2.2)."""
+        if not challenge:
+            self.is_complete = True
+            return None
+        try:
+            status = json.loads(challenge)["status"]
+        except (ValueError, KeyError, TypeError):
+            raise AuthenticationError("the broker refuses the token") from None
+        raise AuthenticationError(f"the broker refuses the token: {str(status)[:100]}")

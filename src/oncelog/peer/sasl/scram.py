@@ -1,0 +1,115 @@
+"""SCRAM: a password is proved by both sides and told by none (RFC 5802, RFC 7677).
+
+The broker that authenticates us has to show that it knows the password too: it signs the exchange,
+and without the right signature the exchange does not end. What a hostile broker may ask for is
+bounded: the iteration count from below (a weak one would let it guess the password from our proof)
+and from above (a huge one would keep us busy).
+
+User names and passwords are taken as UTF-8 without SASLprep, as Kafka does. Pure but for the
+derivation's cost.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+
+from oncelog.core.limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
+from oncelog.core.secret import Secret
+from oncelog.peer.sasl.exchange import AuthenticationError
+
+__all__ = ["HASHES", "ScramExchange"]
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Kafka's names of the mechanisms, and their hash functions."""
+
+_GS2_HEADER = "n,,"
+"""No channel binding, and no other identity than our own: Kafka knows neither."""
+
+
+class ScramExchange:
+    """One exchange. `nonce` is fresh for each, printable and without a comma."""
+
+    def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
+        self._hash = HASHES[mechanism]
+        self._password = password
+        self._nonce = nonce
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={name},r={nonce}"
+        self._signature: bytes | None = None
+        self.is_complete = False
+
+    def first(self) -> bytes:
+        """The name and our nonce."""
+        return (_GS2_HEADER + self._first_bare).encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """Our proof to the broker's first message; nothing to its last, which is checked."""
+        try:
+            text = challenge.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationError("the broker's SCRAM message is no UTF-8") from None
+        if self._signature is None:
+            return self._prove(text)
+        self._check_signature(text)
+        return None
+
+    def _prove(self, server_first: str) -> bytes:
+        nonce, salt, iterations = _parse_first(server_first)
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise AuthenticationError("the broker's nonce does not extend ours: a replayed answer")
+        if not SCRAM_ITERATIONS_MIN <= iterations <= SCRAM_ITERATIONS_MAX:
+            raise AuthenticationError(
+                f"the broker asks for {iterations} iterations; from {SCRAM_ITERATIONS_MIN} to"
+                f" {SCRAM_ITERATIONS_MAX} are accepted"
+            )
+        binding = base64.b64encode(_GS2_HEADER.encode()).decode()
+        without_proof = f"c={binding},r={nonce}"
+        signed = f"{self._first_bare},{server_first},{without_proof}".encode()
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.value.encode(), salt, iterations)
+        client_key = self._hmac(salted, b"Client Key")
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        client_signature = self._hmac(stored_key, signed)
+        proof = bytes(a ^ b for a, b in zip(client_key, client_signature, strict=True))
+        self._signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _check_signature(self, server_final: str) -> None:
+        fields = server_final.split(",")
+        if fields[0].startswith("e="):
+            raise AuthenticationError(f"the broker refuses: {fields[0][2:102]}")
+        if not fields[0].startswith("v="):
+            raise AuthenticationError("the broker did not prove that it knows the password")
+        if not hmac.compare_digest(_decode(fields[0][2:]), self._signature or b""):
+            raise AuthenticationError(
+                "the broker's signature is wrong: it does not know the password, and may be another"
+                " than it says"
+            )
+        self.is_complete = True
+
+    def _hmac(self, key: bytes, data: bytes) -> bytes:
+        return hmac.digest(key, data, self._hash)
+
+
+def _parse_first(text: str) -> tuple[str, bytes, int]:
+    """(nonce, salt, iterations) of the broker's first message; extensions behind are ignored."""
+    fields = text.split(",")
+    if fields[0].startswith("e="):
+        raise AuthenticationError(f"the broker refuses: {fields[0][2:102]}")
+    if [field[:2] for field in fields[:3]] != ["r=", "s=", "i="]:
+        # A mandatory extension (m=) would stand first; we know none.
+        raise AuthenticationError("the broker's first SCRAM message is malformed")
+    nonce, salt, iterations = (field[2:] for field in fields[:3])
+    if not iterations.isascii() or not iterations.isdigit() or len(iterations) > 10:
+        raise AuthenticationError("the broker's iteration count is no number")
+    decoded = _decode(salt)
+    if not decoded:
+        raise AuthenticationError("the broker gives no salt")
+    return nonce, decoded, int(iterations)
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise AuthenticationError("the broker's SCRAM message holds no base64") from None

@@ -1,0 +1,44 @@
+"""Sasl: who we are to a broker, and by which mechanism we show it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.core.secret import Secret
+from oncelog.peer.sasl.exchange import Exchange
+from oncelog.peer.sasl.mechanisms import BearerExchange, PlainExchange
+from oncelog.peer.sasl.scram import HASHES, ScramExchange
+
+__all__ = ["BEARER", "MECHANISMS", "PLAIN", "Sasl"]
+
+PLAIN: Final = "PLAIN"
+BEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, *HASHES, BEARER)
+"""Kafka's names of the mechanisms that are spoken here."""
+
+_NO_PASSWORD: Final = Secret("")
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """A mechanism of `MECHANISMS` with a name and a password, or (OAUTHBEARER) a token's source."""
+
+    mechanism: str
+    username: str = ""
+    password: Secret = _NO_PASSWORD
+    token: Callable[[], Secret] | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    def exchange(self, nonce: str) -> Exchange:
+        """A fresh exchange; `nonce` is used by SCRAM."""
+        if self.mechanism == PLAIN:
+            return PlainExchange(self.username, self.password)
+        if self.mechanism in HASHES:
+            return ScramExchange(self.mechanism, self.username, self.password, nonce)
+        assert self.token is not None
+        return BearerExchange(self.token, self.extensions)
+
+    @property
+    def principal(self) -> str:
+        """Whom to name in an error."""
+        return f"user {self.username}" if self.token is None else "the token's bearer"

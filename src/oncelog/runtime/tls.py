@@ -1,0 +1,94 @@
+"""TLS: what a connection has to prove, as an `ssl.SSLContext`.
+
+Certificates are verified, and so is the name of the host, unless told otherwise. Files are read
+once, when the context is made. This module knows PEM only, and nothing of Kafka.
+"""
+
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.core.errors import OncelogError
+from oncelog.core.secret import Secret
+
+__all__ = ["PROTOCOLS", "Tls", "TlsError"]
+
+PROTOCOLS: Final = {
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+"""Versions that may be enabled; older ones are broken (RFC 8996)."""
+
+
+class TlsError(OncelogError):
+    """No TLS with this peer or with these settings: trying again cannot help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What to trust, what to show, and what to speak. Texts are PEM.
+
+    trusted: certificates of authorities; None means those of the system. certificates: our own
+    certificate, with those between it and its authority. protocols: names of `PROTOCOLS`. ciphers:
+    OpenSSL's names, for TLS 1.2 (1.3 has no choice to make). verify_host: the certificate must name
+    the host that was asked for.
+    """
+
+    trusted: str | None = None
+    certificates: str | None = None
+    key: Secret | None = None
+    key_password: Secret | None = None
+    protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: tuple[str, ...] = ()
+    verify_host: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """The context of a client. Raises `TlsError` in one sentence."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.verify_host
+        versions = [PROTOCOLS[name] for name in self.protocols]
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+        self._trust(context)
+        if self.certificates is not None:
+            self._show(context, self.certificates)
+        if self.ciphers:
+            try:
+                context.set_ciphers(":".join(self.ciphers))
+            except ssl.SSLError:
+                raise TlsError(f"no cipher of {', '.join(self.ciphers)} is known here") from None
+        return context
+
+    def _trust(self, context: ssl.SSLContext) -> None:
+        if self.trusted is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+            return
+        try:
+            context.load_verify_locations(cadata=self.trusted)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(f"the trusted certificates are no PEM: {_reason(error)}") from None
+
+    def _show(self, context: ssl.SSLContext, certificates: str) -> None:
+        """Load our own certificate and key, which OpenSSL takes from a file only."""
+        key = self.key.value if self.key is not None else ""
+        descriptor, path = tempfile.mkstemp(prefix="oncelog-", suffix=".pem")
+        try:
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(f"{certificates}\n{key}\n")
+            context.load_cert_chain(path, password=self._password)
+        except ssl.SSLError as error:
+            raise TlsError(f"the client's certificate and key: {_reason(error)}") from None
+        finally:
+            os.unlink(path)
+
+    def _password(self) -> str:
+        # Without it OpenSSL would ask on the terminal.
+        if self.key_password is None:
+            raise TlsError("the client's key is encrypted, and no password for it is given")
+        return self.key_password.value
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason or error).lower().replace("_", " ")
