@@ -14,7 +14,6 @@ from typing import Any, Literal
 from oncelog.client import requests
 from oncelog.client.cluster import GROUP, Cluster
 from oncelog.client.errors import (
-    ConnectionLostError,
     FatalError,
     IllegalStateError,
     OffsetOutOfRangeError,
@@ -22,6 +21,7 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
+from oncelog.client.fetching import fetch_from
 from oncelog.client.machines.fetching import Aborted, visible_batches
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import Role, kafka_names
@@ -29,23 +29,12 @@ from oncelog.client.transactions import fetch_offsets
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import LOG_APPEND_TIME, iter_headers
-from oncelog.protocol.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchTopic,
-    encode_fetch_request,
-    parse_fetch_response,
-)
+from oncelog.protocol.fetch import FetchPartitionResponse
 from oncelog.protocol.record import iter_records
-from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["Consumer"]
-
-FETCH_BY_NAME_MAX = 12
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 OffsetReset = Literal["earliest", "latest", "none"]
@@ -236,7 +225,9 @@ class Consumer:
         async def call() -> FetchedPartition:
             node_id = await self._cluster.leader(topic_partition)
             wanted = {topic_partition: (offset, max_bytes)}
-            (answer,) = await self._fetch(node_id, wanted, wait_ms, max_bytes)
+            (answer,) = await fetch_from(
+                self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
+            )
             return self._visible(topic_partition, offset, answer[1])
 
         return await self._cluster.retrying(call, self._retry_timeout_ms)
@@ -282,7 +273,9 @@ class Consumer:
                 by_node.setdefault(node_id, {})[tp] = (position, self._partition_bytes)
         answers = await asyncio.gather(
             *(
-                self._fetch(node_id, wanted, wait_ms, self._fetch_bytes)
+                fetch_from(
+                    self._cluster, node_id, wanted, self._isolation, wait_ms, self._fetch_bytes
+                )
                 for node_id, wanted in by_node.items()
             ),
             return_exceptions=True,
@@ -307,69 +300,6 @@ class Consumer:
             self._positions[topic_partition] = fetched.next_offset
             if records := _records(fetched, position):
                 self._fetched[topic_partition] = records
-
-    async def _fetch(
-        self,
-        node_id: int,
-        wanted: Mapping[TopicPartition, tuple[int, int]],
-        wait_ms: int,
-        max_bytes: int,
-    ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
-        names = {tp.topic for tp in wanted}
-        ids = {name: self._cluster.metadata.topic_id(name) for name in names}
-        try:
-            connection = await self._cluster.connection(node_id)
-            version = connection.version_for(
-                ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
-            )
-            answer = await self._submit(connection, version, wanted, wait_ms, max_bytes)
-            response = parse_fetch_response(answer, version, 0)
-        except (DisconnectedError, ConnectionLostError) as error:
-            for name in names:
-                self._cluster.metadata.mark_stale(name)
-            raise ConnectionLostError(str(error)) from error
-        except ProtocolError as error:
-            raise FatalError(error.code, error.message) from error
-        if response.error is not ErrorCode.none:
-            raise classify(response.error, Operation.OTHER, "fetch")
-        name_of = {topic_id: name for name, topic_id in ids.items()}
-        answers = [
-            (TopicPartition(topic.name or name_of[topic.topic_id], p.partition), p)
-            for topic in response.topics
-            for p in topic.partitions
-        ]
-        if len(answers) < len(wanted):
-            raise RetriableError(ErrorCode.unknown_server_error, "fetch left partitions out")
-        return answers
-
-    def _submit(
-        self,
-        connection: Connection,
-        version: int,
-        wanted: Mapping[TopicPartition, tuple[int, int]],
-        wait_ms: int,
-        max_bytes: int,
-    ) -> "asyncio.Future[memoryview]":
-        topics = [
-            FetchTopic(
-                name,
-                self._cluster.metadata.topic_id(name),
-                [FetchPartition(index, *wanted[TopicPartition(name, index)]) for index in indexes],
-            )
-            for name, indexes in requests.by_topic(wanted).items()
-        ]
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=self._isolation,
-            topics=topics,
-        )
-        frame = encode_fetch_request(
-            version, connection.next_correlation_id(), connection.client_id, request
-        )
-        timeout_ms = self._cluster.request_timeout_ms + wait_ms
-        return connection.submit(ApiKey.FETCH, version, (frame,), timeout_ms)
 
     def _visible(
         self, topic_partition: TopicPartition, position: int, answer: FetchPartitionResponse

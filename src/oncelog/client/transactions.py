@@ -23,11 +23,13 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.settings import Role, kafka_names
+from oncelog.client.transactional_log import ProducerStamp, committed_value, produce_first
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import COORDINATOR_RETRY_TIMEOUT_MS
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.record import Record
 from oncelog.runtime.backoff import Backoff
 
 __all__ = ["TransactionCalls", "TransactionDriver"]
@@ -250,6 +252,7 @@ class TransactionDriver:
         self._epoch_is_fresh = False
         self._is_open = False
         self._added_groups: set[str] = set()
+        self._appended: set[TopicPartition] = set()
 
     async def __aenter__(self) -> "TransactionDriver":
         """Return the driver; `open` is a call of its own, because it fences."""
@@ -342,6 +345,40 @@ class TransactionDriver:
             self._producer_id, self._producer_epoch, group_id, offsets
         )
 
+    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
+        """Write one record into the transaction, with all in-sync replicas' acknowledgement.
+
+        Once per transaction and partition, to a partition that no attached producer writes to:
+        both begin at sequence 0 (INV-2).
+        """
+        self._check_open()
+        if topic_partition in self._appended:
+            raise IllegalStateError(f"{topic_partition} has its record in this transaction")
+        self._appended.add(topic_partition)
+        version = self.transaction_version
+        if version < 2:
+            await self._calls.add_partitions(
+                self._producer_id, self._producer_epoch, [topic_partition]
+            )
+        stamp = ProducerStamp(
+            self.transactional_id, self._producer_id, self._producer_epoch, version
+        )
+        record = Record(0, self._cluster.clock.now_ms(), key, value, ())
+        await produce_first(self._cluster, topic_partition, record, stamp, self._timeout_ms)
+
+    async def committed_value(
+        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+    ) -> bytes | None:
+        """The value of the last record with `key` in the partition that was committed, or None.
+
+        Definitive for the records of this transactional id after `open`, which ended its
+        transactions. Other producers' open transactions do not matter to it. Without `is_final`,
+        and without `open`: what is decided now.
+        """
+        return await committed_value(
+            self._cluster, topic_partition, key, self._timeout_ms, is_final=is_final
+        )
+
     async def end(self, commit: bool) -> None:
         """Commit or abort.
 
@@ -380,6 +417,7 @@ class TransactionDriver:
         self._epoch_is_fresh = True
         self._is_open = False
         self._added_groups.clear()
+        self._appended.clear()
 
     def _check_open(self) -> None:
         if self._producer_id < 0:

@@ -1,0 +1,104 @@
+"""One Fetch request to one broker, shared by the consumer and the transactional log."""
+
+import asyncio
+from collections.abc import Mapping
+
+from oncelog.client import requests
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import (
+    ConnectionLostError,
+    FatalError,
+    Operation,
+    RetriableError,
+    classify,
+)
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+    parse_fetch_response,
+)
+from oncelog.runtime.framed import DisconnectedError
+
+__all__ = ["fetch_from"]
+
+FETCH_BY_NAME_MAX = 12
+
+
+async def fetch_from(
+    cluster: Cluster,
+    node_id: int,
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    isolation_level: int,
+    wait_ms: int,
+    max_bytes: int,
+) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+    """The answer for each partition of `wanted`, which maps it to (offset, bytes).
+
+    A lost connection marks the topics' metadata as stale. Raises `RetriableError` and `FatalError`;
+    the errors of single partitions stand in their answers.
+    """
+    names = {tp.topic for tp in wanted}
+    ids = {name: cluster.metadata.topic_id(name) for name in names}
+    try:
+        connection = await cluster.connection(node_id)
+        version = connection.version_for(
+            ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
+        )
+        answer = await _submit(
+            cluster, connection, version, wanted, isolation_level, wait_ms, max_bytes
+        )
+        response = parse_fetch_response(answer, version, 0)
+    except (DisconnectedError, ConnectionLostError) as error:
+        for name in names:
+            cluster.metadata.mark_stale(name)
+        raise ConnectionLostError(str(error)) from error
+    except ProtocolError as error:
+        raise FatalError(error.code, error.message) from error
+    if response.error is not ErrorCode.none:
+        raise classify(response.error, Operation.OTHER, "fetch")
+    name_of = {topic_id: name for name, topic_id in ids.items()}
+    answers = [
+        (TopicPartition(topic.name or name_of[topic.topic_id], p.partition), p)
+        for topic in response.topics
+        for p in topic.partitions
+    ]
+    if len(answers) < len(wanted):
+        raise RetriableError(ErrorCode.unknown_server_error, "fetch left partitions out")
+    return answers
+
+
+def _submit(
+    cluster: Cluster,
+    connection: Connection,
+    version: int,
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    isolation_level: int,
+    wait_ms: int,
+    max_bytes: int,
+) -> "asyncio.Future[memoryview]":
+    topics = [
+        FetchTopic(
+            name,
+            cluster.metadata.topic_id(name),
+            [FetchPartition(index, *wanted[TopicPartition(name, index)]) for index in indexes],
+        )
+        for name, indexes in requests.by_topic(wanted).items()
+    ]
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=topics,
+    )
+    frame = encode_fetch_request(
+        version, connection.next_correlation_id(), connection.client_id, request
+    )
+    return connection.submit(ApiKey.FETCH, version, (frame,), cluster.request_timeout_ms + wait_ms)
