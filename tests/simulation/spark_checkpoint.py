@@ -15,7 +15,7 @@ from oncelog.spark.source_options import to_json
 
 __all__ = ["Checkpoint", "ConcurrentQueryError"]
 
-METADATA: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0}'
+METADATA: Final = '{"batchWatermarkMs":0,"batchTimestampMs":%d}'
 
 
 class ConcurrentQueryError(Exception):
@@ -31,12 +31,14 @@ class Checkpoint:
     offsets: dict[int, str] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
 
-    def log_offsets(self, batch_id: int, ends: dict[TopicPartition, int]) -> None:
+    def log_offsets(
+        self, batch_id: int, ends: dict[TopicPartition, int], now_s: float = 0.0
+    ) -> None:
         """Write ``offsets/N``. Raises `ConcurrentQueryError`."""
         if batch_id in self.offsets:
             raise ConcurrentQueryError(f"offsets/{batch_id}")
         line = json.dumps(to_json(ends), separators=(",", ":"))
-        self.offsets[batch_id] = f"v1\n{METADATA}\n{line}"
+        self.offsets[batch_id] = f"v1\n{METADATA % (now_s * 1000)}\n{line}"
 
     def log_commit(self, batch_id: int) -> None:
         """Write ``commits/N``. Raises `ConcurrentQueryError`."""
@@ -52,6 +54,10 @@ class Checkpoint:
     def lines(self, batch_id: int) -> tuple[str, ...]:
         """What the sink reads of ``offsets/N``."""
         return parse(batch_id, self.offsets[batch_id]).source_lines
+
+    def planned_at_s(self, batch_id: int) -> float | None:
+        """When it was planned."""
+        return parse(batch_id, self.offsets[batch_id]).planned_at_s
 
     def ends(self, batch_id: int) -> dict[TopicPartition, int]:
         """Where a batch ends; -1 is what was there before the first one."""

@@ -16,8 +16,8 @@ from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Value
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.marker import Marker, latest, sources_hash
+from tests.simulation.spark_application import Application, Refusal
 from tests.simulation.spark_checkpoint import Checkpoint
-from tests.simulation.spark_query import Application, Refusal
 
 __all__ = ["judge_batches"]
 
@@ -33,14 +33,18 @@ def judge_batches(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     output: str,
     at_s: float,
+    record: str | None = None,
 ) -> list[Anomaly]:
-    """Everything that is wrong, as anomalies of the kind INV-10."""
+    """Everything that is wrong, as anomalies of the kind INV-10.
+
+    `record` is what the marker topic holds.
+    """
     if final.unread:
         # The general checkers say so; nothing can be judged by half of it.
         return []
     return [
         found(KIND, what, particulars, at_s=at_s)
-        for what, particulars in _Judge(app, final, committed, output).findings()
+        for what, particulars in _Judge(app, final, committed, output, record).findings()
     ]
 
 
@@ -51,10 +55,12 @@ class _Judge:
         final: FinalState,
         committed: Mapping[TopicPartition, OffsetAndMetadata],
         output: str,
+        record: str | None,
     ) -> None:
         self._app = app
         self._committed = {tp: entry.offset for tp, entry in committed.items()}
         self._metadata = [entry.metadata for entry in committed.values()]
+        self._record = record
         self._source: dict[TopicPartition, list[int]] = {
             tp: [record.offset for record in final.partitions[tp].committed]
             for tp in app.partitions
@@ -64,18 +70,21 @@ class _Judge:
         for tp, partition in sorted(final.partitions.items()):
             if tp.topic == output:
                 self._in_order[tp] = []
-                for record in partition.committed:
-                    if record.value is not None and record.value.source:
-                        row = _row(record.value.source)
-                        self._copies[row].append((tp, record.offset, record.value))
-                        self._in_order[tp].append((row, record.value))
+                for copy in partition.committed:
+                    if copy.value is not None and copy.value.source:
+                        row = _row(copy.value.source)
+                        self._copies[row].append((tp, copy.offset, copy.value))
+                        self._in_order[tp].append((row, copy.value))
 
     def findings(self) -> Iterator[tuple[str, str]]:
         try:
-            marker = latest(self._metadata)
+            marker = latest([*self._metadata, self._record])
+            of_group = latest(self._metadata)
         except FailClosedError as error:
             yield "the marker cannot be read", str(error)
             return
+        if self._app.marker_partition is not None:
+            yield from self._carriers(marker, of_group)
         yield from self._records()
         yield from self._refusals(marker)
         if marker is None:
@@ -92,6 +101,19 @@ class _Judge:
             return
         yield from self._marker(marker, checkpoint)
         yield from self._batches(marker, checkpoint)
+
+    def _carriers(
+        self, marker: Marker | None, of_group: Marker | None
+    ) -> Iterator[tuple[str, str]]:
+        """The marker topic has the newest, and the group the same unless its offsets expired."""
+        if marker is not None and Marker.decode(self._record) != marker:
+            yield "the marker topic is behind the group", f"{self._record}, {marker}"
+        if of_group is None and self._app.has_expiry and marker is not None:
+            self._committed = self._app.checkpoints[marker.batch.query_id].ends(
+                marker.batch.batch_id
+            )
+        elif of_group != marker:
+            yield "the group is behind the marker topic", f"{of_group}, {marker}"
 
     def _records(self) -> Iterator[tuple[str, str]]:
         """Each record below the committed offset once, none above it."""

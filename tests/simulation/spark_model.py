@@ -5,12 +5,14 @@ clients that write into the source in transactions, some of which abort. Broker,
 processes are struck by the faults of a profile of `oncelog.simulation.faults`; besides, drivers die
 at the crash points, and executors die, freeze and are run twice. The shipped code is `BatchDriver`,
 `TransactionDriver`, the write task, the reading task and the sink's check that a stage ran once.
+Some applications keep their marker in a compacted topic as well; then the group's offsets and the
+transactional id may expire.
 
 ``python -m tests.simulation.spark_model --runs N [--seed S] [--profile P] [--jobs J]``
 
 Power is only lost with every message flushed: without, a finished batch may be gone, and then
-refusing to go on is right. The broker's clock jumps by an hour at most: after 7 days the group's
-offsets have expired, and the query rightly fails closed.
+refusing to go on is right. The broker's clock jumps by an hour at most: without a marker topic a
+query rightly fails closed once the group's offsets have expired.
 """
 
 import argparse
@@ -33,15 +35,16 @@ from oncelog.simulation.context import ClientContext
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES, draw_faults
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
+from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, PlannedTopic, part_rng
 from oncelog.simulation.process import Process
 from oncelog.simulation.run import Run, undisturbed
 from oncelog.simulation.workloads import WORKLOADS
 from oncelog.spark.progress import CrashRow
 from oncelog.spark.tasks import Targets
+from tests.simulation.spark_application import TAKE_OVER_STEPS, Application
 from tests.simulation.spark_executor import shipped_tasks
 from tests.simulation.spark_judge import judge_batches
-from tests.simulation.spark_query import TAKE_OVER_STEPS, Application, run_driver
+from tests.simulation.spark_query import run_driver
 from tests.simulation.spark_stage import Faults, StageOptions
 
 __all__ = ["SparkResult", "draw_spark_plan", "run_spark"]
@@ -53,6 +56,21 @@ DURATION_S: Final = 8.0
 USED_PROFILES: Final = tuple(name for name in PROFILES if name not in ("power", "damage"))
 JUMP_MS_MAX: Final = 3_600_000
 RIVALS_COUNT_MAX: Final = 2
+MARKERS: Final = "markers"
+EXPIRY: Final = {
+    "offsets.retention.minutes": "30",
+    "offsets.retention.check.interval.ms": "200",
+    "transactional.id.expiration.ms": "1800000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
+"""The group's offsets and the transactional id are gone after each hour that the broker skips."""
+STRANGER: Final = {
+    "topics": {MARKERS: 1},
+    "compacted": {MARKERS: 1},
+    "think_s": 0.3,
+    "burst_max": 3,
+}
+"""Another application that keeps records of its own in the marker topic."""
 DRIVER: Final = "copy"
 """Role of the drivers: as far as the run is concerned they copy, so they settle after writers."""
 
@@ -97,6 +115,7 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
         "lose_answer": rng.choice((0.0, 0.1)),
         "take_over": rng.choice(("", "wal_written", *TAKE_OVER_STEPS)),
         "faults": _task_faults(seed, profile),
+        "marker_topic": part_rng(seed, "markers").random() < 0.6,
     }
     clients = [
         PlannedClient("c0", DRIVER, rng.uniform(0.0, 0.5), driver),
@@ -114,16 +133,43 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
     for index, fault in enumerate(faults):
         if float(fault.parameters.get("ms", 0)) > JUMP_MS_MAX:
             faults[index] = replace(fault, parameters={**fault.parameters, "ms": JUMP_MS_MAX})
+    topics = [PlannedTopic(SOURCE, partitions), PlannedTopic(OUTPUT, rng.randint(1, 4))]
+    if driver["marker_topic"]:
+        topics.append(_marker_topic(seed))
+        clients.append(PlannedClient("c9", "transactional", 0.1, STRANGER))
+        if part_rng(seed, "expiry").random() < 0.5:
+            broker |= EXPIRY
+            faults += _hours(seed)
     return Plan(
         seed,
         profile,
         DURATION_S,
         broker,
-        (PlannedTopic(SOURCE, partitions), PlannedTopic(OUTPUT, rng.randint(1, 4))),
+        tuple(topics),
         tuple(clients),
         tuple(faults),
         tuple(rng.choice(("stop", "kill")) for _ in range(rng.choice((0, 0, 1)))),
     )
+
+
+def _marker_topic(seed: int) -> PlannedTopic:
+    """Compacted as often as there is something to compact."""
+    roll_ms = str(part_rng(seed, "roll").choice((100, 400, 3_000)))
+    return PlannedTopic(MARKERS, 1, {"cleanup.policy": "compact", "segment.ms": roll_ms})
+
+
+def _hours(seed: int) -> list[PlannedFault]:
+    """Hours pass for the broker within the run, and with them the life of offsets and ids."""
+    rng = part_rng(seed, "hours")
+    return [
+        PlannedFault(
+            f"hour{number}",
+            "wall-jump-forward",
+            rng.uniform(0.5, DURATION_S),
+            {"ms": JUMP_MS_MAX},
+        )
+        for number in range(3)
+    ]
 
 
 def _task_faults(seed: int, profile: str) -> dict[str, float]:
@@ -175,9 +221,12 @@ class _SparkRun(Run):
             sources_settled=self._sources_settled,
             take_over_step=str(chosen["take_over"]),
             take_over=self._take_over,
+            marker_partition=TopicPartition(MARKERS, 0) if MARKERS in partitions else None,
+            has_expiry=EXPIRY.items() <= plan.broker.items(),
         )
         self._rivals: list[Process] = []
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.record: str | None = None
 
     async def _drive(self, context: ClientContext) -> None:
         process = self.world.scheduler.current
@@ -218,17 +267,22 @@ class _SparkRun(Run):
     def _take_stock(self) -> FinalState | None:
         final = super()._take_stock()
         context = self._context("marker")
-        found: Any = self._ask(_committed(context), "marker")
-        self.committed = found or {}
+        found: Any = self._ask(_committed(context, self.app.marker_partition), "marker")
+        self.committed, self.record = found or ({}, None)
         return final
 
 
-async def _committed(context: ClientContext) -> dict[TopicPartition, OffsetAndMetadata]:
+async def _committed(
+    context: ClientContext, place: TopicPartition | None
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], str | None]:
     host, port = context.bootstrap
     async with TransactionDriver(
         f"{host}:{port}", "reader", network=context.network, clock=context.clock, rng=context.rng
     ) as driver:
-        return await driver.fetch_offsets(APPLICATION_ID)
+        key = APPLICATION_ID.encode()
+        record = None if place is None else await driver.committed_value(place, key)
+        text = None if record is None else record.decode()
+        return await driver.fetch_offsets(APPLICATION_ID), text
 
 
 def run_spark(plan: Plan, *, keep_trace: bool = False) -> SparkResult:
@@ -249,7 +303,7 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
         anomalies = judge(world.history, final, promise)
         if final.partitions and not (promise.power_losses_s and anomalies):
             # What power took from the logs is found by their checkers, and INV-10 falls with it.
-            anomalies += judge_batches(app, final, run.committed, OUTPUT, world.now_s)
+            anomalies += judge_batches(app, final, run.committed, OUTPUT, world.now_s, run.record)
     judged = run.result(final, anomalies, time.perf_counter() - began)
     found = judge_run(judged)
     findings = [(f.signature, f.detail) for f in found if not f.known_as]

@@ -8,9 +8,8 @@ checkpoint, sometimes while a rival still lives, sometimes over another one.
 """
 
 import random
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from oncelog.client import Admin, ClientError, FencedError, TransactionDriver
@@ -30,17 +29,22 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.history import Progress as ProgressEvent
 from oncelog.simulation.process import Process
-from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
+from oncelog.spark.driver import (
+    BatchDriver,
+    DriverOptions,
+    ProducerIdentity,
+    TaskReport,
+)
 from oncelog.spark.errors import FailClosedError, PipelineError
-from oncelog.spark.marker import Marker
 from oncelog.spark.progress import CrashRow, Progress, crash_row
 from oncelog.spark.source_options import Isolation, limit_offsets
 from oncelog.spark.write_stage import check_one_attempt
 from tests.simulation.lockstep import Lockstep
+from tests.simulation.spark_application import Application
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
-from tests.simulation.spark_stage import Stage, StageOptions
+from tests.simulation.spark_stage import Stage
 
-__all__ = ["CRASHED", "TAKE_OVER_STEPS", "Application", "Refusal", "run_driver"]
+__all__ = ["CRASHED", "run_driver"]
 
 T = TypeVar("T")
 
@@ -49,87 +53,8 @@ CRASHED: Final = "crash"
 PAUSE_MS: Final = (1.0, 80.0)
 """Between two looks for new records."""
 
-TAKE_OVER_STEPS: Final = ("wal_written", "after_init", "tasks_done", "ending")
 TAKE_OVER: Final = 0.25
 """How likely a rival is started at the step that a run has chosen for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A driver failed closed."""
-
-    reason: str
-    query_id: str
-    batch_id: int
-    marker: Marker | None
-    who: str
-
-
-@dataclass
-class Application:
-    """One application id: what outlives its drivers, and what the judge has to know."""
-
-    application_id: str
-    partitions: tuple[TopicPartition, ...]
-    stage: StageOptions
-    transaction_version_max: int
-    crash: float
-    """Probability of a death at, or soon after, each step."""
-    lose_checkpoint: float
-    lose_answer: float
-    take_over_step: str
-    """One of `TAKE_OVER_STEPS`, or "": no rival comes there."""
-    sources_settled: Callable[[], bool]
-    take_over: Callable[[], bool]
-    """Start a rival, unless enough of them live; whether it did."""
-    checkpoint: Checkpoint = field(init=False)
-    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
-    """All there ever were, by query."""
-    refusals: list[Refusal] = field(default_factory=list)
-    finished: dict[tuple[str, int], str] = field(default_factory=dict)
-    """(query, batch) -> the first driver whose `process` returned for it."""
-    rows: Counter[str] = field(default_factory=Counter)
-    """Crash rows, by name."""
-    reached: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.checkpoint = self.new_checkpoint()
-
-    def new_checkpoint(self) -> Checkpoint:
-        """An empty one, of a new query."""
-        made = Checkpoint(f"query-{len(self.checkpoints)}", dict.fromkeys(self.partitions, 0))
-        self.checkpoints[made.query_id] = made
-        return made
-
-    def count(self, name: str) -> None:
-        """Something was reached."""
-        self.reached[name] += 1
-
-    def choose_checkpoint(self, rng: random.Random) -> Checkpoint:
-        """The one in use, unless it is lost now."""
-        if not self.stage.is_healed() and rng.random() < self.lose_checkpoint:
-            self.count("checkpoint lost")
-            return self.new_checkpoint()
-        return self.checkpoint
-
-    def finish(self, checkpoint: Checkpoint, batch_id: int, who: str) -> None:
-        """A batch is done, as its driver believes."""
-        self.checkpoint = checkpoint
-        self.finished.setdefault((checkpoint.query_id, batch_id), who)
-
-    def refused(
-        self,
-        error: FailClosedError,
-        checkpoint: Checkpoint,
-        batch_id: int,
-        driver: BatchDriver,
-        who: str,
-    ) -> None:
-        """A driver failed closed. Its operator finds the checkpoint that the marker names."""
-        marker = driver.marker
-        self.refusals.append(Refusal(error.reason, checkpoint.query_id, batch_id, marker, who))
-        if marker is not None and marker.batch.query_id in self.checkpoints:
-            self.checkpoint = self.checkpoints[marker.batch.query_id]
 
 
 class _Steps(Progress):
@@ -224,6 +149,12 @@ class _Transaction:
         self._life.record(OffsetsFetched, (group_id, offsets, asked_s, require_stable))
         return found
 
+    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
+        await self._watched(self._inner.append(topic_partition, key, value))
+
+    async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
+        return await self._inner.committed_value(topic_partition, key)
+
     async def add_offsets(self, group_id: str) -> None:
         await self._watched(self._inner.add_offsets(group_id))
 
@@ -273,6 +204,12 @@ class _Batch:
 
     def source_lines(self) -> tuple[str, ...]:
         return self._checkpoint.lines(self.batch_id)
+
+    def planned_at_s(self) -> float | None:
+        return self._checkpoint.planned_at_s(self.batch_id)
+
+    def initial_offsets(self) -> dict[TopicPartition, int] | None:
+        return self._checkpoint.initial
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         life = self._life
@@ -419,18 +356,27 @@ class _Life:
         crash: Any = _DriverCrash(self)
         steps = self.steps = _Steps(self)
         driver = BatchDriver(
-            DriverOptions(app.application_id, write_attempts=self.rng.choice((1, 2, 3))),
+            DriverOptions(
+                app.application_id,
+                marker_partition=app.marker_partition,
+                write_attempts=self.rng.choice((1, 2, 3)),
+            ),
             _Transaction(self, inner),
             self.lockstep,
             steps,
             crash,
+            now_s=app.now_s,
         )
         last = checkpoint.last_batch
         batch_id = last if last >= 0 and last not in checkpoint.commits else last + 1
         try:
+            if self.rng.random() < 0.3:
+                driver.prepare()
             while app.stage.world.now_s < until_s:
                 if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
                     return True
+                if self.rng.random() < 0.3:
+                    self._renew(driver)
                 try:
                     driver.process(_Batch(self, checkpoint, batch_id, steps))
                 except FailClosedError as error:
@@ -444,6 +390,16 @@ class _Life:
             return True
         finally:
             self.lockstep.call(self._disconnect(admin, inner))
+
+    def _renew(self, driver: BatchDriver) -> None:
+        """Between two batches; how it goes does not matter to the query."""
+        before = self.transactions
+        try:
+            driver.renew()
+        except ClientError:
+            self.app.count("renewal failed")
+        else:
+            self.app.count("renewed" if self.transactions > before else "nothing to renew")
 
     def _plan(self, checkpoint: Checkpoint, batch_id: int, admin: Admin, until_s: float) -> bool:
         """Wait for new records and log what batch N reads. False if none come in time."""
@@ -461,7 +417,7 @@ class _Life:
                 return False
             self.lockstep.sleep(self.rng.uniform(*PAUSE_MS))
         self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
-        checkpoint.log_offsets(batch_id, ends)
+        checkpoint.log_offsets(batch_id, ends, self.app.now_s())
         self.lockstep.sleep(self.rng.uniform(0.0, 3.0))
         return True
 

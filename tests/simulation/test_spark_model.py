@@ -11,11 +11,11 @@ from oncelog.simulation.final import FinalPartition, FinalState, LoggedRecord
 from oncelog.simulation.history import Value
 from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
 from tests.simulation.planted import ROOT, load
+from tests.simulation.spark_application import Application, Refusal
 from tests.simulation.spark_checkpoint import Checkpoint
 from tests.simulation.spark_judge import judge_batches
 from tests.simulation.spark_model import draw_spark_plan, run_spark
 from tests.simulation.spark_planted import names
-from tests.simulation.spark_query import Application, Refusal
 from tests.support.patches import patched
 
 SOURCE = TopicPartition("source", 0)
@@ -58,6 +58,7 @@ class Outcome:
         self.marker: Marker | None = self.marker_of(1)
         self.app = Application.__new__(Application)
         self.app.partitions = (SOURCE,)
+        self.app.marker_partition = None
         self.app.checkpoint = self.checkpoint
         self.app.checkpoints = {"q": self.checkpoint}
         self.app.refusals = []

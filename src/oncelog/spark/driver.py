@@ -4,30 +4,48 @@
 sockets: the batch is a `MicroBatch`, the transaction a `Transaction`, and both have fakes in the
 tests. Theory of operation, with N the batch and the marker that of the last committed one:
 
-1. At the start InitProducerId ends what a former run left open; after it the group's stable offsets
-   tell the marker for certain.
+1. At the start InitProducerId ends what a former run left open; after it the marker is known for
+   certain: it is in the marker topic, and in the group's stable offsets, whichever is newer.
 2. marker = N: compute the batch and write nothing. marker = N - 1: go on. Anything else fails
    closed (`marker.compare`).
 3. A new epoch, so that a zombie is fenced (INV-5) and sequences restart at 0.
 4. The write stage, every record acknowledged, each partition by exactly one task, in its first
    attempt.
-5. Source offsets and the marker join the transaction; EndTxn(commit).
+5. The marker's record, the source offsets and the marker beside them join the transaction;
+   EndTxn(commit).
 6. An outcome in doubt is settled by 1 and 2: InitProducerId either waits for a commit that is under
    way or aborts, and the marker says which.
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
-   would hold the last stable offset for all readers.
+   would hold the last stable offset for all readers. What no attempt can mend, a mistake of the
+   user's or a missing permission, is tried once.
+8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4.
+   Neither the group's offsets nor the transactional id of a query that has nothing to do expires.
+9. A marker that is found nowhere, though this driver committed or read it less than a day ago, was
+   deleted: no rival's marker can have come and expired since. It is believed.
 """
 
-from collections.abc import Coroutine, Mapping
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.errors import UsageError, WriteStageError
-from oncelog.spark.marker import BatchIdentity, Marker, Verdict, compare, latest, sources_hash
-from oncelog.spark.offsets_log import kafka_offsets
+from oncelog.spark.errors import StoppedError, UsageError, WriteStageError
+from oncelog.spark.marker import (
+    UNMARKED_AGE_S_MAX,
+    BatchIdentity,
+    Marker,
+    Verdict,
+    check_start,
+    compare,
+    latest,
+    sources_hash,
+)
+from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
 from oncelog.spark.progress import CrashPoint, Progress
 
 __all__ = [
@@ -37,9 +55,34 @@ __all__ = [
     "ProducerIdentity",
     "TaskReport",
     "Transaction",
+    "another_cluster",
 ]
 
 T = TypeVar("T")
+
+RENEWAL_S: Final = 3600.0
+"""Marker and offsets are this old when an idle query commits them again."""
+
+MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
+"""So long after it was seen a marker is believed though the cluster has none at all."""
+
+_EXPIRED: Final = (ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id)
+"""The coordinator forgot the transactional id (``transactional.id.expiration.ms``)."""
+
+_HOPELESS: Final = frozenset(
+    {
+        ErrorCode.transactional_id_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.sasl_authentication_failed,
+        ErrorCode.unsupported_version,
+        ErrorCode.invalid_transaction_timeout,
+        ErrorCode.offset_metadata_too_large,
+        ErrorCode.invalid_topic_exception,
+    }
+)
+"""Answers that another attempt does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +115,12 @@ class MicroBatch(Protocol):
 
     def source_lines(self) -> tuple[str, ...]:
         """The sources' lines of the checkpoint's ``offsets/N``."""
+
+    def planned_at_s(self) -> float | None:
+        """When the batch was planned, in seconds since 1970; None if nothing tells."""
+
+    def initial_offsets(self) -> Mapping[TopicPartition, int] | None:
+        """Where batch 0 of this query begins, if its sources tell."""
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         """Run the write stage.
@@ -121,6 +170,12 @@ class Transaction(Protocol):
     ) -> None:
         """TxnOffsetCommit with generation -1."""
 
+    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
+        """One record in the transaction, in a partition that no task writes to."""
+
+    async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
+        """The last committed value of `key`; definitive after `open`."""
+
     async def end(self, commit: bool) -> None:
         """EndTxn, retried while the outcome is unknown and the error retriable."""
 
@@ -133,10 +188,17 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DriverOptions:
-    """Settings of the protocol; `oncelog.spark.sink.exactly_once` documents them."""
+    """Settings of the protocol; `oncelog.spark.sink.exactly_once` documents them.
+
+    `marker_partition` is of a compacted topic; None leaves the marker to the group's offsets.
+    """
 
     application_id: str
     marker_partition: TopicPartition | None = None
+    cluster_id: str | None = None
+    """Of the sink's cluster, if it tells."""
+    marker_topic_is_new: bool = False
+    """Nobody can have written to the marker topic before this run: it was not there."""
     commit_source_offsets: bool = True
     accept: frozenset[str] = frozenset()
     replaces_query: str | None = None
@@ -154,7 +216,7 @@ class _InDoubtError(Exception):
 class BatchDriver:
     """Drives the micro-batches of one run of one query.
 
-    Not thread-safe: Spark runs one micro-batch at a time.
+    Spark runs one micro-batch at a time; `renew` may be called from any thread meanwhile.
     """
 
     def __init__(
@@ -164,15 +226,22 @@ class BatchDriver:
         runner: Runner,
         progress: Progress,
         crash_point: CrashPoint | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._transaction = transaction
         self._runner = runner
         self._progress = progress
         self._crash_point = crash_point
+        self._now_s = now_s
         self._marker: Marker | None = None
+        self._seen_at_s = self._committed_at_s = 0.0
+        self._is_superseded = False
+        self._offsets: Mapping[TopicPartition, int] = {}
         self._is_open = False
         self._is_computed = False
+        # There is one transaction: a renewal must not begin, nor end, the one of a batch.
+        self._lock = threading.Lock()
 
     @property
     def marker(self) -> Marker | None:
@@ -185,6 +254,42 @@ class BatchDriver:
         Raises `FailClosedError` when neither is safe, `WriteStageError` or a `ClientError` when the
         attempts are used up; nothing is committed then.
         """
+        with self._lock:
+            self._process(batch)
+
+    def prepare(self) -> None:
+        """Fence other drivers and read the marker, before the first batch comes.
+
+        Then an idle query is renewed too. Raises as `process`.
+        """
+        with self._lock:
+            if not self._is_open:
+                self._open()
+
+    def renew(self) -> None:
+        """Commit the last marker and its offsets again, `RENEWAL_S` after the last commit.
+
+        Does nothing in the middle of a batch, which will commit its own. Raises `ClientError` when
+        it did not succeed: the next batch, or the next renewal, begins anew. Not so once another
+        driver took over: then only a batch may fence that one.
+        """
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            is_due = self._now_s() - self._committed_at_s >= RENEWAL_S
+            if not is_due or self._is_superseded or self._marker is None:
+                return
+            if not self._is_open:
+                self._open()
+            self._commit_again()
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Forget the transaction. None is open between two batches, so nothing is sent."""
+        self._is_open = False
+
+    def _process(self, batch: MicroBatch) -> None:
         lines = batch.source_lines()
         self._step("wal_written", batch)
         identity = BatchIdentity(batch.query_id, batch.batch_id, sources_hash(lines))
@@ -195,7 +300,7 @@ class BatchDriver:
             try:
                 self._attempt(batch, identity, offsets)
                 return
-            except (UsageError, WriteStageError, RetriableError) as error:
+            except (UsageError, WriteStageError, RetriableError, StoppedError) as error:
                 failure = error
             except _InDoubtError as error:
                 failure = error.reason
@@ -203,13 +308,9 @@ class BatchDriver:
             # what is in doubt.
             self._is_open = False
             self._progress.step("failed", batch.batch_id, attempt=attempt, error=_one_line(failure))
-            if isinstance(failure, UsageError) or batch.is_stopping():
+            if _is_hopeless(failure) or batch.is_stopping():
                 break
         self._settle_last(identity, failure)
-
-    def close(self) -> None:
-        """Forget the transaction. None is open between two batches, so nothing is sent."""
-        self._is_open = False
 
     def _attempt(
         self, batch: MicroBatch, identity: BatchIdentity, offsets: Mapping[TopicPartition, int]
@@ -218,8 +319,15 @@ class BatchDriver:
             self._open()
         options = self._options
         verdict = compare(
-            self._marker, identity, accept=options.accept, replaces_query=options.replaces_query
+            self._marker,
+            identity,
+            accept=options.accept,
+            replaces_query=options.replaces_query,
+            may_have_expired=self._may_have_expired(batch),
         )
+        last = self._marker
+        if last is not None and last.batch.query_id != identity.query_id:
+            check_start(batch.initial_offsets(), self._offsets, options.accept)
         if verdict is Verdict.DRAIN and self._is_computed:
             # An EndTxn of this very call, in doubt until now, went through: the state of that run
             # stands.
@@ -247,15 +355,41 @@ class BatchDriver:
     ) -> None:
         sequence = 1 if self._marker is None else self._marker.sequence + 1
         marker = Marker(sequence, identity)
-        committed = self._with_marker(marker, offsets)
-        group_id = self._options.application_id
-        self._guarded(self._transaction.add_offsets(group_id))
-        self._guarded(self._transaction.txn_offset_commit(group_id, committed))
+        self._add(marker, offsets)
         self._step("offsets_committed", batch)
         self._progress.step("ending", batch.batch_id)
         self._guarded(self._transaction.end(commit=True))
         self._marker = marker
+        self._offsets = offsets
+        self._seen_at_s = self._committed_at_s = self._now_s()
         self._step("txn_ended", batch)
+
+    def _add(self, marker: Marker, offsets: Mapping[TopicPartition, int]) -> None:
+        """The marker and the source offsets, into the transaction."""
+        group_id, place = self._options.application_id, self._options.marker_partition
+        if place is not None:
+            value = marker.encode().encode()
+            self._guarded(self._transaction.append(place, group_id.encode(), value))
+        if offsets:
+            committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+            carrier = min(committed)
+            committed[carrier] = OffsetAndMetadata(offsets[carrier], marker.encode())
+            self._guarded(self._transaction.add_offsets(group_id))
+            self._guarded(self._transaction.txn_offset_commit(group_id, committed))
+
+    def _commit_again(self) -> None:
+        if self._marker is None:
+            return
+        try:
+            self._guarded(self._transaction.new_epoch())
+            self._add(self._marker, self._offsets if self._options.commit_source_offsets else {})
+            self._guarded(self._transaction.end(commit=True))
+        except _InDoubtError as error:
+            self._is_open = False
+            is_ours = error.reason.code in _EXPIRED or isinstance(error.reason, RetriableError)
+            self._is_superseded = not is_ours
+            raise error.reason from error
+        self._seen_at_s = self._committed_at_s = self._now_s()
 
     def _open(self) -> None:
         """InitProducerId, then the marker.
@@ -263,12 +397,33 @@ class BatchDriver:
         Not guarded: a cluster that cannot even do this ends the query.
         """
         self._runner.call(self._transaction.open())
-        group_id = self._options.application_id
+        options = self._options
         stable = self._runner.call(
-            self._transaction.fetch_offsets(group_id, None, require_stable=True)
+            self._transaction.fetch_offsets(options.application_id, None, require_stable=True)
         )
-        self._marker = latest(committed.metadata for committed in stable.values())
-        self._is_open = True
+        texts = [committed.metadata for committed in stable.values()]
+        if options.marker_partition is not None:
+            key = options.application_id.encode()
+            place = options.marker_partition
+            value = self._runner.call(self._transaction.committed_value(place, key))
+            texts.append((value or b"").decode())
+        found = latest(texts)
+        if found is not None:
+            self._seen_at_s = self._now_s()
+        if found is not None or self._now_s() - self._seen_at_s > MEMORY_TRUST_S:
+            self._marker = found
+            self._offsets = {tp: committed.offset for tp, committed in stable.items()}
+        self._is_open, self._is_superseded = True, False
+
+    def _may_have_expired(self, batch: MicroBatch) -> bool:
+        """Whether a marker of this batch could be gone, as offsets go."""
+        options = self._options
+        if self._marker is not None or batch.batch_id > 0:
+            return False
+        if options.marker_partition is not None and not options.marker_topic_is_new:
+            return False
+        planned_at_s = batch.planned_at_s()
+        return planned_at_s is None or self._now_s() - planned_at_s > UNMARKED_AGE_S_MAX
 
     def _settle_last(self, identity: BatchIdentity, failure: Exception) -> None:
         """After the last attempt.
@@ -277,7 +432,7 @@ class BatchDriver:
         """
         try:
             self._open()
-        except ClientError:
+        except (ClientError, StoppedError):
             # The coordinator's timeout will abort what is open; the reason the batch failed is what
             # the user needs.
             raise failure from None
@@ -292,28 +447,31 @@ class BatchDriver:
             raise _InDoubtError(error) from error
 
     def _offsets_to_commit(self, lines: tuple[str, ...]) -> Mapping[TopicPartition, int]:
-        offsets = kafka_offsets(lines) if self._options.commit_source_offsets else {}
-        if not offsets and self._options.marker_partition is None:
+        options = self._options
+        offsets = kafka_offsets(lines) if options.commit_source_offsets else {}
+        foreign = cluster_ids(lines) - {options.cluster_id}
+        if offsets and foreign and options.cluster_id is not None:
+            raise UsageError(another_cluster(min(foreign), options.cluster_id))
+        if not offsets and options.marker_partition is None:
             raise UsageError(
-                "no source of this query is a Kafka topic, so no partition can carry the batch "
-                "marker: name a one-partition topic with"
-                " marker_topic=..."
+                "no offset of a source is committed to this cluster, so nothing but a marker_topic "
+                "can carry the batch marker: name one with marker_topic=..."
             )
         return offsets
-
-    def _with_marker(
-        self, marker: Marker, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-        carrier = self._options.marker_partition or min(committed)
-        offset = committed[carrier].offset if carrier in committed else marker.sequence
-        committed[carrier] = OffsetAndMetadata(offset, marker.encode())
-        return committed
 
     def _step(self, name: str, batch: MicroBatch, **details: object) -> None:
         self._progress.step(name, batch.batch_id, **details)
         if self._crash_point is not None and self._crash_point.is_at(name, batch.batch_id):
             self._crash_point.kill()
+
+
+def another_cluster(source: str, sink: str) -> str:
+    """Why the offsets of a source on cluster `source` are not committed to cluster `sink`."""
+    return (
+        f"a source reads from cluster {source} and the sink writes to cluster {sink}, whose groups "
+        "cannot hold that cluster's offsets: pass commit_source_offsets=False, and the "
+        "marker_topic alone carries the batch marker"
+    )
 
 
 def _check_reports(reports: list[TaskReport]) -> None:
@@ -329,6 +487,12 @@ def _check_reports(reports: list[TaskReport]) -> None:
                 f"{report.topic_partition}"
             )
         seen[report.topic_partition] = report.task
+
+
+def _is_hopeless(failure: Exception) -> bool:
+    if isinstance(failure, ClientError):
+        return failure.code in _HOPELESS
+    return isinstance(failure, UsageError | StoppedError)
 
 
 def _one_line(error: BaseException | None) -> str:

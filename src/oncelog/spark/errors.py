@@ -13,6 +13,7 @@ __all__ = [
     "FailClosedError",
     "JavaNotFoundError",
     "PipelineError",
+    "StoppedError",
     "UnsupportedModeError",
     "UsageError",
     "WriteStageError",
@@ -54,6 +55,10 @@ class WriteStageError(PipelineError):
 
     The transaction is aborted and the batch runs again under a new epoch.
     """
+
+
+class StoppedError(PipelineError):
+    """The query is being stopped, and the cluster did not answer in time."""
 
 
 class DataLossError(PipelineError):

@@ -1,24 +1,35 @@
 """The batch marker: which micro-batch an application committed last (INV-10).
 
-The marker rides in the metadata string of one offset commit inside the batch's own transaction, so
-it becomes visible with the batch's output or not at all. `compare` holds the rules of what may run.
-It is pure: it knows neither Spark nor Kafka. Anything that is not surely safe fails closed.
+The marker is a record of the marker topic (compacted, the application id as key), and the metadata
+string of one of the offsets that the batch commits. Both are part of the batch's own transaction,
+so they become visible with its output or not at all, and either is enough to find it again.
+`compare` holds the rules of what may run. It is pure: it knows neither Spark nor Kafka. Anything
+that is not surely safe fails closed.
+
+Offsets of a group expire (``offsets.retention.minutes``, a week) and go with a deleted topic;
+records of a compacted topic do not. Without a marker, batch 0 is either the first there ever was,
+or one that was committed by a driver that died before Spark noted it, and whose marker expired.
+The marker topic tells the two apart. Offsets alone do not once the batch is older than
+`UNMARKED_AGE_S_MAX`, so it is refused then.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import FailClosedError, UsageError
 
 __all__ = [
     "ACCEPTABLE",
+    "UNMARKED_AGE_S_MAX",
     "BatchIdentity",
     "Marker",
     "Verdict",
+    "check_start",
     "compare",
     "latest",
     "sources_hash",
@@ -31,8 +42,17 @@ OTHER_QUERY: Final = "other-query"
 OTHER_SOURCES: Final = "other-sources"
 OLDER_BATCH: Final = "older-batch"
 SKIPPED_BATCHES: Final = "skipped-batches"
+OTHER_START: Final = "other-start"
 
-ACCEPTABLE: Final = frozenset({MISSING_MARKER, OTHER_SOURCES, OLDER_BATCH, SKIPPED_BATCHES})
+UNMARKED_AGE_S_MAX: Final = 24 * 3600.0
+"""Without a marker topic, a batch 0 that was planned longer ago may have lost its marker.
+
+A cluster has to keep the offsets of a group for at least this time.
+"""
+
+ACCEPTABLE: Final = frozenset(
+    {MISSING_MARKER, OTHER_SOURCES, OLDER_BATCH, SKIPPED_BATCHES, OTHER_START}
+)
 """Reasons that `accept` may name.
 
 A foreign query is accepted by its id instead (`replaces_query`), so that the override cannot be
@@ -130,29 +150,23 @@ def compare(
     *,
     accept: Collection[str] = (),
     replaces_query: str | None = None,
+    may_have_expired: bool = False,
 ) -> Verdict:
     """Decide whether `batch` runs, given the marker that the transactions of this application left.
 
     Raises `FailClosedError` in every case but two: the batch is the one committed last (drain), or
     the one right after it (run). `accept` holds reasons (of `ACCEPTABLE`) to run all the same;
-    `replaces_query` the id of a query whose checkpoint is lost.
+    `replaces_query` the id of a query whose checkpoint is lost; `may_have_expired` says that a
+    marker of this very batch could be gone by now.
     """
     unknown = set(accept) - ACCEPTABLE
     if unknown:
         raise UsageError(f"accept={sorted(unknown)} is unknown; known are {sorted(ACCEPTABLE)}")
     if committed is None:
-        if batch.batch_id == 0 or MISSING_MARKER in accept:
-            return Verdict.RUN
-        raise FailClosedError(
-            MISSING_MARKER,
-            f"batch {batch.batch_id} comes after others, but no marker of them is there: wrong "
-            f"cluster or application_id, or the group's"
-            f" offsets expired. If the batches before it are committed and this one is not, run "
-            f"once with accept=[{MISSING_MARKER!r}]",
-        )
+        return _without_marker(batch, accept, may_have_expired)
     last = committed.batch
     if last.query_id != batch.query_id:
-        if replaces_query == last.query_id:
+        if replaces_query == last.query_id and batch.batch_id == 0:
             return Verdict.RUN
         raise FailClosedError(
             OTHER_QUERY,
@@ -163,6 +177,62 @@ def compare(
             f" (startingOffsets=group) may go on with replaces_query={last.query_id!r}",
         )
     return _same_query(last, batch, accept)
+
+
+def check_start(
+    begins: Mapping[TopicPartition, int] | None,
+    committed: Mapping[TopicPartition, int],
+    accept: Collection[str],
+) -> None:
+    """Refuse batch 0 of a query that replaces another one unless it begins where that one ended.
+
+    `begins` is where the batch begins, None if its source does not tell. A partition that the
+    group has no offset of is new and may begin anywhere.
+    """
+    if OTHER_START in accept:
+        return
+    ways_out = (
+        "let the source start at the group's offsets (format oncelog, startingOffsets=group), or "
+        f"run once with accept=[{OTHER_START!r}]"
+    )
+    if begins is None or not committed:
+        raise FailClosedError(
+            OTHER_START,
+            "replaces_query needs a source that begins where the replaced query ended, and nothing "
+            f"tells where this one begins or that one ended: {ways_out}",
+        )
+    for topic_partition, begin in sorted(begins.items()):
+        end = committed.get(topic_partition, begin)
+        if begin != end:
+            what = "again" if begin < end else "never"
+            raise FailClosedError(
+                OTHER_START,
+                f"the query begins at offset {begin} of {topic_partition}, and the one that it "
+                f"replaces ended at {end}: records between them would be written {what}; "
+                f"{ways_out}",
+            )
+
+
+def _without_marker(
+    batch: BatchIdentity, accept: Collection[str], may_have_expired: bool
+) -> Verdict:
+    is_first = batch.batch_id == 0 and not may_have_expired
+    if is_first or MISSING_MARKER in accept:
+        return Verdict.RUN
+    if batch.batch_id == 0:
+        raise FailClosedError(
+            MISSING_MARKER,
+            "batch 0 was planned more than a day ago, and no marker tells whether it was committed "
+            "before the group's offsets expired. If the output holds nothing of it, run once with "
+            f"accept=[{MISSING_MARKER!r}]; a marker_topic spares the question",
+        )
+    raise FailClosedError(
+        MISSING_MARKER,
+        f"batch {batch.batch_id} comes after others, but no marker of them is there: wrong cluster "
+        "or application_id, or the group's offsets expired and no marker_topic was used. If the "
+        "batches before it are committed and this one is not, run once with "
+        f"accept=[{MISSING_MARKER!r}]",
+    )
 
 
 def _same_query(last: BatchIdentity, batch: BatchIdentity, accept: Collection[str]) -> Verdict:

@@ -2,21 +2,24 @@
 
 Pure: text in, values out; the sink reads the file. Format v1 (Spark's `OffsetSeqLog`): a line
 ``v1``, a line of metadata, then one line per source, ``-`` where a source has no offset yet.
-Sources that speak Kafka's topics (Spark's own connector and ours) write ``{"topic":{"0":123}}``.
+Sources that speak Kafka's topics (Spark's own connector and ours) write ``{"topic":{"0":123}}``;
+ours adds an entry ``"@oncelog"`` with the cluster's id and where a first batch begins.
 """
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import UsageError
 
-__all__ = ["LoggedOffsets", "kafka_offsets", "parse"]
+__all__ = ["LoggedOffsets", "cluster_ids", "initial_offsets", "kafka_offsets", "parse"]
 
 VERSION: Final = "v1"
 NO_OFFSET: Final = "-"
+IDENTITY: Final = "@oncelog"
+"""What `oncelog.spark.source` says beside the topics; no topic can have the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class LoggedOffsets:
 
     batch_id: int
     source_lines: tuple[str, ...]
+    planned_at_s: float | None = None
+    """When Spark planned the batch, by its driver's clock; None if the entry does not say."""
 
 
 def parse(batch_id: int, text: str) -> LoggedOffsets:
@@ -42,7 +47,14 @@ def parse(batch_id: int, text: str) -> LoggedOffsets:
         )
     if len(lines) < 3:
         raise UsageError(f"offsets/{batch_id} of the checkpoint names no source")
-    return LoggedOffsets(batch_id, tuple(lines[2:]))
+    return LoggedOffsets(batch_id, tuple(lines[2:]), _planned_at_s(lines[1]))
+
+
+def _planned_at_s(metadata: str) -> float | None:
+    try:
+        return int(json.loads(metadata)["batchTimestampMs"]) / 1000
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def kafka_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int]:
@@ -60,17 +72,53 @@ def kafka_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int]:
     return offsets
 
 
+def cluster_ids(source_lines: Iterable[str]) -> set[str]:
+    """Ids of the clusters that the sources read, as far as they tell."""
+    found = (_identity(line).get("cluster") for line in source_lines)
+    return {cluster for cluster in found if isinstance(cluster, str)}
+
+
+def initial_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int] | None:
+    """Where the sources' first batch begins, None unless all that are Kafka's tell.
+
+    A partition that two sources read begins at the lower offset.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for line in source_lines:
+        begins = _offsets(_identity(line).get("begin"))
+        if _of_one_source(line).keys() - begins.keys():
+            return None
+        for topic_partition, offset in begins.items():
+            offsets[topic_partition] = min(offset, offsets.get(topic_partition, offset))
+    return offsets
+
+
 def _of_one_source(line: str) -> dict[TopicPartition, int]:
+    value = _object(line)
+    return _offsets({name: entry for name, entry in value.items() if name != IDENTITY})
+
+
+def _identity(line: str) -> dict[str, Any]:
+    identity = _object(line).get(IDENTITY)
+    return identity if isinstance(identity, dict) else {}
+
+
+def _object(line: str) -> dict[str, Any]:
     if line.strip() == NO_OFFSET:
         return {}
     try:
         value = json.loads(line)
     except ValueError:
         return {}
-    if not isinstance(value, dict):
+    return value if isinstance(value, dict) else {}
+
+
+def _offsets(topics: object) -> dict[TopicPartition, int]:
+    """``{"topic":{"0":123}}`` as offsets; empty when it is anything else."""
+    if not isinstance(topics, dict):
         return {}
     offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in value.items():
+    for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
             return {}
         for partition, offset in partitions.items():

@@ -15,9 +15,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.driver import MicroBatch
-from oncelog.spark.offsets_log import parse
+from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.progress import CrashPoint
 
 __all__ = ["QueryBatch", "QueryRun", "RunningSink", "SinkRun", "read_text"]
@@ -67,12 +68,23 @@ class QueryBatch:
 
     def source_lines(self) -> tuple[str, ...]:
         """What `offsets/N` holds of the sources."""
-        path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
-        return parse(self.batch_id, read_text(self._query.context, path)).source_lines
+        return self._logged().source_lines
+
+    def planned_at_s(self) -> float | None:
+        """When Spark planned the batch."""
+        return self._logged().planned_at_s
+
+    def initial_offsets(self) -> dict[TopicPartition, int] | None:
+        """Where the sources' first batch begins, if they tell."""
+        return initial_offsets(self._logged().source_lines)
 
     def drain(self) -> None:
         """Run the plan into nothing: state stores commit."""
         self._df.write.format("noop").mode("overwrite").save()
+
+    def _logged(self) -> LoggedOffsets:
+        path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
+        return parse(self.batch_id, read_text(self._query.context, path))
 
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""

@@ -68,9 +68,9 @@ def exactly_once(
       is fenced or fails closed.
     - `topic`: the topic of all rows (wins over the column). `topics`: those the column may name;
       default all topics of the cluster.
-    - `marker_topic`: a one-partition topic whose offset carries the marker; needed when no source
-      is a Kafka topic of this cluster. With sources of another cluster also set
-      `commit_source_offsets` to False.
+    - `marker_topic`: a compacted one-partition topic that holds the marker as a record, which
+      outlives the group's offsets; needed when no source is a Kafka topic of this cluster. With
+      sources of another cluster also set `commit_source_offsets` to False.
     - `accept`, `replaces_query`: overrides for the cases in which the sink refuses to go on, named
       by the error itself.
     - `write_attempts`: how often a batch is tried within one call, each under a new epoch.

@@ -1,160 +1,16 @@
 """The protocol of a micro-batch, step by step, with a made-up coordinator and Spark (INV-10)."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
 import pytest
 
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
-from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
+from oncelog.spark.driver import TaskReport
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
 from oncelog.spark.progress import Progress
+from tests.unit.spark.driver_fakes import MARKERS, OUT, SOURCE, Batch, Coordinator, Start, starting
 
-SOURCE = TopicPartition("in", 0)
-OUT = TopicPartition("out", 0)
 FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
 LOST = ConnectionLostError("no answer")
-T = TypeVar("T")
-
-
-class Runner:
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run(coroutine)
-
-
-@dataclass
-class Coordinator:
-    """The cluster.
-
-    What is committed, and one open transaction. Outlives the drivers, as a cluster does.
-    """
-
-    epoch: int = -1
-    log: list[str] = field(default_factory=list)
-    committed_rows: list[str] = field(default_factory=list)
-    open_rows: list[str] = field(default_factory=list)
-    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
-    open_offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
-
-    def abort(self) -> None:
-        self.open_rows, self.open_offsets = [], {}
-
-    def commit(self) -> None:
-        self.committed_rows += self.open_rows
-        self.offsets |= self.open_offsets
-        self.abort()
-
-
-class Transaction:
-    """A `TransactionDriver` on that cluster.
-
-    `faults` maps a call to what it raises, once, before or after it took effect.
-    """
-
-    producer_id = 7
-
-    def __init__(self, cluster: Coordinator, faults: dict[str, ClientError] | None = None) -> None:
-        self.cluster = cluster
-        self.faults = faults or {}
-        self.producer_epoch = -1
-        self.is_used = True
-
-    def fault(self, when: str) -> None:
-        if when in self.faults:
-            raise self.faults.pop(when)
-
-    async def open(self) -> None:
-        self.cluster.log.append("open")
-        self.fault("before open")
-        self.cluster.abort()
-        self.cluster.epoch += 1
-        self.producer_epoch = self.cluster.epoch
-        self.is_used = False
-
-    async def new_epoch(self) -> None:
-        if self.is_used:
-            self.cluster.log.append("epoch")
-            self.fault("before epoch")
-            self.cluster.epoch += 1
-            self.producer_epoch = self.cluster.epoch
-        self.is_used = True
-
-    async def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = True,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        assert require_stable
-        return dict(self.cluster.offsets)
-
-    async def add_offsets(self, group_id: str) -> None:
-        self.cluster.log.append("add_offsets")
-        self.fault("before add_offsets")
-
-    async def txn_offset_commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        self.cluster.log.append("offsets")
-        self.fault("before offsets")
-        self.cluster.open_offsets = dict(offsets)
-
-    async def end(self, commit: bool) -> None:
-        self.cluster.log.append("end")
-        self.fault("before end")
-        assert commit
-        self.cluster.commit()
-        self.fault("after end")
-
-
-class Batch:
-    """A micro-batch of one row. `failures` are raised by the first writes, the row being sent."""
-
-    def __init__(
-        self,
-        cluster: Coordinator,
-        batch_id: int,
-        *,
-        query_id: str = "q",
-        offset: int | None = None,
-        failures: Iterable[Exception] = (),
-        stopping: bool = False,
-    ) -> None:
-        self.cluster = cluster
-        self.batch_id = batch_id
-        self.query_id = query_id
-        self.offset = 10 * (batch_id + 1) if offset is None else offset
-        self.failures = list(failures)
-        self.stopping = stopping
-        self.epochs: list[int] = []
-        self.drains = 0
-        self.reports = [TaskReport(0, OUT, 1, 0, 0)]
-        self.lines: tuple[str, ...] = (f'{{"in":{{"0":{self.offset}}}}}',)
-
-    def source_lines(self) -> tuple[str, ...]:
-        return self.lines
-
-    def write(self, identity: ProducerIdentity) -> list[TaskReport]:
-        self.epochs.append(identity.producer_epoch)
-        self.cluster.open_rows.append(f"row {self.batch_id}")
-        if self.failures:
-            raise self.failures.pop(0)
-        return self.reports
-
-    def drain(self) -> None:
-        self.drains += 1
-
-    def is_stopping(self) -> bool:
-        return self.stopping
-
-
-Start = Callable[..., BatchDriver]
 
 
 @pytest.fixture
@@ -164,13 +20,7 @@ def cluster() -> Coordinator:
 
 @pytest.fixture
 def start(cluster: Coordinator) -> Start:
-    """A new driver process: its memory is empty, the cluster is what it was."""
-
-    def new_driver(faults: dict[str, ClientError] | None = None, **options: Any) -> BatchDriver:
-        transaction = Transaction(cluster, faults)
-        return BatchDriver(DriverOptions("app", **options), transaction, Runner(), Progress(None))
-
-    return new_driver
+    return starting(cluster)
 
 
 def test_batches_commit_their_row_their_offset_and_their_marker_together(
@@ -344,10 +194,9 @@ def test_a_source_that_is_not_kafka_needs_a_marker_topic_and_then_carries_it_the
     with pytest.raises(UsageError, match="marker_topic"):
         start().process(batch)
     assert cluster.log == []
-    driver = start(marker_partition=TopicPartition("markers", 0))
-    driver.process(batch)
-    assert list(cluster.offsets) == [TopicPartition("markers", 0)]
-    start(marker_partition=TopicPartition("markers", 0)).process(batch)
+    start(marker_partition=MARKERS).process(batch)
+    assert (list(cluster.records), cluster.offsets) == ([(MARKERS, b"app")], {})
+    start(marker_partition=MARKERS).process(batch)
     assert cluster.committed_rows == ["row 0"]
 
 

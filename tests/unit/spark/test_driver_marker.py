@@ -1,0 +1,311 @@
+"""Markers that expire, are deleted, committed again, or stand in a topic of their own (INV-10)."""
+
+import pytest
+
+from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, FencedError
+from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.errors import FailClosedError, StoppedError, UsageError, WriteStageError
+from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
+from tests.unit.spark.driver_fakes import (
+    HOUR_S,
+    MARKERS,
+    SOURCE,
+    WEEK_S,
+    Batch,
+    Coordinator,
+    Start,
+    starting,
+)
+
+FORGOTTEN = FatalError(ErrorCode.invalid_producer_id_mapping, "the id expired")
+FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
+SUPERSEDED = FatalError(ErrorCode.invalid_producer_epoch, "another driver")
+LOST = ConnectionLostError("no answer")
+
+
+@pytest.fixture
+def cluster() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def start(cluster: Coordinator) -> Start:
+    return starting(cluster)
+
+
+# --- expiry ------------------------------------------------------------------------------
+
+
+def test_a_live_query_outlives_the_deletion_of_its_groups_offsets(
+    cluster: Coordinator, start: Start
+) -> None:
+    driver = start({"before epoch": FORGOTTEN})
+    driver.process(Batch(cluster, 0))
+    cluster.expire()
+    cluster.now_s += HOUR_S
+    driver.process(Batch(cluster, 1))
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+def test_a_driver_that_slept_longer_than_offsets_live_does_not_trust_its_memory(
+    cluster: Coordinator, start: Start
+) -> None:
+    zombie = start({"before epoch": FORGOTTEN})
+    zombie.process(Batch(cluster, 0))
+    start().process(Batch(cluster, 1))
+    cluster.expire()
+    cluster.now_s += WEEK_S
+    with pytest.raises(FailClosedError, match="missing-marker"):
+        zombie.process(Batch(cluster, 1))
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+def test_a_new_process_does_not_run_batch_0_again_once_its_marker_may_have_expired(
+    cluster: Coordinator, start: Start
+) -> None:
+    planned = Batch(cluster, 0)
+    start().process(planned)
+    cluster.expire()
+    cluster.now_s += WEEK_S
+    with pytest.raises(FailClosedError, match="batch 0 was planned more than a day ago"):
+        start().process(planned)
+    planned.planned_s = None
+    with pytest.raises(FailClosedError, match="missing-marker"):
+        start().process(planned)
+    assert cluster.committed_rows == ["row 0"]
+
+
+def test_batch_0_that_was_planned_just_now_runs_without_a_marker(
+    cluster: Coordinator, start: Start
+) -> None:
+    planned = Batch(cluster, 0)
+    cluster.now_s += HOUR_S
+    start().process(planned)
+    assert cluster.committed_rows == ["row 0"]
+
+
+def test_with_a_marker_topic_an_old_batch_0_runs_if_it_was_never_committed_and_only_then(
+    cluster: Coordinator, start: Start
+) -> None:
+    planned = Batch(cluster, 0)
+    cluster.now_s += WEEK_S
+    start(marker_partition=MARKERS).process(planned)
+    cluster.expire()
+    cluster.now_s += WEEK_S
+    start(marker_partition=MARKERS).process(planned)
+    assert (cluster.committed_rows, planned.drains) == (["row 0"], 1)
+
+
+def test_a_marker_topic_made_this_very_moment_tells_nothing_of_an_old_batch_0(
+    cluster: Coordinator, start: Start
+) -> None:
+    planned = Batch(cluster, 0)
+    cluster.now_s += WEEK_S
+    with pytest.raises(FailClosedError, match="missing-marker"):
+        start(marker_partition=MARKERS, marker_topic_is_new=True).process(planned)
+
+
+# --- two carriers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("carrier", ["topic", "group"])
+def test_either_carrier_of_the_marker_is_enough(
+    cluster: Coordinator, start: Start, carrier: str
+) -> None:
+    start(marker_partition=MARKERS).process(Batch(cluster, 0))
+    (cluster.records if carrier == "group" else cluster.offsets).clear()
+    again = Batch(cluster, 0)
+    start(marker_partition=MARKERS).process(again)
+    start(marker_partition=MARKERS).process(Batch(cluster, 1))
+    assert (cluster.committed_rows, again.drains) == (["row 0", "row 1"], 1)
+
+
+def test_a_query_with_its_marker_in_group_offsets_goes_on_with_a_marker_topic(
+    cluster: Coordinator, start: Start
+) -> None:
+    start().process(Batch(cluster, 0))
+    driver = start(marker_partition=MARKERS)
+    driver.process(Batch(cluster, 1))
+    assert driver.marker is not None
+    assert cluster.records[MARKERS, b"app"].decode() == driver.marker.encode()
+    assert cluster.offsets[SOURCE].metadata == driver.marker.encode()
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+def test_a_marker_that_an_older_version_put_beside_an_offset_of_the_marker_topic_counts(
+    cluster: Coordinator, start: Start
+) -> None:
+    old = Batch(cluster, 4)
+    identity = BatchIdentity("q", 4, sources_hash(old.lines))
+    cluster.offsets[MARKERS] = OffsetAndMetadata(5, Marker(5, identity).encode())
+    start(marker_partition=MARKERS).process(Batch(cluster, 5))
+    assert cluster.committed_rows == ["row 5"]
+
+
+def test_the_marker_record_is_lost_with_its_transaction(cluster: Coordinator, start: Start) -> None:
+    start({"before end": LOST}, marker_partition=MARKERS).process(Batch(cluster, 0))
+    assert cluster.committed_rows == ["row 0"]
+    assert cluster.log.count("append") == 2
+
+
+def test_without_source_offsets_the_group_stays_empty(cluster: Coordinator, start: Start) -> None:
+    driver = start(marker_partition=MARKERS, commit_source_offsets=False)
+    driver.process(Batch(cluster, 0))
+    assert cluster.offsets == {}
+    start(marker_partition=MARKERS, commit_source_offsets=False).process(Batch(cluster, 0))
+    assert cluster.committed_rows == ["row 0"]
+
+
+# --- another cluster ---------------------------------------------------------------------
+
+
+def test_offsets_of_another_cluster_are_never_committed(cluster: Coordinator, start: Start) -> None:
+    batch = Batch(cluster, 0)
+    batch.lines = ('{"in":{"0":10},"@oncelog":{"cluster":"theirs"}}',)
+    with pytest.raises(UsageError, match=r"reads from cluster theirs.*commit_source_offsets=False"):
+        start(cluster_id="ours", marker_partition=MARKERS).process(batch)
+    assert cluster.log == []
+    start(cluster_id="ours", marker_partition=MARKERS, commit_source_offsets=False).process(batch)
+    assert (cluster.committed_rows, cluster.offsets) == (["row 0"], {})
+    start(cluster_id="theirs", marker_partition=MARKERS).process(batch)
+
+
+# --- a query that replaces another one ---------------------------------------------------
+
+
+@pytest.mark.parametrize("begins", [{SOURCE: 0}, {SOURCE: 11}, None])
+def test_a_query_that_replaces_another_one_begins_where_that_one_ended(
+    cluster: Coordinator, start: Start, begins: dict[TopicPartition, int] | None
+) -> None:
+    start().process(Batch(cluster, 0, query_id="old"))
+    late = Batch(cluster, 0, query_id="new", offset=20)
+    late.begins = begins
+    with pytest.raises(FailClosedError, match="other-start"):
+        start(replaces_query="old").process(late)
+    start(replaces_query="old", accept=frozenset({"other-start"})).process(late)
+
+
+def test_only_the_first_batch_of_a_query_replaces_another_one(
+    cluster: Coordinator, start: Start
+) -> None:
+    start().process(Batch(cluster, 0, query_id="old"))
+    with pytest.raises(FailClosedError, match="other-query"):
+        start(replaces_query="old").process(Batch(cluster, 1, query_id="new", offset=20))
+
+
+# --- renewal -----------------------------------------------------------------------------
+
+
+def test_an_idle_query_commits_its_marker_and_offsets_again_in_time(
+    cluster: Coordinator, start: Start
+) -> None:
+    driver = start(marker_partition=MARKERS)
+    driver.process(Batch(cluster, 0))
+    before = (dict(cluster.offsets), dict(cluster.records))
+    driver.renew()
+    assert cluster.log.count("end") == 1
+    cluster.expire()
+    cluster.now_s += HOUR_S
+    driver.renew()
+    driver.renew()
+    assert cluster.log.count("end") == 2
+    assert (cluster.offsets, cluster.records) == before
+    driver.process(Batch(cluster, 1))
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+def test_a_query_that_only_just_started_renews_what_it_found(
+    cluster: Coordinator, start: Start
+) -> None:
+    start().process(Batch(cluster, 0))
+    before = dict(cluster.offsets)
+    idle = start()
+    idle.renew()
+    assert cluster.log.count("end") == 1
+    idle.prepare()
+    idle.renew()
+    assert cluster.log.count("end") == 2
+    assert cluster.offsets == before
+
+
+def test_nothing_is_renewed_in_the_middle_of_a_batch(cluster: Coordinator, start: Start) -> None:
+    driver = start()
+    driver.process(Batch(cluster, 0))
+    cluster.now_s += HOUR_S
+
+    class Renewing(Batch):
+        def write(self, identity: ProducerIdentity) -> list[TaskReport]:
+            driver.renew()
+            return super().write(identity)
+
+    driver.process(Renewing(cluster, 1))
+    assert cluster.log.count("end") == 2
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+@pytest.mark.parametrize("error", [FENCED, SUPERSEDED])
+def test_a_renewal_never_fences_the_driver_that_took_over(
+    cluster: Coordinator, start: Start, error: ClientError
+) -> None:
+    driver = start({"before epoch": error})
+    driver.process(Batch(cluster, 0))
+    cluster.now_s += HOUR_S
+    with pytest.raises(ClientError):
+        driver.renew()
+    opened = cluster.log.count("open")
+    driver.renew()
+    assert cluster.log.count("open") == opened
+
+
+def test_a_renewal_that_failed_leaves_the_next_batch_and_the_next_renewal_whole(
+    cluster: Coordinator, start: Start
+) -> None:
+    driver = start({"before epoch": FORGOTTEN, "after end": LOST})
+    with pytest.raises(WriteStageError):
+        driver.process(Batch(cluster, 0, failures=[WriteStageError("x")], stopping=True))
+    driver.process(Batch(cluster, 0))
+    cluster.now_s += HOUR_S
+    driver.renew()
+    driver.process(Batch(cluster, 1))
+    assert cluster.committed_rows == ["row 0", "row 1"]
+
+
+def test_a_renewal_goes_on_when_the_coordinator_forgot_the_id(
+    cluster: Coordinator, start: Start
+) -> None:
+    driver = start({"before epoch": FORGOTTEN})
+    driver.process(Batch(cluster, 0))
+    cluster.now_s += HOUR_S
+    with pytest.raises(FatalError):
+        driver.renew()
+    cluster.expire()
+    driver.renew()
+    assert cluster.offsets[SOURCE].offset == 10
+
+
+# --- what is tried once ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.transactional_id_authorization_failed, ErrorCode.offset_metadata_too_large],
+)
+def test_what_no_attempt_can_mend_is_tried_once(
+    cluster: Coordinator, start: Start, code: ErrorCode
+) -> None:
+    batch = Batch(cluster, 0)
+    with pytest.raises(ClientError, match=code.name.upper()):
+        start({"before offsets": FatalError(code, "app")}).process(batch)
+    assert (len(batch.epochs), cluster.open_rows) == (1, [])
+
+
+def test_a_query_that_is_stopped_while_the_cluster_is_silent_ends_at_once(
+    cluster: Coordinator, start: Start
+) -> None:
+    batch = Batch(cluster, 0, failures=[StoppedError("stopped")])
+    with pytest.raises(StoppedError):
+        start().process(batch)
+    assert (len(batch.epochs), cluster.open_rows) == (1, [])
