@@ -1,6 +1,7 @@
 """`make bench`: Oncelog beside Apache Kafka on this machine, both warm, as ratios of medians.
 
 With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, in the same way.
+The rows about Spark (``--only spark``) are measured when they are named, and kept until then.
 """
 
 import argparse
@@ -8,7 +9,7 @@ import functools
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +21,8 @@ from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
 from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, Row
 from bench.run import Kind, Run
+from bench.spark import report as spark_report
+from bench.spark.rows import SPARK_ROWS
 from bench.stats import WARM_S_MAX
 from bench.storage.rows import STORAGE, StorageRow
 from bench.systems import ENVIRONMENTS, Kafka, Oncelog, install
@@ -30,6 +33,8 @@ WIDTH = 120
 KEPT = ENVIRONMENTS / "results.json"
 KEPT_BASE = ENVIRONMENTS / "results-base.json"
 BASE = "base"
+SPARK = "spark"
+ALL_TITLES = TITLES | {key: row.title for key, row in SPARK_ROWS.items()}
 BASE_FRESH = ("start", "idle", "partitions", "connections")
 
 
@@ -40,7 +45,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--warm", type=float, default=WARM_S_MAX, help="warm up for so many seconds at most"
     )
-    parser.add_argument("--only", default="", help="keys of rows, comma separated")
+    parser.add_argument(
+        "--only", default="", help="keys of rows, comma separated; spark is all about Spark"
+    )
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     parser.add_argument(
         "--write", action="store_true", help="write docs/benchmarks.md and its plot"
@@ -53,7 +60,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--base", type=Path, help="a checkout of Oncelog to compare this one with")
     arguments = parser.parse_args()
-    unknown = chosen(arguments) - TITLES.keys()
+    unknown = chosen(arguments) - ALL_TITLES.keys()
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     if arguments.base is not None and not (arguments.base / "src" / "oncelog").is_dir():
@@ -67,7 +74,14 @@ def parsed() -> argparse.Namespace:
 
 def chosen(arguments: argparse.Namespace) -> set[str]:
     """The keys that were asked for; none means all."""
-    return {key for key in arguments.only.split(",") if key}
+    named = {key for key in arguments.only.split(",") if key}
+    group = {key for key in SPARK_ROWS if any(key.startswith(f"{name}-") for name in named)}
+    return group | {name for name in named if not _is_group(name)}
+
+
+def _is_group(name: str) -> bool:
+    """Whether it is the common beginning of rows about Spark, as ``spark`` and ``spark-sink``."""
+    return name not in ALL_TITLES and any(key.startswith(f"{name}-") for key in SPARK_ROWS)
 
 
 def rows_of(
@@ -107,8 +121,30 @@ def tell(measured: Results, other: str, console: Console) -> None:
     found = [*report.results(measured, other), *report.cpu_results(measured, other)]
     console.print(report.terminal(found, other))
     console.print(report.system_calls(measured, other))
+    for table in spark_report.terminal(measured):
+        console.print(table)
     if other == BASE:
         console.print(report.verdict(found))
+
+
+def measure_spark(
+    kinds: Sequence[Kind],
+    arguments: argparse.Namespace,
+    measured: Results,
+    tell_line: Callable[[str], None],
+    keep: Callable[[], None],
+) -> list[str]:
+    """The rows about Spark that were named; returns those that failed."""
+    rows = {key: row for key, row in SPARK_ROWS.items() if key in chosen(arguments)}
+    if not rows:
+        return []
+    # Needs PySpark, which whoever measures brokers may not have.
+    from bench.spark.run import SparkRun
+
+    measured.facts["spark commit"] = commit()
+    run = SparkRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
+    run.all(rows)
+    return run.failed
 
 
 def measure(arguments: argparse.Namespace, measured: Results, console: Console) -> int:
@@ -116,7 +152,6 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
     other = "kafka" if arguments.base is None else BASE
     kept = KEPT if arguments.base is None else KEPT_BASE
     kinds = kinds_of(arguments, console)
-    measured.facts["commit"] = commit()
     counted = calls.count() if arguments.write else {}
 
     def keep() -> None:
@@ -132,7 +167,11 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
         ) as progress:
             run = Run(kinds, arguments.rounds, measured, progress, keep, arguments.warm)
             failed = run.failed
-            run.all(*rows_of(arguments), alone=other == "kafka")
+            fresh, rows, storage = rows_of(arguments)
+            if fresh or rows or storage:
+                measured.facts["commit"] = commit()
+                run.all(fresh, rows, storage, alone=other == "kafka")
+            failed += measure_spark(kinds, arguments, measured, progress.console.print, keep)
     except KeyboardInterrupt:
         console.print("[yellow]cut short[/yellow]: what follows is what was measured until then")
         failed.append("the rest")
@@ -150,13 +189,13 @@ def main() -> int:
     # Tables need room where no terminal says how much there is.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if arguments.list:
-        for key, title in TITLES.items():
-            console.print(f"{key:16} {title}")
+        for key, title in ALL_TITLES.items():
+            console.print(f"{key:22} {title}")
         return 0
     other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
-    measured = (
-        Results.load(kept) if kept.exists() and (arguments.keep or arguments.report) else Results()
-    )
+    measured = Results.load(kept) if kept.exists() else Results()
+    if not (arguments.keep or arguments.report):
+        measured = measured.only(SPARK)
     if arguments.report:
         if arguments.write:
             report.write(measured, calls.count())

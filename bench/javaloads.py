@@ -14,25 +14,26 @@ from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
 from bench.systems import Endpoint
 from bench.work import PARTITIONS, Plain, Window
 
-SOURCE = Path(__file__).with_name("java") / "Load.java"
+SOURCES = Path(__file__).with_name("java")
 READS = 2
 CLASSES = ROOT / ".cache" / "bench" / "java"
 
 
-def compiled() -> Path:
-    """Folder of the compiled program, made anew when the source is newer.
+def compiled(program: str = "Load", class_path: str | None = None) -> Path:
+    """Folder of a compiled program, made anew when its source is newer.
 
-    Raises `PeerUnavailable`.
+    `class_path` is that of Kafka's broker, clients and tools when None. Raises `PeerUnavailable`.
     """
-    made = CLASSES / "Load.class"
-    if made.exists() and made.stat().st_mtime >= SOURCE.stat().st_mtime:
+    source, made = SOURCES / f"{program}.java", CLASSES / f"{program}.class"
+    if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
         return CLASSES
     beside = Path(java()).with_name("javac")
     compiler = str(beside) if beside.exists() else shutil.which("javac")
     if compiler is None:
         raise PeerUnavailable("no javac on PATH or beside java: a JDK is needed, not a JRE")
     CLASSES.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-nowarn", "-cp", jars(), "-d", str(CLASSES), str(SOURCE)]
+    path = jars() if class_path is None else class_path
+    command = [compiler, "-nowarn", "-cp", path, "-d", str(CLASSES), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise PeerUnavailable(f"javac failed: {done.stderr.strip()[:300]}")
@@ -40,10 +41,14 @@ def compiled() -> Path:
 
 
 class JavaClient:
-    """One JVM with the program; `ask` gives it a command and returns its numbers."""
+    """One JVM with a program; `ask` gives it a command and returns its numbers."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        command = [java(), "-Xmx512m", "-cp", f"{jars()}:{compiled()}", "Load", bootstrap_servers]
+    def __init__(
+        self, *arguments: str, program: str = "Load", class_path: str | None = None
+    ) -> None:
+        path = jars() if class_path is None else class_path
+        classes = f"{path}:{compiled(program, class_path)}"
+        command = [java(), "-Xmx512m", "-cp", classes, program, *arguments]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -13,6 +13,7 @@ from bench.calls import Calls
 from bench.peer.kafka import ROOT
 from bench.results import Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
+from bench.spark import report as spark_report
 from bench.stats import Ratio, ratio
 from bench.storage.rows import STORAGE
 from bench.work import HIGHER_IS_BETTER
@@ -56,7 +57,8 @@ def results(measured: Results, other: str) -> list[Result]:
     """One result per figure that both systems have, in the order of the rows."""
     made = []
     order = {key: number for number, key in enumerate(TITLES)}
-    for key, figure in sorted(measured.samples, key=lambda pair: order[pair[0]]):
+    known = [pair for pair in measured.samples if pair[0] in order]
+    for key, figure in sorted(known, key=lambda pair: order[pair[0]]):
         found = result(measured.samples[key, figure], key, figure, other)
         if found is not None:
             made.append(found)
@@ -320,6 +322,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         *figure_table(cold, alone=False),
         *storage_section(storage),
+        *spark_report.markdown(measured),
         "## What a guarantee costs",
         "",
         "MB/s of a row against a baseline in the same round of the same system, medians.",

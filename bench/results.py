@@ -64,6 +64,15 @@ class Results:
         for part in (self.cpu, self.split, self.system_calls, self.warm_ups):
             part.pop(row, None)
 
+    def only(self, prefix: str) -> "Results":
+        """The rows whose keys begin so, and the facts."""
+        made = Results(facts=dict(self.facts))
+        made.samples = {key: by for key, by in self.samples.items() if key[0].startswith(prefix)}
+        made.warm_ups.update(
+            {row: by for row, by in self.warm_ups.items() if row.startswith(prefix)}
+        )
+        return made
+
     def rounds(self) -> int:
         """The most rounds that any figure has."""
         return max((len(v) for by in self.samples.values() for v in by.values()), default=0)
