@@ -35,14 +35,24 @@ class Inputs:
 
 
 @contextmanager
-def topics(system: System, *partitions: int) -> Iterator[tuple[str, ...]]:
-    """Topics that nobody else uses, with so many partitions each."""
-    made = [fresh_topic(system, count) for count in partitions]
+def topics(system: System, count: int) -> Iterator[list[str]]:
+    """Topics of four partitions that nobody else uses."""
+    made = [fresh_topic(system) for _ in range(count)]
     try:
-        yield tuple(made)
+        yield made
     finally:
         for topic in made:
             delete_topic(system, topic)
+
+
+@contextmanager
+def marker_topic(system: System) -> Iterator[str]:
+    """A topic for the marker of a query whose source is not Kafka."""
+    topic = fresh_topic(system, 1, {"cleanup.policy": "compact"})
+    try:
+        yield topic
+    finally:
+        delete_topic(system, topic)
 
 
 def fill_keyed(system: System, topic: str, value_bytes: int, count: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark import latency, queries
-from bench.spark.inputs import Inputs, topics, touch
+from bench.spark.inputs import Inputs, marker_topic, topics, touch
 from bench.spark.rows import NOOP, OURS, STREAMS, Copy, Job, Sink, Source, Visible
 from bench.spark.session import (
     dropped,
@@ -49,7 +49,7 @@ def measure(bench: Bench, job: Job, peer: str, system: System) -> Figures:
 def sink(bench: Bench, job: Sink, peer: str, system: System) -> Figures:
     touch(system, job.rows * job.batches * job.value_bytes)
     rows = generated(bench.spark, job.rows, job.value_bytes, job.keyed)
-    with topics(system, PARTITIONS, 1) as (topic, marker):
+    with topics(system, 1) as (topic,), marker_topic(system) as marker:
         if peer == NOOP:
             writer = dropped(rows)
         elif peer == OURS:
@@ -71,7 +71,7 @@ def copy(bench: Bench, job: Copy, peer: str, system: System) -> Figures:
     records = job.rows * job.batches
     origin = bench.inputs.topic(system, job.value_bytes, records)
     touch(system, records * job.value_bytes)
-    with topics(system, PARTITIONS) as (topic,):
+    with topics(system, 1) as (topic,):
         if peer in STREAMS:
             client, commit_ms = bench.streams.at(system), int(job.interval_s * 1000)
             each = records // PARTITIONS
@@ -84,7 +84,7 @@ def copy(bench: Bench, job: Copy, peer: str, system: System) -> Figures:
 
 def visible(bench: Bench, job: Visible, peer: str, system: System) -> Figures:
     seconds = latency.SECONDS_MIN + 2 * job.trigger_s
-    with topics(system, PARTITIONS, PARTITIONS) as (origin, topic):
+    with topics(system, 2) as (origin, topic):
         probe = latency.Probe(system, origin, topic, seconds)
         if peer in STREAMS:
             client = bench.streams.at(system)
