@@ -9,7 +9,7 @@ MINUTES ?= 10
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install hooks demo quick test test-pythons interop-kafka test-full soak check simulate bench clean
+.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ test: $(STAMP) ## unit, interop, crash and Spark tests (under 6 minutes with JOB
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
 	@$(BIN)/python -m tests.support.pythons $(ARGS)
+
+test-sparks: $(STAMP) ## the pipeline's tests on each PySpark that is taken, and the refusal of older ones
+	@$(BIN)/python -m tests.support.sparks $(ARGS)
 
 interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m pytest -q tests/interop --peer kafka $(ARGS)

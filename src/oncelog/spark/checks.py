@@ -3,8 +3,10 @@
 Each refusal is one sentence that names what was found and what to do.
 """
 
+import re
 from typing import Any, Final
 
+import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StringType
 
@@ -16,9 +18,26 @@ __all__ = [
     "check_configuration",
     "refuse_connect",
     "refuse_execution",
+    "refuse_version",
 ]
 
 HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
+
+
+PYSPARK_MIN: Final = (4, 2)
+
+
+def refuse_version(version: str) -> None:
+    """PySpark without admission control for Python data sources, which came with 4.2."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < PYSPARK_MIN:
+        raise UnsupportedModeError(
+            f"PySpark {version} cannot limit the micro-batches of a Python data source; "
+            "oncelog.spark needs PySpark 4.2 or 4.3: pip install 'pyspark>=4.2,<4.4'"
+        )
+
+
+refuse_version(pyspark.__version__)
 
 
 def refuse_connect(df: Any) -> None:
