@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from oncelog.cli.connecting import connection_options, keywords
 from oncelog.cli.output import painted, say
 from oncelog.cli.records import (
     Columns,
@@ -30,7 +31,6 @@ from oncelog.cli.tool import (
     ADMIN_TIMEOUT_MS,
     Failure,
     ToolCommand,
-    bootstrap_option,
     discard_stdout,
     json_option,
     require_topic,
@@ -78,7 +78,7 @@ class Wanted:
 
 @click.command("consume", cls=ToolCommand)
 @click.argument("topic")
-@bootstrap_option
+@connection_options
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record kept.")
 @click.option(
     "--partition",
@@ -263,18 +263,19 @@ class Progress:
 
 
 async def _consume(wanted: Wanted, write: Write) -> None:
-    from oncelog.client import Consumer
+    from oncelog.client import Consumer, Role
 
     stop_on_sigterm()
     plan = await _plan(wanted)
-    consumer = Consumer(
-        wanted.servers,
+    own = keywords(
+        Role.CONSUMER,
         client_id="oncelog-consume",
         group_id=wanted.group,
         isolation_level=wanted.isolation_level,
         auto_offset_reset=wanted.reset,
         retry_timeout_ms=ADMIN_TIMEOUT_MS,
     )
+    consumer = Consumer(wanted.servers, **own)
     progress = Progress()
     async with consumer:
         consumer.assign(plan.partitions)
@@ -303,11 +304,11 @@ class Plan:
 
 async def _plan(wanted: Wanted) -> Plan:
     """Look at the topic. Raises `Failure` for what is not there."""
-    from oncelog.client import Admin
+    from oncelog.client import Admin, Role
     from oncelog.core.ids import TopicPartition
 
-    admin = Admin(wanted.servers, client_id="oncelog-consume", timeout_ms=ADMIN_TIMEOUT_MS)
-    async with admin:
+    own = keywords(Role.ADMIN, client_id="oncelog-consume", timeout_ms=ADMIN_TIMEOUT_MS)
+    async with Admin(wanted.servers, **own) as admin:
         topic = await require_topic(admin, wanted.topic)
         partitions = [TopicPartition(topic.name, p) for p in _chosen(topic, wanted.partitions)]
         first = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
@@ -382,13 +383,14 @@ class Watch:
 
     async def look(self, last_record_s: float, now_s: float) -> None:
         """Ask, if there was no record for long. Raises `Failure`, or what the client raised."""
-        from oncelog.client import Admin, RetriableError
+        from oncelog.client import Admin, RetriableError, Role
 
         if now_s - max(last_record_s, self._looked_s) < SILENCE_S:
             return
         self._looked_s = now_s
         try:
-            async with Admin(self._wanted.servers, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+            own = keywords(Role.ADMIN, timeout_ms=ADMIN_TIMEOUT_MS)
+            async with Admin(self._wanted.servers, **own) as admin:
                 await require_topic(admin, self._wanted.topic)
         except RetriableError:
             if self._gone_since_s is None:

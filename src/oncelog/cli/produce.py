@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from oncelog.cli.connecting import connection_options, keywords
 from oncelog.cli.meter import Meter, size_text
 from oncelog.cli.output import print_json, say, warn
 from oncelog.cli.records import InputRecord, RecordError, parse_json, parse_raw, unescape
@@ -26,7 +27,6 @@ from oncelog.cli.tool import (
     ADMIN_TIMEOUT_MS,
     Failure,
     ToolCommand,
-    bootstrap_option,
     discard_stdout,
     explain,
     json_option,
@@ -72,7 +72,7 @@ class Job:
 
 @click.command("produce", cls=ToolCommand)
 @click.argument("topic")
-@bootstrap_option
+@connection_options
 @click.option("--file", "path", metavar="FILE", default="-", help="Read this instead of stdin.")
 @click.option(
     "--format",
@@ -189,15 +189,15 @@ def _raw(key_separator: str | None, null_marker: str | None) -> Parse:
 
 
 async def _produce(job: Job, stream: BinaryIO) -> None:
-    from oncelog.client import Admin, ClientError, Producer
+    from oncelog.client import Admin, ClientError, Producer, Role
 
     stop_on_sigterm()
-    admin = Admin(job.servers, client_id="oncelog-produce", timeout_ms=ADMIN_TIMEOUT_MS)
-    async with admin:
+    own = keywords(Role.ADMIN, client_id="oncelog-produce", timeout_ms=ADMIN_TIMEOUT_MS)
+    async with Admin(job.servers, **own) as admin:
         create = f"`oncelog topics create {job.topic}` makes a new one"
         topic = await require_topic(admin, job.topic, hint=create)
-    producer = Producer(
-        job.servers,
+    own = keywords(
+        Role.PRODUCER,
         client_id="oncelog-produce",
         transactional_id=job.transactional_id,
         transaction_timeout_ms=job.transaction_timeout_ms,
@@ -207,6 +207,7 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         linger_ms=LINGER_MS,
         batch_size=BATCH_BYTES,
     )
+    producer = Producer(job.servers, **own)
     sent = Sent(job, len(topic.partitions))
     async with producer:
         if job.transactional_id is not None:

@@ -27,7 +27,6 @@ __all__ = [
     "Failure",
     "ToolCommand",
     "ToolGroup",
-    "bootstrap_option",
     "discard_stdout",
     "json_option",
     "parse_pairs",
@@ -40,8 +39,6 @@ __all__ = [
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
-BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
 ADMIN_TIMEOUT_MS: Final = 20_000
 """How long a command of a person's goes on asking a cluster that answers "not now"."""
 
@@ -104,30 +101,6 @@ def _misuse(ctx: click.Context, error: click.UsageError) -> Exception:
     return Failure(f"{text} (see `{ctx.command_path} --help`)", MISUSE)
 
 
-def bootstrap_option(function: F) -> F:
-    """Add ``--bootstrap-server``; a text that is no address is refused here."""
-    return click.option(
-        "--bootstrap-server",
-        "servers",
-        metavar="HOST:PORT[,...]",
-        envvar=BOOTSTRAP_VARIABLE,
-        default=BOOTSTRAP_DEFAULT,
-        show_default=True,
-        callback=_check_servers,
-        help=f"The brokers to ask first; also ${BOOTSTRAP_VARIABLE}.",
-    )(function)
-
-
-def _check_servers(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
-    from oncelog.client.cluster import parse_bootstrap_servers
-
-    try:
-        parse_bootstrap_servers(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
-    return text
-
-
 def json_option(help_text: str = "Print JSON, one object per line.") -> Callable[[F], F]:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
@@ -173,6 +146,7 @@ def stop_on_sigterm() -> None:
 def explain(error: OncelogError, servers: str) -> Failure:
     """The sentence for an error of the client's."""
     from oncelog.client import (
+        AuthenticationError,
         ClientError,
         ConnectionLostError,
         DeliveryTimeoutError,
@@ -189,6 +163,8 @@ def explain(error: OncelogError, servers: str) -> Failure:
     if not isinstance(error, ClientError):
         return Failure(str(error))
     name = error.code.name.upper()
+    if isinstance(error, AuthenticationError):
+        return Failure(error.message)
     if isinstance(error, FencedError) or error.code is ErrorCode.invalid_producer_epoch:
         return Failure(
             f"another producer with this transactional id took over, or it timed out ({name})"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncelog.cli.connecting import connection_options, keywords
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
 from oncelog.cli.tool import (
     ADMIN_TIMEOUT_MS,
     Failure,
     ToolGroup,
-    bootstrap_option,
     json_option,
     parse_pairs,
     require_topic,
@@ -55,16 +55,17 @@ def command() -> None:
 
 
 def _admin(servers: str) -> Admin:
-    from oncelog.client import Admin
+    from oncelog.client import Admin, Role
 
-    return Admin(servers, client_id="oncelog-topics", timeout_ms=ADMIN_TIMEOUT_MS)
+    own = keywords(Role.ADMIN, client_id="oncelog-topics", timeout_ms=ADMIN_TIMEOUT_MS)
+    return Admin(servers, **own)
 
 
 # --- list -----------------------------------------------------------------------------
 
 
 @command.command("list")
-@bootstrap_option
+@connection_options
 @click.option("--internal", is_flag=True, help="Show the internal topics too.")
 @json_option()
 def list_command(servers: str, internal: bool, as_json: bool) -> None:
@@ -94,7 +95,7 @@ def _replication_factor(topic: TopicDescription) -> int:
 
 @command.command("create")
 @_NAMES
-@bootstrap_option
+@connection_options
 @click.option(
     "--partitions",
     type=click.IntRange(1),
@@ -150,7 +151,7 @@ def create_command(
 
 @command.command("describe")
 @_NAMES
-@bootstrap_option
+@connection_options
 @click.option("--all-configs", is_flag=True, help="Show settings at their defaults too.")
 @_IF_EXISTS
 @json_option("Print JSON, one object per topic.")
@@ -297,7 +298,7 @@ def _counted(count: int, noun: str) -> str:
 
 @command.command("alter")
 @click.argument("name", metavar="TOPIC")
-@bootstrap_option
+@connection_options
 @click.option(
     "--partitions",
     type=click.IntRange(1),
@@ -367,7 +368,7 @@ async def _alter(
 
 @command.command("delete")
 @_NAMES
-@bootstrap_option
+@connection_options
 @_IF_EXISTS
 @click.option("--yes", is_flag=True, help="Do not ask at the terminal.")
 def delete_command(names: tuple[str, ...], servers: str, if_exists: bool, yes: bool) -> None:

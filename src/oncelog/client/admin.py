@@ -33,8 +33,8 @@ class Admin:
     Await admin.create_topics([NewTopic("t", 4)])``.
 
     Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or
-    `RetriableError` when the cluster did not answer within `timeout_ms`. Further options go to the
-    connection layer: client_id, request_timeout_ms, retry_backoff_ms.
+    `RetriableError` when the cluster did not answer within `timeout_ms`. Further options are those
+    of `Producer` for the connection layer.
     """
 
     @kafka_names(Role.ADMIN)
@@ -49,8 +49,8 @@ class Admin:
         self._timeout_ms = timeout_ms
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
-        await self._cluster.any_connection()
+        """Connect. Raises `ConnectionLostError` if nobody answers for `timeout_ms`."""
+        await self._cluster.connect(self._timeout_ms)
 
     async def close(self) -> None:
         """Close the connections."""

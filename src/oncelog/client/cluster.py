@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from oncelog.client import requests
+from oncelog.client.connecting import Connector, Patience
 from oncelog.client.errors import (
-    AuthenticationError,
     ClientError,
     ConnectionLostError,
     FatalError,
@@ -28,14 +28,12 @@ from oncelog.client.values import TopicDescription
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.peer import sasl
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.runtime.network import Network
-from oncelog.runtime.tls import TlsError
 
 __all__ = ["GROUP", "TRANSACTION", "Cluster", "parse_bootstrap_servers"]
 
@@ -47,7 +45,6 @@ TRANSACTION = 1
 
 TRANSACTION_VERSION_FEATURE = "transaction.version"
 PORT_DEFAULT = 9092
-CONNECT_TIMEOUT_MS = 10_000
 
 
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
@@ -75,7 +72,8 @@ class Cluster:
     """See the module's docstring.
 
     transaction_version_max: 1 makes the client speak TV1 where TV2 is on offer, as older clients
-    do. `network`, `clock` and `rng` are injected by tests and the simulation.
+    do. first_contact_ms: how long `connect` goes on trying; None leaves it to its caller.
+    `network`, `clock` and `rng` are injected by tests and the simulation.
     """
 
     def __init__(
@@ -86,6 +84,11 @@ class Cluster:
         request_timeout_ms: float = 30_000,
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
+        reconnect_backoff_ms: float = 50,
+        reconnect_backoff_max_ms: float = 1_000,
+        connection_setup_timeout_ms: float = 10_000,
+        connection_setup_timeout_max_ms: float = 30_000,
+        first_contact_ms: float | None = None,
         transaction_version_max: int = 2,
         security: Security | None = None,
         network: Network | None = None,
@@ -99,10 +102,22 @@ class Cluster:
         uniform = (rng or random.Random()).uniform
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, uniform)
         self._bootstrap = parse_bootstrap_servers(bootstrap_servers)
-        self._security = security or Security()
-        if network is not None and self._security.tls is not None:
+        security = security or Security()
+        if network is not None and security.tls is not None:
             raise ConfigError("TLS is for the real network, and another one was given")
-        self._network = network or self._security.network()
+        self._first_contact_ms = first_contact_ms
+        self._connector = Connector(
+            network or security.network(),
+            security,
+            self.clock,
+            uniform,
+            Patience(
+                reconnect_backoff_ms,
+                reconnect_backoff_max_ms,
+                connection_setup_timeout_ms,
+                connection_setup_timeout_max_ms,
+            ),
+        )
         self._connections: dict[int, Connection] = {}
         self._bootstrap_connection: Connection | None = None
         self._opening: dict[int, asyncio.Lock] = {}
@@ -110,11 +125,10 @@ class Cluster:
         self._transaction_version = 0
         self._transaction_version_max = transaction_version_max
         self._features_epoch = -1
-        self._closed = False
 
     async def close(self) -> None:
         """Close every connection. Requests in flight fail with `ConnectionLostError`."""
-        self._closed = True
+        self._connector.close()
         connections = [*self._connections.values()]
         if self._bootstrap_connection is not None:
             connections.append(self._bootstrap_connection)
@@ -145,11 +159,13 @@ class Cluster:
         while True:
             try:
                 return await call()
-            except RetriableError:
+            except RetriableError as error:
                 delay_ms = backoff.delay_ms(attempt)
-                if self._closed or self.clock.monotonic_ms() + delay_ms >= deadline_ms:
+                if self._connector.is_closed or self.clock.monotonic_ms() + delay_ms >= deadline_ms:
                     raise
-            await self.clock.sleep(delay_ms)
+                if isinstance(error, ConnectionLostError):
+                    self._connector.warn(error.message)
+            await self._connector.pause(delay_ms)
             attempt += 1
 
     async def request(
@@ -189,6 +205,15 @@ class Cluster:
 
     # --- connections ------------------------------------------------------------------
 
+    async def connect(self, timeout_ms: float) -> None:
+        """Reach some broker, trying for `timeout_ms`; who is not reached meanwhile is logged.
+
+        Raises `ConnectionLostError`, or `AuthenticationError` at once.
+        """
+        if self._first_contact_ms is not None:
+            timeout_ms = self._first_contact_ms
+        await self.retrying(self.any_connection, timeout_ms)
+
     async def connection(self, node_id: int) -> Connection:
         """The connection to a broker, opened if there is none. Raises `ConnectionLostError`."""
         connection = self._connections.get(node_id)
@@ -224,7 +249,8 @@ class Cluster:
     async def _bootstrap_any(self) -> Connection:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         failures = []
-        for host, port in dict.fromkeys([*known, *self._bootstrap]):
+        addresses = dict.fromkeys([*known, *self._bootstrap])
+        for host, port in sorted(addresses, key=self._connector.failure_count):
             try:
                 self._bootstrap_connection = await self._open(host, port)
             except ConnectionLostError as error:
@@ -234,27 +260,7 @@ class Cluster:
         raise ConnectionLostError("no broker answers: " + "; ".join(failures))
 
     async def _open(self, host: str, port: int) -> Connection:
-        if self._closed:
-            raise ConnectionLostError("the client is closed")
-        try:
-            connection = await Connection.open(
-                self._network,
-                host,
-                port,
-                client_id=self.client_id,
-                request_timeout_ms=self.request_timeout_ms,
-                connect_timeout_ms=CONNECT_TIMEOUT_MS,
-                sasl=self._security.sasl,
-                with_tls=self._security.tls is not None,
-            )
-        except DisconnectedError as error:
-            raise ConnectionLostError(str(error)) from error
-        except sasl.AuthenticationError as error:
-            raise AuthenticationError(error.code, str(error)) from error
-        except TlsError as error:
-            raise AuthenticationError(ErrorCode.network_exception, str(error)) from error
-        except ProtocolError as error:
-            raise FatalError(error.code, error.message) from error
+        connection = await self._connector.open(host, port, self.client_id, self.request_timeout_ms)
         support = connection.support
         if support.features_epoch >= self._features_epoch:
             # Levels are valid from epoch 0 on, and never go back (KIP-584).

@@ -54,8 +54,7 @@ class Consumer:
     fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one
     partition per fetch; a larger batch comes whole. check_crcs: whether batches that were damaged
     on their way or on the broker's disk are refused: reading raises `FatalError` (corrupt_message)
-    until a `seek` goes past them. Further options go to the connection layer: client_id,
-    request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms.
+    until a `seek` goes past them. Further options are those of `Producer` for the connection layer.
     """
 
     @kafka_names(Role.CONSUMER)
@@ -91,8 +90,8 @@ class Consumer:
         self._fetched: dict[TopicPartition, deque[ConsumerRecord]] = {}
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
-        await self._cluster.any_connection()
+        """Connect. Raises `ConnectionLostError` if nobody answers for `retry_timeout_ms`."""
+        await self._cluster.connect(self._retry_timeout_ms)
 
     async def close(self) -> None:
         """Close the connections. Commits nothing."""

@@ -64,7 +64,9 @@ class Producer:
     space.
     max_block_ms: how long a call to the transaction coordinator is repeated before it raises
     `RetriableError`. Further options go to the connection layer: client_id, request_timeout_ms,
-    retry_backoff_ms, retry_backoff_max_ms.
+    retry_backoff_ms, retry_backoff_max_ms, reconnect_backoff_ms, reconnect_backoff_max_ms,
+    connection_setup_timeout_ms. All options may be given by Kafka's names as well, TLS and SASL by
+    these alone: ``**{"security.protocol": "SASL_SSL", ...}`` (docs/security.md).
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
     """
@@ -148,10 +150,10 @@ class Producer:
     # --- life -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` when no bootstrap server answers."""
+        """Connect. Raises `ConnectionLostError` if nobody answers for `delivery_timeout_ms`."""
         if self._sender is not None:
             return
-        await self._cluster.any_connection()
+        await self._cluster.connect(self._delivery_timeout_ms)
         if self._attach_to is not None:
             self._transaction.attach(*self._attach_to, self._calls.adopt_version())
             self._machine.identify(*self._attach_to)

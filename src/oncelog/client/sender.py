@@ -272,6 +272,10 @@ class Sender:
         except ProtocolError as error:
             self._give_up(FatalError(error.code, error.message))
             self._lost(send)
+        except FatalError as error:
+            # The broker does not let us in; nothing was sent.
+            self._give_up(error)
+            self._lost(send)
 
     def _submit(self, connection: Connection, send: Send) -> None:
         ids = {b.topic_partition.topic: self._topic_id(b) for b in send.batches}

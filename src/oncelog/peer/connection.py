@@ -38,6 +38,8 @@ _CORRELATION_MODULUS = 2**31 - 1
 _SASL_CORRELATION_ID = 2**31 - 1
 """Requests of an authentication have an id of their own: those held behind are encoded already."""
 
+_NO_SASL = "this broker has no SASL; use security.protocol=PLAINTEXT or SSL"
+
 REAUTHENTICATION_SHARE = (0.85, 0.95)
 """After which share of its session's life a connection authenticates again, drawn as Java's client
 does."""
@@ -253,7 +255,7 @@ class Connection:
         try:
             version = self.version_for(api)
         except ProtocolError:
-            raise AuthenticationError(f"{self.peer}: this broker has no SASL") from None
+            raise AuthenticationError(_NO_SASL) from None
         frame = encode_request(api, version, _SASL_CORRELATION_ID, self.client_id, request)
         pending = self._expected(api, version, _SASL_CORRELATION_ID, None)
         self._send((frame,), pending)

@@ -57,6 +57,10 @@ _CONNECTION: Final[dict[str, tuple[str, Parse]]] = {
     "request.timeout.ms": ("request_timeout_ms", _number),
     "retry.backoff.ms": ("retry_backoff_ms", _number),
     "retry.backoff.max.ms": ("retry_backoff_max_ms", _number),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _number),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _number),
+    "socket.connection.setup.timeout.ms": ("connection_setup_timeout_ms", _number),
+    "socket.connection.setup.timeout.max.ms": ("connection_setup_timeout_max_ms", _number),
 }
 
 _TRANSACTION: Final[dict[str, tuple[str, Parse]]] = {

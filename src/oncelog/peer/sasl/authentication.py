@@ -14,7 +14,6 @@ from oncelog.peer.sasl.exchange import AuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import message, to_milliseconds
-from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["Ask", "authenticate"]
 
@@ -25,50 +24,52 @@ Ask = Callable[[ApiKey, object], Awaitable[Any]]
 async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
     """Show `peer` who we are; returns the session's lifetime in milliseconds, 0 without an end.
 
-    Raises `AuthenticationError`, `DisconnectedError`, or what `ask` raises.
+    Raises `AuthenticationError`, or what `ask` raises.
     """
-    what = f"{peer}: SASL {sasl.mechanism} as {sasl.principal}"
-    await _shake_hands(ask, sasl, what)
-    exchange = sasl.exchange(secrets.token_urlsafe(24))
     try:
-        out: bytes | None = await _in_executor(exchange.first)
-        lifetime_ms = 0
-        while out is not None:
-            challenge, lifetime_ms = await _send(ask, out, what)
-            out = await _in_executor(exchange.answer, challenge)
+        return await _exchange(ask, sasl)
     except AuthenticationError as error:
-        text = str(error)
-        text = text if text.startswith(what) else f"{what}: {text}"
+        text = f"{peer}: SASL {sasl.mechanism} as {sasl.principal}: {error}"
         raise AuthenticationError(text, error.code) from None
+
+
+async def _exchange(ask: Ask, sasl: Sasl) -> int:
+    await _shake_hands(ask, sasl)
+    exchange = sasl.exchange(secrets.token_urlsafe(24))
+    out: bytes | None = await _in_executor(exchange.first)
+    lifetime_ms = 0
+    while out is not None:
+        challenge, lifetime_ms = await _send(ask, out)
+        out = await _in_executor(exchange.answer, challenge)
     if not exchange.is_complete:
-        raise AuthenticationError(f"{what}: the broker ended the exchange too early")
+        raise AuthenticationError("the broker ended the exchange too early")
     return lifetime_ms
 
 
-async def _shake_hands(ask: Ask, sasl: Sasl, what: str) -> None:
+async def _shake_hands(ask: Ask, sasl: Sasl) -> None:
     request = message(SaslHandshakeRequest, mechanism=sasl.mechanism)
     answer = await ask(ApiKey.SASL_HANDSHAKE, request)
     code = answer.error_code
     if code is ErrorCode.illegal_sasl_state:
         raise AuthenticationError(
-            f"{what}: this listener knows no SASL; use security.protocol=PLAINTEXT or SSL", code
+            "this listener knows no SASL; use security.protocol=PLAINTEXT or SSL", code
         )
     if code is ErrorCode.unsupported_sasl_mechanism:
         known = ", ".join(answer.mechanisms) or "none"
-        raise AuthenticationError(f"{what}: the broker's mechanisms are {known}", code)
+        raise AuthenticationError(f"the broker's mechanisms are {known}", code)
     if code is not ErrorCode.none:
-        raise AuthenticationError(f"{what}: {code.name.upper()}", code)
+        raise AuthenticationError(code.name.upper(), code)
 
 
-async def _send(ask: Ask, out: bytes, what: str) -> tuple[bytes, int]:
+async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
     """(the broker's message, the session's lifetime in milliseconds)."""
     request = message(SaslAuthenticateRequest, auth_bytes=out)
     answer = await ask(ApiKey.SASL_AUTHENTICATE, request)
     if answer.error_code is not ErrorCode.none:
         reason = (answer.error_message or answer.error_code.name.upper())[:300]
-        raise AuthenticationError(f"{what}: {reason}", answer.error_code)
+        raise AuthenticationError(reason, answer.error_code)
     if len(answer.auth_bytes) > SASL_CHALLENGE_BYTES_MAX:
-        raise DisconnectedError(f"{what}: a message of {len(answer.auth_bytes)} bytes")
+        raise AuthenticationError(f"the broker's message has {len(answer.auth_bytes)} bytes")
     return bytes(answer.auth_bytes), to_milliseconds(answer.session_lifetime)
 
 

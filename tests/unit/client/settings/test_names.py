@@ -78,7 +78,7 @@ async def test_every_client_takes_them() -> None:
         Admin("h:1", **SCRAM),
         TransactionDriver("h:1", "t", **SCRAM),
     ):
-        assert made._cluster._security.sasl is not None
+        assert made._cluster._connector._security.sasl is not None
         await made.close()
 
 

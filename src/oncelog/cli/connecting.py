@@ -1,0 +1,121 @@
+"""How the commands reach a cluster: its address, and Kafka's client settings.
+
+As in Kafka's tools: ``--bootstrap-server``, and ``--command-config FILE`` with properties; ``-X``
+gives one setting. The command line wins over the file. The settings are kept in click's context,
+and `keywords` makes a client's options of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from oncelog.client import Role
+
+__all__ = ["connection_options", "keywords"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
+_SETTINGS: Final = "oncelog.client.settings"
+_GIVEN_BY_THE_FILE: Final = frozenset({"client_id", "timeout_ms", "retry_timeout_ms"})
+"""Keywords for which a command has a value of its own that is no wish of the user."""
+
+
+def connection_options(function: F) -> F:
+    """Add the options; what is wrong with them is refused here."""
+    for option in (_X, _COMMAND_CONFIG, _BOOTSTRAP):
+        function = option(function)
+    return function
+
+
+def keywords(role: Role, **own: Any) -> dict[str, Any]:
+    """The keywords of a client: the command's `own`, and what the user set.
+
+    A cluster that does not answer is said at once: a person can repeat the command.
+    """
+    from oncelog.client import client_options
+
+    context = click.get_current_context(silent=True)
+    given = client_options(role, _settings(context) if context is not None else {})
+    chosen = {k: v for k, v in given.items() if k not in own or k in _GIVEN_BY_THE_FILE}
+    return {"first_contact_ms": 0, **own, **chosen}
+
+
+def _settings(context: click.Context) -> dict[str, Any]:
+    found: dict[str, Any] = context.meta.setdefault(_SETTINGS, {})
+    return found
+
+
+def _check_servers(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    from oncelog.client.cluster import parse_bootstrap_servers
+
+    try:
+        parse_bootstrap_servers(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    return text
+
+
+def _read_file(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    from oncelog.cli.properties import parse_properties
+    from oncelog.core.config_definition import ConfigError
+
+    if path is None:
+        return
+    try:
+        found = parse_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise click.BadParameter(f"cannot read {path}: {reason}", ctx, parameter) from None
+    except ConfigError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    _keep(ctx, {**found, **_settings(ctx)})
+
+
+def _read_pairs(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> None:
+    pairs = [text.partition("=") for text in texts]
+    if any(not separator or not name.strip() for name, separator, _ in pairs):
+        raise click.BadParameter("a setting must be like KEY=VALUE", ctx, parameter)
+    own = {name.strip(): value.strip() for name, _, value in pairs}
+    _keep(ctx, {**_settings(ctx), **own})
+
+
+def _keep(ctx: click.Context, given: dict[str, Any]) -> None:
+    """Keep the settings; file and pairs come in either order, so a client's making checks them."""
+    from oncelog.client import hide_secrets
+
+    given.pop("bootstrap.servers", None)
+    _settings(ctx).update(hide_secrets(given))
+
+
+_BOOTSTRAP = click.option(
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT[,...]",
+    envvar=BOOTSTRAP_VARIABLE,
+    default=BOOTSTRAP_DEFAULT,
+    show_default=True,
+    callback=_check_servers,
+    help=f"The brokers to ask first; also ${BOOTSTRAP_VARIABLE}.",
+)
+_COMMAND_CONFIG = click.option(
+    "--command-config",
+    metavar="FILE",
+    expose_value=False,
+    callback=_read_file,
+    help="Kafka's client settings, as key=value lines: TLS, SASL and more.",
+)
+_X = click.option(
+    "-X",
+    metavar="KEY=VALUE",
+    multiple=True,
+    expose_value=False,
+    callback=_read_pairs,
+    help="One such setting; repeatable. Others on the machine can see it: keep secrets in a file.",
+)

@@ -1,0 +1,154 @@
+"""Connector: opens a client's connections, with the patience of Java's clients.
+
+A broker that was not reached is asked again after `reconnect.backoff.ms`, twice as long after each
+failure, up to `reconnect.backoff.max.ms`. One attempt may take
+`socket.connection.setup.timeout.ms`, with the same growth. Until a first broker has answered,
+whoever cannot be reached is logged: a wrong address is known in seconds while the client tries on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from oncelog.client.errors import AuthenticationError, ConnectionLostError, FatalError
+from oncelog.client.settings import Security
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.peer import sasl
+from oncelog.peer.connection import Connection
+from oncelog.runtime.backoff import EXPONENT_MAX, Backoff
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.framed import DisconnectedError
+from oncelog.runtime.network import Network
+from oncelog.runtime.tls import TlsError
+
+__all__ = ["Connector", "Patience"]
+
+T = TypeVar("T")
+
+WARN_AFTER_MS: Final = 5_000
+"""An attempt that takes so long is logged before it ends."""
+
+WARN_AGAIN_MS: Final = 10_000
+"""Pause between two such warnings."""
+
+log = logging.getLogger("oncelog.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait between attempts to connect, and for one (Kafka's defaults)."""
+
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1_000
+    setup_timeout_ms: float = 10_000
+    setup_timeout_max_ms: float = 30_000
+
+
+class Connector:
+    """See the module's docstring. `close` ends at once whatever still waits."""
+
+    def __init__(
+        self,
+        network: Network,
+        security: Security,
+        clock: Clock,
+        uniform: Callable[[float, float], float],
+        patience: Patience,
+    ) -> None:
+        self._network = network
+        self._security = security
+        self._clock = clock
+        self._patience = patience
+        self._backoff = Backoff(
+            patience.reconnect_backoff_ms, patience.reconnect_backoff_max_ms, uniform
+        )
+        # Consecutive failures per address, and when it may be tried again.
+        self._failures: dict[tuple[str, int], tuple[int, float]] = {}
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._had_contact = False
+        self._warned_at_ms: float | None = None
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Open no more connections, and end the attempts that are under way."""
+        self.is_closed = True
+        for waiting in self._waiting:
+            waiting.cancel()
+
+    def failure_count(self, address: tuple[str, int]) -> int:
+        """How often in a row the address was not reached."""
+        return self._failures.get(address, (0, 0.0))[0]
+
+    async def open(
+        self, host: str, port: int, client_id: str, request_timeout_ms: float
+    ) -> Connection:
+        """A new connection, not before the address' backoff is over.
+
+        Raises `ConnectionLostError`; `AuthenticationError` or `FatalError` where trying again
+        cannot help.
+        """
+        failures, not_before_ms = self._failures.get((host, port), (0, 0.0))
+        await self.pause(not_before_ms - self._clock.monotonic_ms())
+        patience = self._patience
+        grown_ms = patience.setup_timeout_ms * (1 << min(failures, EXPONENT_MAX))
+        watch = asyncio.get_running_loop().call_later(
+            WARN_AFTER_MS / 1000, self.warn, f"{host}:{port}: no answer yet"
+        )
+        try:
+            connection = await self._until_closed(
+                Connection.open(
+                    self._network,
+                    host,
+                    port,
+                    client_id=client_id,
+                    request_timeout_ms=request_timeout_ms,
+                    connect_timeout_ms=min(grown_ms, patience.setup_timeout_max_ms),
+                    sasl=self._security.sasl,
+                    with_tls=self._security.tls is not None,
+                )
+            )
+        except DisconnectedError as error:
+            delay_ms = self._backoff.delay_ms(failures)
+            self._failures[host, port] = failures + 1, self._clock.monotonic_ms() + delay_ms
+            raise ConnectionLostError(str(error)) from error
+        except sasl.AuthenticationError as error:
+            raise AuthenticationError(error.code, str(error)) from error
+        except TlsError as error:
+            raise AuthenticationError(ErrorCode.network_exception, str(error)) from error
+        except ProtocolError as error:
+            raise FatalError(error.code, error.message) from error
+        finally:
+            watch.cancel()
+        self._failures.pop((host, port), None)
+        self._had_contact = True
+        return connection
+
+    def warn(self, text: str) -> None:
+        """Say what keeps a client from its first contact; not more often than is of use."""
+        now_ms = self._clock.monotonic_ms()
+        is_due = self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_AGAIN_MS
+        if is_due and not self._had_contact and not self.is_closed:
+            self._warned_at_ms = now_ms
+            log.warning("%s; trying again", text)
+
+    async def pause(self, delay_ms: float) -> None:
+        """Sleep, if the delay is positive. Raises `ConnectionLostError` once closed."""
+        if delay_ms > 0:
+            await self._until_closed(self._clock.sleep(delay_ms))
+
+    async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
+        if self.is_closed:
+            work.close()
+            raise ConnectionLostError("the client is closed")
+        waiting = asyncio.ensure_future(work)
+        self._waiting.add(waiting)
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            self._waiting.discard(waiting)
+            waiting.cancel()
+        if waiting.cancelled():
+            raise ConnectionLostError("the client is closed")
+        return waiting.result()
