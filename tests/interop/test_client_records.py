@@ -86,7 +86,7 @@ async def test_positions_are_sought_committed_and_taken_up_again(servers: str, t
         assert [r.value for r in await consumer.poll(2_000, max_records=2)] == [b"0", b"1"]
         assert await consumer.position(tp) == 2
         await consumer.commit()
-        assert await consumer.committed() == {tp: OffsetAndMetadata(2)}
+        assert await consumer.committed() == {tp: OffsetAndMetadata(2, "", 0)}
         consumer.seek(tp, 4)
         assert [r.value for r in await consumer.poll(2_000)] == [b"4"]
     async with Consumer(servers, group_id=group) as consumer:

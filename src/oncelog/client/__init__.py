@@ -18,6 +18,7 @@ from oncelog.client.errors import (
     FatalError,
     FencedError,
     IllegalStateError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     RetriableError,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "FencedError",
     "FetchedPartition",
     "IllegalStateError",
+    "LogTruncationError",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",

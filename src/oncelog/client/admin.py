@@ -186,7 +186,8 @@ class Admin:
         timestamps = {
             tp: _WHERE[where] if isinstance(where, str) else where for tp, where in wanted.items()
         }
-        return await list_offsets(self._cluster, timestamps, isolation, self._timeout_ms)
+        found = await list_offsets(self._cluster, timestamps, isolation, self._timeout_ms)
+        return {tp: at.offset for tp, at in found.items()}
 
     async def describe_cluster(self) -> ClusterDescription:
         """Brokers, controller and cluster id."""

@@ -9,6 +9,7 @@ its partitions itself.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from oncelog.client import requests
@@ -22,22 +23,30 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.fetching import fetch_from
-from oncelog.client.machines.fetching import Aborted, visible_batches
+from oncelog.client.machines.fetching import Aborted, records_of, visible_batches
+from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import fetch_offsets
+from oncelog.client.validation import truncation, validate
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.batch import LOG_APPEND_TIME, iter_headers
-from oncelog.protocol.fetch import FetchPartitionResponse
-from oncelog.protocol.record import iter_records
+from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
 __all__ = ["Consumer"]
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 OffsetReset = Literal["earliest", "latest", "none"]
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """Records that were fetched and not handed out yet; `epoch` is that of the one before them."""
+
+    records: deque[ConsumerRecord]
+    epoch: int
 
 
 class Consumer:
@@ -50,7 +59,9 @@ class Consumer:
     the oldest open one (INV-3); "read_uncommitted" sees everything below the high watermark.
     auto_offset_reset: where a partition without position or committed offset begins, and where it
     goes on when its offset is gone: "earliest", "latest", or "none" to raise
-    `OffsetOutOfRangeError`.
+    `OffsetOutOfRangeError`. A log that lost its tail is noticed (KIP-320): the consumer goes back
+    to where it parts from what was read, and reads the records that took those offsets; under
+    "none" it raises `LogTruncationError`, which names that offset.
     fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one
     partition per fetch; a larger batch comes whole. check_crcs: whether batches that were damaged
     on their way or on the broker's disk are refused: reading raises `FatalError` (corrupt_message)
@@ -84,10 +95,9 @@ class Consumer:
         self._fetch_bytes = fetch_max_bytes
         self._retry_timeout_ms = retry_timeout_ms
         self._check_crcs = check_crcs
-        self._positions: dict[TopicPartition, int | None] = {}
-        # Records that were fetched and not handed out yet; a partition is fetched again only when
-        # its own are gone.
-        self._fetched: dict[TopicPartition, deque[ConsumerRecord]] = {}
+        self._positions: dict[TopicPartition, Position | None] = {}
+        # A partition is fetched again only when the records it has here are gone.
+        self._fetched: dict[TopicPartition, _Fetched] = {}
 
     async def start(self) -> None:
         """Connect. Raises `ConnectionLostError` if nobody answers for `retry_timeout_ms`."""
@@ -115,26 +125,37 @@ class Consumer:
         """
         wanted = set(partitions)
         self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
-        self._fetched = {tp: rows for tp, rows in self._fetched.items() if tp in wanted}
+        self._fetched = {tp: held for tp, held in self._fetched.items() if tp in wanted}
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions."""
         return list(self._positions)
 
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
+    def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at `offset`.
+
+        With a leader epoch the consumer first asks whether the log before it is still the same.
+        """
         self._check_assigned(topic_partition)
-        self._positions[topic_partition] = offset
+        at = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        self._positions[topic_partition] = _position(at)
         self._fetched.pop(topic_partition, None)
 
     async def position(self, topic_partition: TopicPartition) -> int:
         """Offset of the next record that `poll` will give."""
         self._check_assigned(topic_partition)
+        return (await self.positions())[topic_partition].offset
+
+    async def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where each assigned partition stands, with leader epochs: what `commit` would commit."""
         await self._resolve_positions()
-        waiting = self._fetched.get(topic_partition)
-        if waiting:
-            return waiting[0].offset
-        return self._positions[topic_partition] or 0
+        found = {}
+        for tp, position in self._positions.items():
+            at = position or Position(0)
+            if held := self._fetched.get(tp):
+                at = Position(held.records[0].offset, held.epoch)
+            found[tp] = OffsetAndMetadata(at.offset, "", at.epoch)
+        return found
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
@@ -159,7 +180,7 @@ class Consumer:
         """
         group_id = self._require_group()
         if offsets is None:
-            offsets = {tp: OffsetAndMetadata(await self.position(tp)) for tp in self._positions}
+            offsets = await self.positions()
         request = requests.offset_commit_request(group_id, offsets)
 
         async def call() -> None:
@@ -210,6 +231,7 @@ class Consumer:
         max_bytes: int = 1024 * 1024,
         *,
         max_wait_ms: int | None = None,
+        leader_epoch: int = NO_EPOCH,
     ) -> FetchedPartition:
         """One fetch of one partition as whole record batches.
 
@@ -217,17 +239,26 @@ class Consumer:
 
         Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the
         leader moves; raises `RetriableError` after ``retry_timeout_ms``, and
-        `OffsetOutOfRangeError` when the log does not hold `offset`.
+        `OffsetOutOfRangeError` when the log does not hold `offset`. `leader_epoch` is that of the
+        batch before `offset` (`FetchedPartition.leader_epoch`): if the log lost that batch since,
+        `LogTruncationError` is raised.
         """
         wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
+        at = Position(offset, leader_epoch)
 
         async def call() -> FetchedPartition:
+            nonlocal at
+            checked = await validate(self._cluster, {topic_partition: at})
+            at = _agreed(topic_partition, at, checked[topic_partition])
             node_id = await self._cluster.leader(topic_partition)
-            wanted = {topic_partition: (offset, max_bytes)}
-            (answer,) = await fetch_from(
+            wanted = {topic_partition: _wanted(topic_partition, at, max_bytes)}
+            ((_, answer),) = await fetch_from(
                 self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
             )
-            return self._visible(topic_partition, offset, answer[1])
+            if answer.diverging_epoch is not None:
+                found = compare(at, *answer.diverging_epoch, at.validated)
+                at = _agreed(topic_partition, at, found)
+            return self._visible(topic_partition, at, answer)
 
         return await self._cluster.retrying(call, self._retry_timeout_ms)
 
@@ -235,10 +266,11 @@ class Consumer:
 
     def _take(self, max_records: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
-        for topic_partition, waiting in list(self._fetched.items()):
-            while waiting and len(records) < max_records:
-                records.append(waiting.popleft())
-            if not waiting:
+        for topic_partition, held in list(self._fetched.items()):
+            while held.records and len(records) < max_records:
+                records.append(held.records.popleft())
+                held.epoch = records[-1].leader_epoch
+            if not held.records:
                 del self._fetched[topic_partition]
         return records
 
@@ -246,7 +278,7 @@ class Consumer:
         missing = [tp for tp, position in self._positions.items() if position is None]
         if missing and self._group_id is not None:
             for tp, committed in (await self.committed(missing)).items():
-                self._positions[tp] = committed.offset
+                self._positions[tp] = _position(committed)
         missing = [tp for tp in missing if self._positions[tp] is None]
         if missing:
             await self._reset_positions(missing)
@@ -262,14 +294,37 @@ class Consumer:
             self._isolation,
             self._retry_timeout_ms,
         )
-        self._positions.update(found)
+        self._positions.update({tp: _position(at) for tp, at in found.items()})
+
+    async def _go_on(
+        self, topic_partition: TopicPartition, before: Position, found: Position | Diverged
+    ) -> None:
+        """Take over what the leader says of a position: it stands, or its log was cut."""
+        if self._positions.get(topic_partition) != before:
+            return  # The user went elsewhere meanwhile.
+        if isinstance(found, Position):
+            self._positions[topic_partition] = found
+        elif self._reset == "none":
+            raise truncation(topic_partition, before, found)
+        elif found.epoch == NO_EPOCH:
+            await self._reset_positions([topic_partition])
+        else:
+            self._positions[topic_partition] = Position(found.end_offset, found.epoch)
 
     async def _fetch_all(self, wait_ms: int) -> None:
-        by_node: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
-        for tp, position in self._positions.items():
-            if tp not in self._fetched and position is not None:
+        due = {
+            tp: position
+            for tp, position in self._positions.items()
+            if tp not in self._fetched and position is not None
+        }
+        for tp, found in (await validate(self._cluster, due)).items():
+            await self._go_on(tp, due[tp], found)
+        by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        for tp in due:
+            if position := self._positions.get(tp):
                 node_id = await self._cluster.leader(tp)
-                by_node.setdefault(node_id, {})[tp] = (position, self._partition_bytes)
+                wanted = _wanted(tp, position, self._partition_bytes)
+                by_node.setdefault(node_id, {})[tp] = wanted
         answers = await asyncio.gather(
             *(
                 fetch_from(
@@ -291,29 +346,37 @@ class Consumer:
             position = self._positions.get(topic_partition)
             if position is None:
                 continue
+            if answer.diverging_epoch is not None:
+                found = compare(position, *answer.diverging_epoch, position.validated)
+                await self._go_on(topic_partition, position, found)
+                continue
             try:
                 fetched = self._visible(topic_partition, position, answer)
             except OffsetOutOfRangeError:
                 await self._reset_positions([topic_partition])
                 continue
-            self._positions[topic_partition] = fetched.next_offset
-            if records := _records(fetched, position):
-                self._fetched[topic_partition] = records
+            self._positions[topic_partition] = Position(
+                fetched.next_offset, fetched.leader_epoch, position.validated
+            )
+            if records := deque(records_of(fetched, position.offset)):
+                self._fetched[topic_partition] = _Fetched(records, position.epoch)
 
     def _visible(
-        self, topic_partition: TopicPartition, position: int, answer: FetchPartitionResponse
+        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
     ) -> FetchedPartition:
         code = ErrorCode(answer.error)
         if code is not ErrorCode.none:
             if code.retriable:
                 self._cluster.metadata.mark_stale(topic_partition.topic)
-            raise classify(code, Operation.OTHER, f"{topic_partition} at offset {position}")
+            raise classify(code, Operation.OTHER, f"{topic_partition} at offset {position.offset}")
         aborted = None
         if self._isolation == READ_COMMITTED:
             aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
         records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
         try:
-            visible = visible_batches(records, position, aborted, check_crcs=self._check_crcs)
+            visible = visible_batches(
+                records, position.offset, aborted, check_crcs=self._check_crcs
+            )
         except ProtocolError as error:
             raise FatalError(error.code, f"{topic_partition}: {error.message}") from error
         return FetchedPartition(
@@ -323,6 +386,7 @@ class Consumer:
             answer.high_watermark,
             answer.last_stable_offset,
             answer.log_start_offset,
+            visible.leader_epoch if visible.next_offset > position.offset else position.epoch,
         )
 
     def _check_assigned(self, topic_partition: TopicPartition) -> None:
@@ -335,23 +399,20 @@ class Consumer:
         return self._group_id
 
 
-def _records(fetched: FetchedPartition, position: int) -> deque[ConsumerRecord]:
-    topic, partition = fetched.topic_partition
-    records: deque[ConsumerRecord] = deque()
-    for start, header in iter_headers(fetched.batches):
-        stamped = header.timestamp_type == LOG_APPEND_TIME
-        for record in iter_records(fetched.batches, start, header):
-            if record.offset >= position:
-                records.append(
-                    ConsumerRecord(
-                        topic,
-                        partition,
-                        record.offset,
-                        header.max_timestamp if stamped else record.timestamp,
-                        header.timestamp_type,
-                        record.key,
-                        record.value,
-                        tuple(record.headers),
-                    )
-                )
-    return records
+def _position(at: OffsetAndMetadata) -> Position:
+    return Position(at.offset, at.leader_epoch)
+
+
+def _wanted(topic_partition: TopicPartition, position: Position, max_bytes: int) -> FetchPartition:
+    leader_epoch = NO_EPOCH if position.validated is None else position.validated.leader_epoch
+    return FetchPartition(
+        topic_partition.partition, position.offset, max_bytes, leader_epoch, position.epoch
+    )
+
+
+def _agreed(
+    topic_partition: TopicPartition, position: Position, found: Position | Diverged
+) -> Position:
+    if isinstance(found, Diverged):
+        raise truncation(topic_partition, position, found)
+    return found

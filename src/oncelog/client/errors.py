@@ -12,7 +12,9 @@ the code and of what was asked.
 
 from enum import Enum
 
+from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.ids import TopicPartition
 
 __all__ = [
     "AbortableError",
@@ -23,6 +25,7 @@ __all__ = [
     "FatalError",
     "FencedError",
     "IllegalStateError",
+    "LogTruncationError",
     "OffsetOutOfRangeError",
     "Operation",
     "RetriableError",
@@ -98,6 +101,33 @@ class IllegalStateError(ClientError):
 
 class OffsetOutOfRangeError(FatalError):
     """The offset is before the log's start or after its end, and no reset policy was given."""
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """The log lost its tail, and records that were read with it (KIP-320).
+
+    A consumer stood at `offset` of `topic_partition`. What it has in common with the log ends at
+    `diverging`; the offsets from there on hold other records, or none yet. Seek to `diverging` to
+    read those. None: the leader knows nothing that both have in common.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        diverging: OffsetAndMetadata | None,
+    ) -> None:
+        where = "nobody knows from which offset on"
+        if diverging is not None:
+            where = f"from offset {diverging.offset} on (end of epoch {diverging.leader_epoch})"
+        super().__init__(
+            ErrorCode.offset_out_of_range,
+            f"{topic_partition} was read up to offset {offset}, but lost records {where};"
+            " seek there, or set auto_offset_reset, to read what took their place",
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.diverging = diverging
 
 
 class Operation(Enum):

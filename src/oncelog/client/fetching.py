@@ -34,12 +34,12 @@ FETCH_BY_NAME_MAX = 12
 async def fetch_from(
     cluster: Cluster,
     node_id: int,
-    wanted: Mapping[TopicPartition, tuple[int, int]],
+    wanted: Mapping[TopicPartition, FetchPartition],
     isolation_level: int,
     wait_ms: int,
     max_bytes: int,
 ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
-    """The answer for each partition of `wanted`, which maps it to (offset, bytes).
+    """The answer for each partition of `wanted`.
 
     A lost connection marks the topics' metadata as stale. Raises `RetriableError` and `FatalError`;
     the errors of single partitions stand in their answers.
@@ -78,7 +78,7 @@ def _submit(
     cluster: Cluster,
     connection: Connection,
     version: int,
-    wanted: Mapping[TopicPartition, tuple[int, int]],
+    wanted: Mapping[TopicPartition, FetchPartition],
     isolation_level: int,
     wait_ms: int,
     max_bytes: int,
@@ -87,7 +87,7 @@ def _submit(
         FetchTopic(
             name,
             cluster.metadata.topic_id(name),
-            [FetchPartition(index, *wanted[TopicPartition(name, index)]) for index in indexes],
+            [wanted[TopicPartition(name, index)] for index in indexes],
         )
         for name, indexes in requests.by_topic(wanted).items()
     ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import ConnectionLostError, Operation, classify
+from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -20,14 +21,14 @@ async def list_offsets(
     timestamps: Mapping[TopicPartition, int],
     isolation_level: int,
     timeout_ms: float,
-) -> dict[TopicPartition, int]:
-    """Offset for each partition.
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offset and leader epoch for each partition.
 
     Of the log's start or end, or of the first record at or after a time (-1: none).
 
     Asks again, of the right leaders, until `timeout_ms` is over. Raises `RetriableError` then.
     """
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
 
     async def call() -> None:
         by_node: dict[int, dict[TopicPartition, int]] = {}
@@ -50,7 +51,7 @@ async def list_offsets(
                     if p.error_code is not ErrorCode.none:
                         cluster.metadata.mark_stale(tp.topic)
                         raise classify(p.error_code, Operation.OTHER, str(tp))
-                    found[tp] = int(p.offset)
+                    found[tp] = OffsetAndMetadata(int(p.offset), "", int(p.leader_epoch))
 
     await cluster.retrying(call, timeout_ms)
     return found

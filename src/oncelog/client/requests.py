@@ -20,6 +20,7 @@ from kio.schema.find_coordinator.v6 import request as find_coordinator
 from kio.schema.init_producer_id.v5 import request as init_producer_id
 from kio.schema.list_offsets.v11 import request as list_offsets
 from kio.schema.metadata.v13 import request as metadata
+from kio.schema.offset_for_leader_epoch.v4 import request as offset_for_leader_epoch
 from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
 from oncelog.client.values import (
@@ -38,6 +39,7 @@ from oncelog.protocol.metadata_messages import MetadataRequest
 OFFSETS_BY_NAME_MAX = 9
 """OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
 
+CONSUMER_REPLICA_ID = -1
 NO_GENERATION = -1
 EARLIEST = -2
 LATEST = -1
@@ -143,7 +145,7 @@ def list_offsets_request(
     """ListOffsets; a timestamp is milliseconds, `EARLIEST` or `LATEST`."""
     return message(
         list_offsets.ListOffsetsRequest,
-        replica_id=-1,
+        replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,
         topics=tuple(
             message(
@@ -161,6 +163,32 @@ def list_offsets_request(
             for name, indexes in by_topic(timestamps).items()
         ),
         timeout=timedelta(milliseconds=timeout_ms),
+    )
+
+
+def offset_for_leader_epoch_request(
+    epochs: Mapping[TopicPartition, tuple[int, int]],
+) -> object:
+    """OffsetForLeaderEpoch of a consumer; (current leader epoch, epoch to look up) of each."""
+    return message(
+        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+        replica_id=CONSUMER_REPLICA_ID,
+        topics=tuple(
+            message(
+                offset_for_leader_epoch.OffsetForLeaderTopic,
+                topic=name,
+                partitions=tuple(
+                    message(
+                        offset_for_leader_epoch.OffsetForLeaderPartition,
+                        partition=index,
+                        current_leader_epoch=epochs[TopicPartition(name, index)][0],
+                        leader_epoch=epochs[TopicPartition(name, index)][1],
+                    )
+                    for index in indexes
+                ),
+            )
+            for name, indexes in by_topic(epochs).items()
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fetch import FetchPartition
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.framed import DisconnectedError
@@ -132,8 +133,8 @@ async def committed_value(
     async def call() -> bytes | None:
         begins = await list_offsets(cluster, {topic_partition: -2}, READ_UNCOMMITTED, timeout_ms)
         ends = await list_offsets(cluster, {topic_partition: -1}, READ_UNCOMMITTED, timeout_ms)
-        offset, decided = begins[topic_partition], DecidedValue(key)
-        while offset < ends[topic_partition]:
+        offset, decided = begins[topic_partition].offset, DecidedValue(key)
+        while offset < ends[topic_partition].offset:
             offset = await _read_on(cluster, topic_partition, offset, decided)
         if is_final and decided.is_undecided:
             text = f"a record in {topic_partition} belongs to a transaction that has not ended"
@@ -147,7 +148,7 @@ async def _read_on(
     cluster: Cluster, topic_partition: TopicPartition, offset: int, decided: DecidedValue
 ) -> int:
     node_id = await cluster.leader(topic_partition)
-    wanted = {topic_partition: (offset, FETCH_SIZE_BYTES)}
+    wanted = {topic_partition: FetchPartition(topic_partition.partition, offset, FETCH_SIZE_BYTES)}
     ((_, answer),) = await fetch_from(
         cluster, node_id, wanted, READ_UNCOMMITTED, FETCH_WAIT_MS, FETCH_SIZE_BYTES
     )

@@ -42,7 +42,9 @@ class RecordMetadata(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A committed position.
 
-    The offset of the next record to read, and a string that the committer may use as it likes.
+    The offset of the next record to read, a string that the committer may use as it likes, and the
+    leader epoch of the last record that was read (`ConsumerRecord.leader_epoch`), -1 when unknown.
+    With the epoch a consumer that goes on there notices when that record was lost (KIP-320).
     """
 
     offset: int
@@ -51,7 +53,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as read. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+    """One record as read. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
+
+    `leader_epoch` is the epoch of the leader that wrote it, -1 when unknown.
+    """
 
     topic: str
     partition: int
@@ -61,6 +66,7 @@ class ConsumerRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ class FetchedPartition:
     `batches` holds whole record batches (v2) back to back, without control batches and, under
     read_committed, without those of aborted transactions. The first may begin before the offset
     asked for: skip records below it. `next_offset` is where to go on; it moves past what was left
-    out, so it can advance while `batches` is empty.
+    out, so it can advance while `batches` is empty. `leader_epoch` is that of the last batch
+    before it, -1 when unknown.
     """
 
     topic_partition: TopicPartition
@@ -79,6 +86,7 @@ class FetchedPartition:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,13 +197,15 @@ class Positioned(Event):
 class Polled(Event):
     """One poll's records of one partition, in the order they were handed out.
 
-    `committed`: read_committed. `position` is where the reader goes on.
+    `committed`: read_committed. `position` is where the reader goes on, and `leader_epoch` that of
+    the batch before it, as the reader knows it; -1 for one that does not compare epochs (KIP-320).
     """
 
     topic_partition: TopicPartition
     committed: bool
     records: tuple[tuple[int, Value], ...]
     position: int
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,14 @@ from kio.schema.api_versions.v4 import response as api_versions
 from kio.schema.find_coordinator.v6 import response as find_coordinator
 from kio.schema.list_offsets.v11 import response as list_offsets
 from kio.schema.metadata.v13 import response as metadata
+from kio.schema.offset_for_leader_epoch.v4 import response as offset_for_leader_epoch
 from kio.schema.txn_offset_commit.v5 import response as txn_offset_commit
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.batch import BatchHeader, read_header
 from oncelog.protocol.fetch import (
+    FetchPartition,
     FetchPartitionResponse,
     FetchTopicResponse,
     encode_fetch_response,
@@ -59,6 +61,11 @@ class ScriptedBroker:
         """What a fetch at an offset gets, in every partition."""
         self.aborted: list[tuple[int, int]] = []
         self.end_offset = 0
+        self.leader_epoch = 0
+        """What metadata tells. Fetches and lookups that carry another one are refused."""
+        self.epoch_ends: dict[int, tuple[int, int]] = {}
+        """(epoch, end offset) that the log has for each epoch that may be asked for."""
+        self.topic_id = TOPIC_ID
         self.record_errors: list[tuple[int, str]] = []
         """Records that a produce which fails names."""
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
@@ -131,20 +138,54 @@ class ScriptedBroker:
         self.seen.append((ApiKey.FETCH, version, request))
         topics = []
         for topic in request.topics:
-            partitions = [
-                FetchPartitionResponse(
-                    p.partition,
-                    error,
-                    high_watermark=self.end_offset,
-                    last_stable_offset=self.end_offset,
-                    log_start_offset=0,
-                    aborted_transactions=self.aborted,
-                    records=self.records.get(p.fetch_offset, b""),
-                )
-                for p in topic.partitions
-            ]
+            partitions = [self._fetched(p, error) for p in topic.partitions]
             topics.append(FetchTopicResponse(topic.name, topic.topic_id, partitions))
         return b"".join(encode_fetch_response(version, correlation_id, topics))
+
+    def _fetched(self, asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
+        epoch, end_offset = self.epoch_ends.get(asked.last_fetched_epoch, (None, -1))
+        is_known = epoch in (None, asked.last_fetched_epoch) and (
+            epoch is None or end_offset >= asked.fetch_offset
+        )
+        return FetchPartitionResponse(
+            asked.partition,
+            error or self._epoch_error(asked.current_leader_epoch),
+            high_watermark=self.end_offset,
+            last_stable_offset=self.end_offset,
+            log_start_offset=0,
+            aborted_transactions=self.aborted,
+            records=self.records.get(asked.fetch_offset, b"") if is_known else b"",
+            diverging_epoch=None if epoch is None or is_known else (epoch, end_offset),
+        )
+
+    def _epoch_error(self, epoch: int) -> ErrorCode:
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.none
+        is_old = epoch < self.leader_epoch
+        return ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
+
+    def _end_of_epoch(self, cls: type, request: Any, error: ErrorCode) -> Any:
+        def answer(asked: Any) -> Any:
+            epoch, end_offset = self.epoch_ends.get(asked.leader_epoch, (-1, -1))
+            return message(
+                offset_for_leader_epoch.EpochEndOffset,
+                partition=asked.partition,
+                error_code=error or self._epoch_error(asked.current_leader_epoch),
+                leader_epoch=epoch,
+                end_offset=end_offset,
+            )
+
+        return message(
+            cls,
+            topics=tuple(
+                message(
+                    offset_for_leader_epoch.OffsetForLeaderTopicResult,
+                    topic=topic.topic,
+                    partitions=tuple(answer(p) for p in topic.partitions),
+                )
+                for topic in request.topics
+            ),
+        )
 
     def _append(self, batch: BatchHeader) -> int:
         key = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
@@ -172,6 +213,10 @@ class ScriptedBroker:
         if api is ApiKey.END_TXN and not error and self.transaction_version >= 2:
             # A repeat carries the former epoch and is answered like the first (KIP-890).
             self.producer = (7, request.producer_epoch + 1)
+        if api is ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            return self._end_of_epoch(cls, request, error)
+        if api is ApiKey.OFFSET_COMMIT:
+            return message(cls)
         if api is ApiKey.LIST_OFFSETS:
             return self._list_offsets(cls, request, error)
         if api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
@@ -199,7 +244,12 @@ class ScriptedBroker:
 
     def _metadata(self, cls: type, names: Iterable[str]) -> Any:
         partitions = tuple(
-            message(metadata.MetadataResponsePartition, partition_index=i, leader_id=1)
+            message(
+                metadata.MetadataResponsePartition,
+                partition_index=i,
+                leader_id=1,
+                leader_epoch=self.leader_epoch,
+            )
             for i in range(PARTITION_COUNT)
         )
         return message(
@@ -209,7 +259,7 @@ class ScriptedBroker:
                 message(
                     metadata.MetadataResponseTopic,
                     name=name,
-                    topic_id=TOPIC_ID,
+                    topic_id=self.topic_id,
                     partitions=() if name == "bad" else partitions,
                     error_code=ErrorCode.invalid_topic_exception
                     if name == "bad"
@@ -232,6 +282,7 @@ class ScriptedBroker:
                             partition_index=p.partition_index,
                             error_code=error,
                             offset=0 if p.timestamp == -2 else self.end_offset,
+                            leader_epoch=self.leader_epoch,
                         )
                         for p in topic.partitions
                     ),

@@ -6,15 +6,16 @@ aborted producers: a producer counts as aborted from its transaction's first off
 marker. Batches are judged by their headers and stay bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop
 from typing import NamedTuple
 
+from oncelog.client.values import ConsumerRecord, FetchedPartition
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.batch import LOG_APPEND_TIME, BatchHeader, check_crc, iter_headers
 from oncelog.protocol.record import iter_records, read_end_marker
 
-__all__ = ["Aborted", "Visible", "visible_batches"]
+__all__ = ["Aborted", "Visible", "records_of", "visible_batches"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -27,10 +28,14 @@ class Aborted(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """The bytes that the reader may see, and the offset to go on from."""
+    """The bytes that the reader may see, the offset to go on from, and the epoch before it.
+
+    `leader_epoch` is -1 when there was no whole batch.
+    """
 
     batches: Buffer
     next_offset: int
+    leader_epoch: int = -1
 
 
 def visible_batches(
@@ -51,7 +56,7 @@ def visible_batches(
     heapify(pending)
     open_aborts: set[int] = set()
     slices: list[tuple[int, int]] = []
-    next_offset = position
+    next_offset, leader_epoch = position, -1
     for start, header in iter_headers(buffer, allow_partial=True):
         if check_crcs and not check_crc(buffer, start, header):
             if next_offset > position:
@@ -60,7 +65,8 @@ def visible_batches(
             raise ProtocolError(ErrorCode.corrupt_message, text)
         while pending and pending[0].first_offset <= header.last_offset:
             open_aborts.add(heappop(pending).producer_id)
-        next_offset = max(next_offset, header.next_offset)
+        if header.next_offset > next_offset:
+            next_offset, leader_epoch = header.next_offset, header.leader_epoch
         if header.is_control:
             if _is_abort(buffer, start, header):
                 open_aborts.discard(header.producer_id)
@@ -68,7 +74,27 @@ def visible_batches(
             header.is_transactional and header.producer_id in open_aborts
         ):
             _extend(slices, start, start + header.length)
-    return Visible(_join(buffer, slices), next_offset)
+    return Visible(_join(buffer, slices), next_offset, leader_epoch)
+
+
+def records_of(fetched: FetchedPartition, position: int) -> Iterator[ConsumerRecord]:
+    """The records from `position` on."""
+    topic, partition = fetched.topic_partition
+    for start, header in iter_headers(fetched.batches):
+        stamped = header.timestamp_type == LOG_APPEND_TIME
+        for record in iter_records(fetched.batches, start, header):
+            if record.offset >= position:
+                yield ConsumerRecord(
+                    topic,
+                    partition,
+                    record.offset,
+                    header.max_timestamp if stamped else record.timestamp,
+                    header.timestamp_type,
+                    record.key,
+                    record.value,
+                    tuple(record.headers),
+                    header.leader_epoch,
+                )
 
 
 def _extend(slices: list[tuple[int, int]], start: int, end: int) -> None:

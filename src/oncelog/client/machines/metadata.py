@@ -9,6 +9,7 @@ than the one known is kept out, unless the topic's id changed. This module sends
 
 from collections.abc import Iterable
 
+from oncelog.client.machines.positions import NO_EPOCH, Leadership
 from oncelog.client.values import Node, PartitionDescription, TopicDescription
 from oncelog.core.ids import TopicId, TopicPartition
 
@@ -84,6 +85,12 @@ class MetadataCache:
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
+
+    def leadership(self, topic_partition: TopicPartition) -> Leadership:
+        """Under which epoch the partition is led, as far as known."""
+        partition = self.partition(topic_partition)
+        epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        return Leadership(self.topic_id(topic_partition.topic), epoch)
 
     def partition_count(self, name: str) -> int | None:
         """Number of the topic's partitions, None when the topic is unknown."""

@@ -213,10 +213,12 @@ def _epochs_go_back(evidence: Evidence) -> Iterator[Anomaly]:
 def _late_records(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
     handed_out: dict[str, list[ProducerInitialized]] = defaultdict(list)
     ids: dict[int, str] = {}
+    own_s: dict[int, float] = {}
     for event in evidence.initialized:
         if event.transactional_id:
             handed_out[event.transactional_id].append(event)
             ids[event.producer_id] = event.transactional_id
+            own_s.setdefault(event.producer_id, event.at_s)
     for partition, log in evidence.logs.items():
         for offset, record, batch in zip(log.offsets, log.records, log.batches, strict=True):
             if record is None or batch.producer_id not in ids:
@@ -224,6 +226,9 @@ def _late_records(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
             pair = (batch.producer_id, batch.producer_epoch)
             newer = _newer(handed_out[ids[batch.producer_id]], pair, record.sent_s)
             if newer is not None:
+                # With a new producer id, the coordinator may have forgotten the old one before.
+                is_same = newer.producer_id == pair[0]
+                forgotten_s = newer.at_s if is_same else own_s[batch.producer_id]
                 yield found(
                     "INV-5",
                     "a superseded producer added a record",
@@ -235,7 +240,7 @@ def _late_records(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
                     topic_partition=partition,
                     offset=offset,
                     values=(record.value,),
-                    allowed=excuses.coordinator(newer.at_s, record.acked_s),
+                    allowed=excuses.coordinator(forgotten_s, record.acked_s),
                 )
 
 

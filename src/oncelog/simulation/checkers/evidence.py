@@ -118,13 +118,15 @@ class Step:
     """One poll of a reader. `start` is the position before it, -1 if that is not known.
 
     `fetched_from_s` is the earliest time at which it can have been fetched: a client may hold what
-    it fetched for long, but not hand out a record before that was sent.
+    it fetched for long, but not hand out a record before that was sent. `before` is the poll that
+    it goes on from, None after a `Positioned`.
     """
 
     poll: Polled
     start: int
     fetched_from_s: float
     records: list[Tracked | None]
+    before: Polled | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +138,8 @@ class Reader:
     position: int = -1
     fetched_from_s: float = 0.0
     is_assigned: bool = False
+    last: Polled | None = None
+    """The poll that the next one goes on from."""
     steps: list[Step] = field(default_factory=list)
     jumps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [from, to) that it was asked to leave out, by a seek or a reset."""
@@ -376,7 +380,7 @@ class Evidence:
         if "commit" not in event.reason and event.offset > max(reader.position, 0):
             reader.jumps.append((max(reader.position, 0), event.offset))
         reader.position, reader.fetched_from_s = event.offset, event.at_s
-        reader.is_assigned = True
+        reader.is_assigned, reader.last = True, None
         reader.starts.append(event.offset)
 
     def _polled(self, event: Polled) -> None:
@@ -390,10 +394,11 @@ class Evidence:
                 record.polls.append((event.at_s, offset, event))
         sent_s = [record.sent_s for record in records if record is not None]
         reader.fetched_from_s = max(reader.fetched_from_s, *sent_s, 0.0)
-        reader.steps.append(Step(event, reader.position, reader.fetched_from_s, records))
+        step = Step(event, reader.position, reader.fetched_from_s, records, reader.last)
+        reader.steps.append(step)
         if not reader.starts and event.records:
             reader.starts.append(event.records[0][0])
-        reader.position = event.position
+        reader.position, reader.last = event.position, event
         reader.is_assigned = True
 
     def _revoked(self, event: Revoked) -> None:
@@ -401,7 +406,7 @@ class Evidence:
         for topic_partition in event.partitions:
             reader = self.readers.get((event.who, topic_partition))
             if reader is not None:
-                reader.position, reader.is_assigned = -1, False
+                reader.position, reader.is_assigned, reader.last = -1, False, None
 
     def _identify(
         self, at_s: float, who: str, topic_partition: TopicPartition, offset: int, value: Value

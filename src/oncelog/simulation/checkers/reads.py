@@ -72,6 +72,8 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
     inconsistent-offsets to judge.
     Excused: the poll was fetched before power was lost, as a record in it shows that is no longer
     at its offset, or a later leader epoch that wrote below its position.
+    A reader that compares leader epochs (KIP-320) does not go on behind a tail that was lost: that
+    is judged by itself, and nothing excuses it.
     """
     excuses = Excuses(evidence)
     for reader in evidence.readers.values():
@@ -81,6 +83,7 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
         shown = [offset for offset, _ in log.shown]
         for step in reader.steps:
             yield from _skipped_by(evidence, excuses, log, shown, reader, step)
+            yield from _went_on_behind_a_lost_tail(evidence, excuses, log, reader, step)
 
 
 def _skipped_by(
@@ -124,6 +127,38 @@ def _skipped_by(
             values=(record.value,),
             allowed=_fetched_before_a_loss(evidence, excuses, step, log, offset),
         )
+
+
+def _went_on_behind_a_lost_tail(
+    evidence: Evidence, excuses: Excuses, log: PartitionLog, reader: Reader, step: Step
+) -> Iterator[Anomaly]:
+    """A reader is told that the offsets below its position were given out again in a later epoch.
+
+    Those records were acknowledged before one was sent that this poll shows, so the broker that
+    answered knew of the later epoch. Not judged where damage may have taken that knowledge.
+    """
+    before, partition = step.before, reader.topic_partition
+    if before is None or before.leader_epoch < 0 or excuses.any_damage:
+        return
+    if evidence.topics.was_deleted(partition.topic):
+        return
+    for index in range(bisect_left(log.offsets, before.position) - 1, -1, -1):
+        record, batch = log.records[index], log.batches[index]
+        if batch.leader_epoch <= before.leader_epoch:
+            return
+        if record is not None and record.acked_s <= step.fetched_from_s:
+            yield found(
+                "skipped-poll",
+                "went on behind a lost tail",
+                f"{reader.who} stood at {before.position} of {partition} behind epoch "
+                f"{before.leader_epoch}, and {log.offsets[index]} is of epoch {batch.leader_epoch}",
+                at_s=step.poll.at_s,
+                who=reader.who,
+                topic_partition=partition,
+                offset=log.offsets[index],
+                values=(record.value,),
+            )
+            return
 
 
 def _fetched_before_a_loss(

@@ -14,7 +14,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.client import ClientError, IllegalStateError, Producer, TopicPartition
+from oncelog.client import (
+    ClientError,
+    IllegalStateError,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.consuming import DRAIN_ROUNDS_COUNT, IDLE_ROUNDS_COUNT
 from oncelog.simulation.workloads.journal import Journal, StuckError, supervise
@@ -110,9 +116,9 @@ class _Copier:
         partitions = self._places.partitions
         return partitions[source.partition % len(partitions)]
 
-    def _behind(self, rows: list[Row]) -> dict[TopicPartition, int]:
+    def _behind(self, rows: list[Row]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where to go on, by what was read and what was left out on the way."""
         return {
-            topic_partition: self.reader.positions[topic_partition]
+            topic_partition: self.reader.at(topic_partition)
             for topic_partition in {row[0]: None for row in rows}
         }

@@ -16,6 +16,7 @@ from oncelog.client import (
     Consumer,
     ConsumerRecord,
     IllegalStateError,
+    LogTruncationError,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
     RetriableError,
@@ -52,6 +53,8 @@ class Reader:
     def __init__(self, journal: Journal, isolation: Isolation, group_id: str = "") -> None:
         self.positions: dict[TopicPartition, int] = {}
         """Where each partition stands by the history."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epochs of the batches before them, where they are known."""
         self._journal = journal
         self._isolation: Isolation = isolation
         self._group_id = group_id
@@ -85,8 +88,13 @@ class Reader:
 
     def _assign(self) -> None:
         self._consumer.assign(self.positions)
-        for topic_partition, position in self.positions.items():
-            self._consumer.seek(topic_partition, position)
+        for topic_partition in self.positions:
+            self._consumer.seek(topic_partition, self.at(topic_partition))
+
+    def at(self, topic_partition: TopicPartition) -> OffsetAndMetadata:
+        """Where a partition stands, as it is to be committed."""
+        epoch = self._epochs.get(topic_partition, -1)
+        return OffsetAndMetadata(self.positions[topic_partition], "", epoch)
 
     # --- what is read -----------------------------------------------------------------
 
@@ -134,14 +142,19 @@ class Reader:
         except ClientError:
             return None
 
-    def _position(self, topic_partition: TopicPartition, offset: int, reason: str) -> None:
+    def _position(
+        self, topic_partition: TopicPartition, offset: int, reason: str, leader_epoch: int = -1
+    ) -> None:
         self.positions[topic_partition] = offset
+        self._epochs[topic_partition] = leader_epoch
         self._journal.record(Positioned, topic_partition, offset, reason)
 
-    def seek(self, topic_partition: TopicPartition, offset: int, reason: str) -> None:
+    def seek(
+        self, topic_partition: TopicPartition, offset: int, reason: str, leader_epoch: int = -1
+    ) -> None:
         """Go on at `offset`, a jump."""
-        self._position(topic_partition, offset, reason)
-        self._consumer.seek(topic_partition, offset)
+        self._position(topic_partition, offset, reason, leader_epoch)
+        self._consumer.seek(topic_partition, self.at(topic_partition))
 
     async def seek_somewhere(self, topic_partition: TopicPartition) -> None:
         """Jump to an offset between the log's start and its end."""
@@ -173,18 +186,20 @@ class Reader:
                 continue  # A tombstone tells nothing.
             value = _decode(topic_partition, record.offset, record.value)
             by_partition.setdefault(topic_partition, []).append((record.offset, value))
-        for topic_partition in list(self.positions):
-            position = await self._consumer.position(topic_partition)
-            self._note(topic_partition, by_partition.get(topic_partition, []), position)
+        for topic_partition, at in (await self._consumer.positions()).items():
+            self._note(topic_partition, by_partition.get(topic_partition, []), at)
         return [(tp, *row) for tp, rows in by_partition.items() for row in rows]
 
     def _note(
-        self, topic_partition: TopicPartition, rows: list[tuple[int, Value]], position: int
+        self, topic_partition: TopicPartition, rows: list[tuple[int, Value]], at: OffsetAndMetadata
     ) -> None:
-        if rows or position != self.positions[topic_partition]:
-            self.positions[topic_partition] = position
+        if rows or at.offset != self.positions[topic_partition]:
+            self.positions[topic_partition] = at.offset
+            self._epochs[topic_partition] = at.leader_epoch
             committed = self._isolation == "read_committed"
-            self._journal.record(Polled, topic_partition, committed, tuple(rows), position)
+            self._journal.record(
+                Polled, topic_partition, committed, tuple(rows), at.offset, at.leader_epoch
+            )
             self._damaged.pop(topic_partition, None)
 
     async def fetch_batches(self, topic_partition: TopicPartition) -> None:
@@ -193,7 +208,10 @@ class Reader:
         position = self.positions[topic_partition]
         try:
             fetched = await self._consumer.fetch_batches(
-                topic_partition, position, self._journal.rng.choice((1, 500, 100_000))
+                topic_partition,
+                position,
+                self._journal.rng.choice((1, 500, 100_000)),
+                leader_epoch=self.at(topic_partition).leader_epoch,
             )
         except IllegalStateError:
             raise
@@ -206,8 +224,9 @@ class Reader:
             for record in iter_records(fetched.batches, start, header)
             if record.offset >= position and record.value is not None
         ]
-        self._note(topic_partition, rows, fetched.next_offset)
-        self._consumer.seek(topic_partition, fetched.next_offset)
+        at = OffsetAndMetadata(fetched.next_offset, "", fetched.leader_epoch)
+        self._note(topic_partition, rows, at)
+        self._consumer.seek(topic_partition, self.at(topic_partition))
 
     async def lag(self) -> str:
         """Which partition is not read to its end, in words; "" when all are."""
@@ -225,7 +244,10 @@ class Reader:
 
     async def _survive(self, error: ClientError) -> None:
         """Do what the documentation says: wait, jump to where records are, or start anew."""
-        if isinstance(error, OffsetOutOfRangeError):
+        if isinstance(error, LogTruncationError) and error.diverging is not None:
+            there, diverging = error.topic_partition, error.diverging
+            self.seek(there, diverging.offset, "truncated", diverging.leader_epoch)
+        elif isinstance(error, OffsetOutOfRangeError):
             await self._return_into_range()
         elif error.code is ErrorCode.corrupt_message:
             await self._skip_damage()
@@ -263,14 +285,13 @@ class Reader:
         offsets = dict(self.positions)
         if not offsets:
             return
+        at = {topic_partition: self.at(topic_partition) for topic_partition in offsets}
         who = (self._group_id, "", NO_GENERATION)
         self._journal.begin("commit")
         self._journal.record(OffsetsCommitting, *who, offsets)
         try:
             # Not what the consumer's own positions are by then: they are not known before.
-            await self._consumer.commit(
-                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-            )
+            await self._consumer.commit(at)
         except IllegalStateError:
             raise
         except RetriableError:
@@ -281,14 +302,16 @@ class Reader:
         else:
             self._journal.record(OffsetsCommitted, *who, offsets)
 
-    async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """The group's stable offsets of the partitions. Raises `ClientError`."""
         asked_s = self._journal.now_s()
         self._journal.begin("committed")
         found = await self._consumer.committed(partitions, require_stable=True)
         offsets = {tp: at.offset for tp, at in found.items()}
         self._journal.record(OffsetsFetched, self._group_id, offsets, asked_s, True)
-        return offsets
+        return found
 
     async def restart(self, partitions: list[TopicPartition]) -> bool:
         """Read these partitions from their committed offsets, or their start; False to ask again.
@@ -309,7 +332,8 @@ class Reader:
             return False
         for topic_partition in partitions:
             if topic_partition in offsets:
-                self._position(topic_partition, offsets[topic_partition], "committed")
+                at = offsets[topic_partition]
+                self._position(topic_partition, at.offset, "committed", at.leader_epoch)
             else:
                 self._position(topic_partition, starts[topic_partition], "start")
         self._assign()

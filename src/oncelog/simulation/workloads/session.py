@@ -150,14 +150,13 @@ class Session:
         return True
 
     async def send_offsets(
-        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, int]
+        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         """Put consumed offsets into the transaction. Raises `ClientError`."""
         self._journal.begin("send_offsets_to_transaction")
-        await producer.send_offsets_to_transaction(
-            {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}, group_id
-        )
-        self._journal.record(TransactionOffsets, self.transaction, group_id, dict(offsets))
+        await producer.send_offsets_to_transaction(offsets, group_id)
+        sent = {tp: at.offset for tp, at in offsets.items()}
+        self._journal.record(TransactionOffsets, self.transaction, group_id, sent)
 
     async def commit(self, producer: Producer) -> bool:
         """Commit, and abort if that cannot be. True when it is known to have committed."""

@@ -114,7 +114,7 @@ def test_a_damaged_batch_ends_what_may_be_seen() -> None:
 def test_a_damaged_marker_is_not_believed() -> None:
     log = batch(0, 5) + damaged(marker(1, 5, False)) + batch(2, 5)
     seen = visible_batches(log, 0, [Aborted(0, 5)])
-    assert seen == (b"", 1)
+    assert (seen.batches, seen.next_offset) == (b"", 1)
 
 
 def test_checks_can_be_left_out() -> None:

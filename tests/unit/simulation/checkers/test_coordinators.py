@@ -187,6 +187,19 @@ def test_a_superseded_producer_of_an_older_producer_id_adds_no_record() -> None:
     assert model.signatures() == {"INV-5: a superseded producer added a record"}
 
 
+def test_a_producer_id_that_power_took_may_write_beside_its_successor() -> None:
+    model = Model()
+    model.record(ProducerInitialized, "p", "id", 5, 0)
+    at_s = model.now_s
+    model.record(ProducerInitialized, "q", "id", 6, 0)
+    value = Value("p", 0)
+    model.record(Sent, "p", value, T0)
+    model.append(T0, [value], (5, 0), 0)
+    model.record(Acked, "p", value, T0, 0)
+    assert model.signatures(flush_every_message=False, power_losses_s=(at_s,)) == set()
+    assert model.signatures() == {"INV-5: a superseded producer added a record"}
+
+
 def fenced_commit(asked_late: bool) -> Model:
     model = Model()
     model.record(ProducerInitialized, "p", "id", 5, 0)

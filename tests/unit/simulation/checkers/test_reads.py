@@ -179,3 +179,38 @@ def test_a_client_may_hand_out_late_what_it_fetched_before_power_was_lost() -> N
     assert "skipped-poll" in {a.kind for a in found if a.allowed}
     assert "skipped-poll" not in {a.kind for a in found if not a.allowed}
     assert "skipped-poll" in {a.kind for a in model.judge() if not a.allowed}
+
+
+def read_past_a_lost_tail(leader_epoch: int, *, goes_back: bool = False) -> Model:
+    """A reader has read 4 records of epoch 0; 2 of them are lost, and 4 of epoch 1 follow."""
+    model = filled(4)
+    model.record(Polled, "r", T0, True, values(model, 0, 1, 2, 3), 4, leader_epoch)
+    model.cut(T0, 2)
+    producer = model.producer("q")
+    for _ in range(4):
+        producer.send(T0)
+    if goes_back:
+        model.record(Positioned, "r", T0, 2, "truncated")
+        model.record(Polled, "r", T0, True, values(model, 2, 3, 4, 5), 6, 1)
+    else:
+        model.record(Polled, "r", T0, True, values(model, 4, 5), 6, 1)
+    return model
+
+
+BEHIND = "skipped-poll: went on behind a lost tail"
+
+
+def not_allowed(model: Model) -> set[str]:
+    return model.signatures(flush_every_message=False, power_losses_s=(model.now_s / 2,))
+
+
+def test_a_reader_that_compares_epochs_does_not_go_on_behind_a_lost_tail() -> None:
+    assert BEHIND in not_allowed(read_past_a_lost_tail(0))
+
+
+def test_a_reader_that_went_back_to_the_end_of_its_epoch_is_right() -> None:
+    assert BEHIND not in not_allowed(read_past_a_lost_tail(0, goes_back=True))
+
+
+def test_a_reader_that_knows_no_epochs_cannot_notice_a_lost_tail() -> None:
+    assert BEHIND not in not_allowed(read_past_a_lost_tail(-1))
