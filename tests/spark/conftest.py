@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.support import Job
+from tests.support import postgres as postgresql
 from tests.support.broker import BrokerProcess
 
 
@@ -25,3 +26,13 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 def job(bootstrap_servers: str, tmp_path: Path) -> Job:
     """A job of its own, with topics that nobody else uses."""
     return Job(bootstrap_servers, tmp_path, f"job-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgresql.PostgresProcess]:
+    """A PostgreSQL cluster for all tests; a skip with the reason where none can be had."""
+    reason = postgresql.why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with postgresql.PostgresProcess() as process:
+        yield process

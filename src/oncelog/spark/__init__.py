@@ -15,6 +15,7 @@ A streaming source, and a sink that makes each micro-batch one Kafka transaction
 Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[spark]``.
 """
 
+from oncelog.spark.batch_progress import last_progress
 from oncelog.spark.errors import (
     DataLossError,
     FailClosedError,
@@ -25,9 +26,11 @@ from oncelog.spark.errors import (
     WriteStageError,
 )
 from oncelog.spark.java import find_java_home, prepare_environment, session
+from oncelog.spark.jdbc import exactly_once_jdbc
 from oncelog.spark.progress import CRASH_POINTS, CrashPoint, CrashRow, crash_row, read_progress
 from oncelog.spark.sink import exactly_once
 from oncelog.spark.source import OncelogSource
+from oncelog.spark.watch import watch
 
 __all__ = [
     "CRASH_POINTS",
@@ -43,8 +46,11 @@ __all__ = [
     "WriteStageError",
     "crash_row",
     "exactly_once",
+    "exactly_once_jdbc",
     "find_java_home",
+    "last_progress",
     "prepare_environment",
     "read_progress",
     "session",
+    "watch",
 ]

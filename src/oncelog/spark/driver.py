@@ -340,10 +340,10 @@ class BatchDriver:
             return
         self._guarded(self._transaction.new_epoch())
         transaction = self._transaction
-        producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-        self._step("after_init", batch, epoch=producer.producer_epoch)
+        producer_id, epoch = transaction.producer_id, transaction.producer_epoch
+        self._step("after_init", batch, producer=producer_id, epoch=epoch)
         self._is_computed = False
-        reports = batch.write(producer)
+        reports = batch.write(ProducerIdentity(producer_id, epoch))
         self._is_computed = True
         _check_reports(reports)
         records = sum(report.record_count for report in reports)

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import ProducerIdentity, TaskReport
-from oncelog.spark.query import QueryBatch
+from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
 from oncelog.spark.tasks import REPORT_DDL, TARGET_COLUMN, Targets, WriteTask
 from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged, with_targets
@@ -25,8 +25,11 @@ class SparkBatch(QueryBatch):
         targets = run.targets()
         tasks = min(run.slots, targets.total, run.options.max_tasks or run.slots)
         tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_epoch}"
+        number = f"{identity.producer_id}/{identity.producer_epoch}"
+        text = f"batch {self.batch_id}: write {targets.total} partitions under producer {number}"
         try:
-            rows = tagged(run.context, tag, self._stage(identity, targets, max(tasks, 1)))
+            with described(run.context, text):
+                rows = tagged(run.context, tag, self._stage(identity, targets, max(tasks, 1)))
         except (Py4JError, PySparkException) as error:
             run.forget_targets()
             raise failure_of(error) from error

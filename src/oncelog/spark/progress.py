@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -35,6 +36,10 @@ CRASH_POINTS: Final = (
     "offsets_committed",
     "txn_ended",
 )
+
+
+RECENT_STEPS_COUNT: Final = 1000
+"""Steps of the last micro-batches that a process remembers, seven or so of each."""
 
 
 class CrashRow(Enum):
@@ -66,23 +71,30 @@ _ROW_OF_STEP: Final = {
 class Progress:
     """Appends steps to `path`.
 
-    Does nothing without one. Safe to use from several processes (O_APPEND, one write per line).
+    Without one it only remembers the last of them. Safe to use from several processes (O_APPEND,
+    one write per line).
     """
 
     def __init__(self, path: str | None) -> None:
         self.path = path
+        self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT_STEPS_COUNT)
 
     def step(self, name: str, batch_id: int, **details: object) -> None:
         """Write one line: the step, the batch, the wall time in ms, and what else is known."""
+        line = {"step": name, "batch": batch_id, "time_ms": time.time_ns() // 1_000_000, **details}
+        self._recent.append(line)
         if self.path is None:
             return
-        line = {"step": name, "batch": batch_id, "time_ms": time.time_ns() // 1_000_000, **details}
         data = (json.dumps(line, separators=(",", ":")) + "\n").encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(descriptor, data)
         finally:
             os.close(descriptor)
+
+    def steps_of(self, batch_id: int) -> list[dict[str, Any]]:
+        """Steps of one of the last batches, as far as this process took them."""
+        return [step for step in list(self._recent) if step["batch"] == batch_id]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ for Kafka, `oncelog.spark.jdbc` for PostgreSQL.
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlparse
+from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,9 +21,20 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.driver import MicroBatch
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
-from oncelog.spark.progress import CrashPoint
+from oncelog.spark.progress import CrashPoint, Progress
 
-__all__ = ["QueryBatch", "QueryRun", "RunningSink", "SinkRun", "read_text"]
+__all__ = [
+    "QueryBatch",
+    "QueryRun",
+    "RunningSink",
+    "SinkRun",
+    "described",
+    "read_text",
+    "run_of",
+]
+
+
+DESCRIPTION: Final = "spark.job.description"
 
 
 class QueryRun:
@@ -30,7 +43,13 @@ class QueryRun:
     Raises `UnsupportedModeError` for a mode without plain micro-batches.
     """
 
-    def __init__(self, query: Any, context: Any, crash_point: CrashPoint | None) -> None:
+    def __init__(
+        self,
+        query: Any,
+        context: Any,
+        crash_point: CrashPoint | None,
+        progress_path: str | None,
+    ) -> None:
         self.query = query
         self.run_id = str(query.runId)
         self.query_id = str(query.id)
@@ -40,6 +59,8 @@ class QueryRun:
         self.checkpoint = str(execution.resolvedCheckpointRoot())
         self.is_local = str(context.master).startswith("local")
         self.crash_point = _with_pids(crash_point, context)
+        self.progress = Progress(progress_path)
+        _RUNS[self.run_id] = self
 
     def call_at_end(self, close: Callable[[], None]) -> None:
         """Have `close` called once the query has ended, on a thread of its own."""
@@ -55,6 +76,9 @@ class QueryRun:
             pass
         finally:
             close()
+
+
+_RUNS: Final[WeakValueDictionary[str, QueryRun]] = WeakValueDictionary()
 
 
 class QueryBatch:
@@ -80,7 +104,9 @@ class QueryBatch:
 
     def drain(self) -> None:
         """Run the plan into nothing: state stores commit."""
-        self._df.write.format("noop").mode("overwrite").save()
+        text = f"batch {self.batch_id}: committed before, computed again for its state"
+        with described(self._query.context, text):
+            self._df.write.format("noop").mode("overwrite").save()
 
     def _logged(self) -> LoggedOffsets:
         path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
@@ -135,6 +161,25 @@ class RunningSink(Generic[R]):
             self._run = self._start(query, context)
             self._run_id = str(query.runId)
         self._run.process(self._batch(self._run, df, batch_id))
+
+
+def run_of(run_id: str) -> QueryRun | None:
+    """The run of a sink in this process, while Spark or anyone else holds it."""
+    return _RUNS.get(run_id)
+
+
+@contextmanager
+def described(context: Any, text: str) -> Iterator[None]:
+    """Name the jobs within in the Spark UI.
+
+    Only the description: the job group is the query's, by which `stop` cancels.
+    """
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setLocalProperty(DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)
 
 
 def read_text(context: Any, path: str) -> str:

@@ -8,7 +8,6 @@ from oncelog.client.transactions import TransactionDriver
 from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.driver import BatchDriver, MicroBatch
 from oncelog.spark.errors import UsageError
-from oncelog.spark.progress import Progress
 from oncelog.spark.query import QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.tasks import Targets
@@ -25,7 +24,7 @@ class Run(QueryRun):
     """
 
     def __init__(self, query: Any, context: Any, options: SinkOptions) -> None:
-        super().__init__(query, context, options.crash_point)
+        super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.slots = slots_of(context)
         self._targets: Targets | None = None
@@ -37,7 +36,7 @@ class Run(QueryRun):
             options.driver,
             transaction,
             self._loop,
-            Progress(options.progress_path),
+            self.progress,
             self.crash_point,
         )
         self._is_closed = False

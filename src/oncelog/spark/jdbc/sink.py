@@ -1,0 +1,186 @@
+"""The way into PostgreSQL: `exactly_once_jdbc`, a run of its query, and a micro-batch."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from oncelog.client.errors import RetriableError
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.checks import refuse_connect
+from oncelog.spark.driver import (
+    BatchDriver,
+    DriverOptions,
+    MicroBatch,
+    ProducerIdentity,
+    TaskReport,
+)
+from oncelog.spark.errors import UsageError
+from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
+from oncelog.spark.jdbc.database import Database, parse_url
+from oncelog.spark.jdbc.target import Target, describe, projected
+from oncelog.spark.jdbc.transaction import (
+    MARKER_PARTITION,
+    DirectRunner,
+    PostgresTransaction,
+    StagedRows,
+)
+from oncelog.spark.jdbc.types import TargetColumn
+from oncelog.spark.progress import CrashPoint
+from oncelog.spark.query import QueryBatch, QueryRun, RunningSink, described
+from oncelog.spark.write_stage import failure_of, tagged
+
+__all__ = ["exactly_once_jdbc"]
+
+
+def exactly_once_jdbc(
+    df: DataFrame,
+    *,
+    url: str,
+    table: str,
+    application_id: str,
+    user: str | None = None,
+    password: str | None = None,
+    key_columns: Sequence[str] = (),
+    marker_table: str = "oncelog_markers",
+    accept: Collection[str] = (),
+    replaces_query: str | None = None,
+    write_attempts: int = 3,
+    progress_path: str | None = None,
+    crash_point: CrashPoint | None = None,
+) -> Any:
+    """Write a streaming DataFrame to a PostgreSQL table, every row exactly once.
+
+    Returns a `DataStreamWriter` to add trigger, output mode and checkpoint to, and start.
+
+    A micro-batch's rows and its marker become visible in one transaction of the database, whatever
+    the source. Columns go to the table's columns of the same names.
+
+    - `url`: ``jdbc:postgresql://host:5432/database``, or the same without ``jdbc:``; `user` and
+      `password` beside it, so that they stand in no log.
+    - `table`: ``table`` or ``schema.table``; double quotes keep capitals, as in SQL.
+    - `key_columns`: a row replaces the one with the same key (INSERT ... ON CONFLICT DO UPDATE);
+      without them rows are appended.
+    - `application_id`: the row of the marker table. One active query per id; a second one fences
+      the first, or fails closed.
+    - `marker_table`: made at the start where it is missing; staging tables stand in its schema.
+    - `accept`, `replaces_query`, `write_attempts`, `progress_path`: as for `exactly_once`.
+
+    Raises `UsageError` at once for a table that is missing or does not fit.
+    """
+    refuse_connect(df)
+    if not application_id:
+        raise UsageError("application_id is empty")
+    if not df.isStreaming:
+        raise UsageError("exactly_once_jdbc needs a streaming DataFrame (spark.readStream)")
+    if write_attempts < 1:
+        raise UsageError(f"write_attempts={write_attempts} must be at least 1")
+    database = parse_url(url, user, password)
+    try:
+        target, columns = describe(database, table, df.schema, key_columns)
+    except RetriableError as error:
+        raise UsageError(f"the database of url cannot be used now: {error.message}") from None
+    options = JdbcOptions(
+        database=database,
+        target=target,
+        columns=columns,
+        marker_table=marker_table,
+        driver=DriverOptions(
+            application_id=application_id,
+            marker_partition=MARKER_PARTITION,
+            commit_source_offsets=False,
+            accept=frozenset(accept),
+            replaces_query=replaces_query,
+            write_attempts=write_attempts,
+        ),
+        progress_path=progress_path,
+        crash_point=crash_point or CrashPoint.from_environment(),
+    )
+
+    def start(query: Any, context: Any) -> JdbcRun:
+        return JdbcRun(query, context, options)
+
+    return df.writeStream.foreachBatch(RunningSink(df.sparkSession, start, JdbcBatch))
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcOptions:
+    """Everything `exactly_once_jdbc` was given, and what it found in the database."""
+
+    database: Database
+    target: Target
+    columns: tuple[TargetColumn, ...]
+    marker_table: str
+    driver: DriverOptions
+    progress_path: str | None
+    crash_point: CrashPoint | None
+
+
+class JdbcRun(QueryRun):
+    """One run of one query: its connection and its protocol driver."""
+
+    def __init__(self, query: Any, context: Any, options: JdbcOptions) -> None:
+        super().__init__(query, context, options.crash_point, options.progress_path)
+        self.options = options
+        self.transaction = PostgresTransaction(
+            options.database, options.driver.application_id, options.marker_table, options.target
+        )
+        self._runner = DirectRunner()
+        self._driver = BatchDriver(
+            options.driver,
+            self.transaction,
+            self._runner,
+            self.progress,
+            self.crash_point,
+        )
+        self.call_at_end(self.close)
+
+    def process(self, batch: MicroBatch) -> None:
+        """Write one micro-batch, in one transaction."""
+        self._driver.process(batch)
+
+    def close(self) -> None:
+        """Close the connection. No transaction is open between batches."""
+        self._runner.call(self.transaction.close())
+
+
+class JdbcBatch(QueryBatch):
+    """One micro-batch, as `oncelog.spark.driver.MicroBatch` wants it."""
+
+    def __init__(self, run: JdbcRun, df: DataFrame, batch_id: int) -> None:
+        super().__init__(run, df, batch_id)
+        self._run = run
+
+    def write(self, identity: ProducerIdentity) -> list[TaskReport]:
+        """Run the write stage once; the transaction learns which attempts Spark accepted."""
+        run = self._run
+        tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_id}"
+        table = ".".join(run.options.target.name)
+        text = f"batch {self.batch_id}: copy rows for table {table}, epoch {identity.producer_id}"
+        try:
+            with described(run.context, text):
+                rows = tagged(run.context, tag, self._stage(identity))
+        except (Py4JError, PySparkException) as error:
+            raise failure_of(error) from error
+        run.transaction.staged = [StagedRows(row["task_attempt_id"], row["rows"]) for row in rows]
+        return [
+            TaskReport(row["task"], TopicPartition(table, row["task"]), row["rows"], 0, 0)
+            for row in rows
+        ]
+
+    def _stage(self, identity: ProducerIdentity) -> DataFrame:
+        run = self._run
+        options = run.options
+        task = CopyTask(
+            database=options.database,
+            staging=run.transaction.staging,
+            columns=options.target.columns,
+            attempt=identity.producer_epoch,
+            batch_id=self.batch_id,
+            progress_path=options.progress_path if run.is_local else None,
+            crash_point=run.crash_point if run.is_local else None,
+        )
+        return projected(self._df, options.columns).mapInArrow(task, REPORT_DDL)

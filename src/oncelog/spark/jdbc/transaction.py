@@ -1,0 +1,324 @@
+"""A database where Kafka's coordinator stands: epoch, marker, and one transaction per batch.
+
+One row per application in the marker table holds its epoch and its last marker (INV-10):
+
+- `open` raises the epoch. It waits for a transaction of an older epoch that holds the row, so the
+  marker it then reads is definitive.
+- `append` begins the one transaction of the batch. It locks the application's row first,
+  and finds itself fenced when the epoch is another by now. Then it checks that the staging table
+  holds all rows that the tasks reported, moves them into the target table and writes the marker.
+- `end` commits it. When the answer is lost, the batch driver opens again and the marker tells.
+
+The staging table belongs to one epoch and is UNLOGGED: a crash of the server empties it, which the
+check of the row count turns into another attempt. Rows of failed attempts and tasks stay in it
+under their own numbers until it is truncated; they are never read.
+
+Synchronous, though its methods are coroutines: the batch driver awaits a Kafka client elsewhere.
+"""
+
+import hashlib
+import time
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from oncelog.client.errors import ConnectionLostError, FencedError, RetriableError
+from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.errors import UsageError
+from oncelog.spark.jdbc.database import Database, parse_name, quoted, translated
+from oncelog.spark.jdbc.target import Target
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["MARKER_PARTITION", "DirectRunner", "PostgresTransaction", "StagedRows"]
+
+T = TypeVar("T")
+
+MARKER_PARTITION: Final = TopicPartition("postgresql", 0)
+"""Where the batch driver puts the marker; the database keeps it in the application's row."""
+
+REACH_S_MAX: Final = 30.0
+"""For so long a start, or an attempt, tries to reach a database that does not answer."""
+
+REACH_PAUSE_S: Final = 0.5
+
+LOCK_WAIT_MS: Final = 60_000
+"""For so long an opening waits for a transaction of an older epoch to end."""
+
+IDLE_MS: Final = 30_000
+"""The server ends a transaction of ours that stands still for so long, as a frozen driver's does.
+
+Below `LOCK_WAIT_MS`, so that its successor can open.
+"""
+
+STAGED_ROWS_COUNT_MAX: Final = 50_000
+"""The staging table is truncated when it holds so many rows that are not needed any more.
+
+A truncation syncs files, which costs tens of milliseconds; reading past old rows costs less.
+"""
+
+_MARKER_TABLE: Final = """
+CREATE TABLE {} (application_id text PRIMARY KEY, epoch bigint NOT NULL, marker text,
+                 opened_at timestamptz NOT NULL, committed_at timestamptz)
+"""
+_OPEN: Final = """
+INSERT INTO {} AS m (application_id, epoch, opened_at) VALUES (%s, 1, now())
+ON CONFLICT (application_id) DO UPDATE SET epoch = m.epoch + 1, opened_at = now()
+RETURNING epoch, marker
+"""
+_FENCE: Final = """
+UPDATE {} SET marker = %s, committed_at = now() WHERE application_id = %s AND epoch = %s
+"""
+_STAGES: Final = """
+SELECT c.relname FROM pg_class c JOIN pg_class m ON m.relnamespace = c.relnamespace
+WHERE m.oid = to_regclass(%s) AND c.relkind = 'r' AND starts_with(c.relname::text, %s)
+"""
+_DURABLE: Final = """
+SELECT set_config('synchronous_commit', 'on', true),
+       set_config('idle_in_transaction_session_timeout', %s, true)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What the attempt of a task that Spark accepted copied into the staging table."""
+
+    task_attempt_id: int
+    row_count: int
+
+
+class DirectRunner:
+    """Runs a coroutine that never waits for a loop."""
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end and return the result, or raise what it raised."""
+        try:
+            coroutine.send(None)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+        raise RuntimeError("a call to PostgreSQL waited for an event loop")
+
+
+class PostgresTransaction:
+    """An `oncelog.spark.driver.Transaction` in PostgreSQL.
+
+    `producer_id` is the application's epoch, `producer_epoch` the number of the write attempt in
+    it. `staged` is set by the batch, after its tasks ended and before the driver commits.
+    """
+
+    def __init__(
+        self, database: Database, application_id: str, marker_table: str, target: Target
+    ) -> None:
+        self._database = database
+        self._application_id = application_id
+        self._marker_name = parse_name(marker_table)
+        self._markers = quoted(*self._marker_name)
+        self._target = target
+        self._connection: psycopg.Connection[Any] | None = None
+        self._marker: str | None = None
+        self._rows_left = 0
+        self.producer_id = 0
+        self.producer_epoch = 0
+        self.staged: Collection[StagedRows] = ()
+
+    @property
+    def staging(self) -> str:
+        """The staging table of this epoch, as SQL text."""
+        return quoted(*self._marker_name[:-1], f"{self._stage_prefix}{self.producer_id}")
+
+    async def open(self) -> None:
+        """Fence every older epoch, and read the marker."""
+        await self.close()
+        connection = self._connection = self._reach()
+        with translated():
+            self._make_marker_table(connection)
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
+                opened = connection.execute(
+                    _OPEN.format(self._markers), (self._application_id,)
+                ).fetchone()
+            if opened is None:
+                raise ConnectionLostError("PostgreSQL did not return the epoch")
+            self.producer_id, self._marker = opened
+            self.producer_epoch = 0
+            self._drop_older_stages(connection)
+            self._make_stage(connection)
+
+    async def new_epoch(self) -> None:
+        """Number the next write attempt; raises `FencedError` when another driver took over."""
+        with translated():
+            row = self._open_connection.execute(
+                f"SELECT epoch FROM {self._markers} WHERE application_id = %s",
+                (self._application_id,),
+            ).fetchone()
+        if row is None or row[0] != self.producer_id:
+            raise self._fenced()
+        self.producer_epoch += 1
+        self.staged = ()
+
+    async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
+        """The marker that `open` read."""
+        return None if self._marker is None else self._marker.encode()
+
+    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
+        """Begin the transaction: the fence and the marker, then the rows."""
+        connection = self._open_connection
+        with translated():
+            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            connection.execute(_DURABLE, (str(IDLE_MS),))
+            fence = connection.execute(
+                _FENCE.format(self._markers),
+                (value.decode(), self._application_id, self.producer_id),
+            )
+            if fence.rowcount != 1:
+                raise self._fenced()
+            if self.staged:
+                self._move_rows(connection)
+
+    async def fetch_offsets(
+        self, group_id: str, partitions: None = None, *, require_stable: bool = True
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """No source's offsets are committed to PostgreSQL."""
+        return {}
+
+    async def add_offsets(self, group_id: str) -> None:
+        """Nothing to add."""
+
+    async def txn_offset_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Nothing to commit."""
+
+    async def end(self, commit: bool) -> None:
+        """COMMIT. The server answers ROLLBACK where the transaction had failed."""
+        connection = self._open_connection
+        with translated():
+            answer = connection.execute("COMMIT" if commit else "ROLLBACK").statusmessage
+            if commit and answer != "COMMIT":
+                raise ConnectionLostError(f"PostgreSQL answered COMMIT with {answer}")
+        self._tidy(connection)
+
+    async def close(self) -> None:
+        """Close the connection; the server rolls back what is open."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def _stage_prefix(self) -> str:
+        name = hashlib.sha256(self._application_id.encode()).hexdigest()[:12]
+        return f"oncelog_stage_{name}_"
+
+    @property
+    def _open_connection(self) -> "psycopg.Connection[Any]":
+        if self._connection is None:
+            raise ConnectionLostError("the connection to PostgreSQL is closed")
+        return self._connection
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            ErrorCode.producer_fenced,
+            f"another driver took over application_id {self._application_id!r}",
+        )
+
+    def _reach(self) -> "psycopg.Connection[Any]":
+        """Connect, also to a server that is starting."""
+        deadline = time.monotonic() + REACH_S_MAX
+        while True:
+            try:
+                return self._database.connect()
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(REACH_PAUSE_S)
+
+    def _make_marker_table(self, connection: "psycopg.Connection[Any]") -> None:
+        import psycopg
+
+        found = connection.execute("SELECT to_regclass(%s)", (self._markers,)).fetchone()
+        if found is not None and found[0] is not None:
+            return
+        statement = " ".join(_MARKER_TABLE.format(self._markers).split())
+        try:
+            connection.execute(statement)
+        except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+            return  # another application made it in this moment
+        except psycopg.ProgrammingError as error:
+            raise UsageError(
+                f"the marker table cannot be made ({error.diag.message_primary}); have it made, "
+                f"or name another with marker_table=...: {statement}"
+            ) from None
+
+    def _make_stage(self, connection: "psycopg.Connection[Any]") -> None:
+        columns = ", ".join(quoted(name) for name in self._target.columns)
+        connection.execute(
+            f"CREATE UNLOGGED TABLE {self.staging} AS SELECT 0::bigint AS oncelog_attempt, "
+            f"0::bigint AS oncelog_task, {columns} FROM {quoted(*self._target.name)} WITH NO DATA"
+        )
+        self._rows_left = 0
+
+    def _drop_older_stages(self, connection: "psycopg.Connection[Any]") -> None:
+        """Those of fenced epochs: what still copies into one fails. A locked one stays for now."""
+        import psycopg
+
+        rows = connection.execute(_STAGES, (self._markers, self._stage_prefix)).fetchall()
+        for (name,) in rows:
+            epoch = str(name).removeprefix(self._stage_prefix)
+            if not epoch.isdecimal() or int(epoch) >= self.producer_id:
+                continue
+            try:
+                with connection.transaction():
+                    connection.execute("SET LOCAL lock_timeout = 1000")
+                    stage = quoted(*self._marker_name[:-1], str(name))
+                    connection.execute(f"DROP TABLE IF EXISTS {stage}")
+            except psycopg.errors.LockNotAvailable:
+                continue
+
+    def _move_rows(self, connection: "psycopg.Connection[Any]") -> None:
+        """From the staging table into the target, if all that was reported is there."""
+        chosen = (self.producer_epoch, [rows.task_attempt_id for rows in self.staged])
+        where = "WHERE oncelog_attempt = %s AND oncelog_task = ANY (%s)"
+        counted = connection.execute(f"SELECT count(*) FROM {self.staging} {where}", chosen)
+        found = (counted.fetchone() or (0,))[0]
+        expected = sum(rows.row_count for rows in self.staged)
+        if found != expected:
+            raise ConnectionLostError(
+                f"the staging table holds {found} of {expected} rows: the server crashed"
+            )
+        columns = ", ".join(quoted(name) for name in self._target.columns)
+        connection.execute(
+            f"INSERT INTO {quoted(*self._target.name)} ({columns}) "
+            f"SELECT {columns} FROM {self.staging} {where} {self._on_conflict()}",
+            chosen,
+        )
+        self._rows_left += expected
+
+    def _on_conflict(self) -> str:
+        keys = self._target.key_columns
+        if not keys:
+            return ""
+        # A table of keys only sets the keys, to what they are.
+        others = [name for name in self._target.columns if name not in keys] or list(keys)
+        changes = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
+        return f"ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changes}"
+
+    def _tidy(self, connection: "psycopg.Connection[Any]") -> None:
+        """Empty the staging table now and then.
+
+        The batch is committed: nothing here may fail it, and a table that a lost task still copies
+        into waits for the next time.
+        """
+        import psycopg
+
+        if self._rows_left < STAGED_ROWS_COUNT_MAX:
+            return
+        try:
+            with connection.transaction():
+                connection.execute(f"LOCK TABLE {self.staging} IN ACCESS EXCLUSIVE MODE NOWAIT")
+                connection.execute(f"TRUNCATE {self.staging}")
+            self._rows_left = 0
+        except psycopg.Error:
+            return

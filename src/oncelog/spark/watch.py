@@ -1,0 +1,89 @@
+"""A few lines in the terminal about a running query."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.spark.batch_progress import last_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["Restarts", "shown", "watch"]
+
+REFRESH_S: Final = 0.5
+
+
+def watch(query: Any, console: "Console | None" = None) -> None:
+    """Wait until the query ends, and show how it does: rows/s, batch time, transaction, lag.
+
+    Shows nothing where standard error is no terminal. Ctrl-C stops the query. Raises what
+    `query.awaitTermination` raises.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    console = console or Console(stderr=True)
+    restarts = Restarts()
+    with contextlib.ExitStack() as stack:
+        live = None
+        if console.is_terminal:
+            live = stack.enter_context(Live(shown(None, 0), console=console, auto_refresh=False))
+        try:
+            is_ended = False
+            while not is_ended:
+                is_ended = bool(query.awaitTermination(REFRESH_S))
+                progress = last_progress(query)
+                if live is not None:
+                    live.update(shown(progress, restarts.count(progress)), refresh=True)
+        except KeyboardInterrupt:
+            query.stop()
+
+
+def shown(progress: Mapping[str, Any] | None, restarts: int) -> "RenderableType":
+    """The table for one progress."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if progress is None:
+        return Text("waiting for the first micro-batch ...", style="dim")
+    ours: Mapping[str, Any] = progress.get("oncelog", {})
+    transaction = ours.get("transaction", {})
+    lag = ours.get("lag")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    cells = {
+        "batch": f"{progress['batchId']} {ours.get('outcome', '')}".strip(),
+        "rows in/s": f"{progress.get('processedRowsPerSecond') or 0:,.0f}",
+        "rows out": f"{ours.get('numOutputRows', 0):,}",
+        "batch time": f"{progress['durationMs'].get('triggerExecution', 0):,} ms",
+        "transaction": _transaction(transaction, ours.get("durationMs", {})),
+        "lag": "-" if lag is None else f"{lag:,}",
+        "restarts": str(restarts),
+    }
+    for name in cells:
+        table.add_column(name, no_wrap=True)
+    table.add_row(*cells.values())
+    return table
+
+
+def _transaction(transaction: Mapping[str, Any], durations: Mapping[str, int]) -> str:
+    if transaction.get("producerId") is None:
+        return "-"
+    own_ms = durations.get("begin", 0) + durations.get("commit", 0)
+    return f"{transaction['producerId']}/{transaction['producerEpoch']} in {own_ms:,} ms"
+
+
+class Restarts:
+    """Batches that began anew: an attempt failed, or a crash came between two commits."""
+
+    def __init__(self) -> None:
+        self._by_batch: dict[int, int] = {}
+
+    def count(self, progress: Mapping[str, Any] | None) -> int:
+        """How many there were, this progress included, which may come twice."""
+        if progress is not None and "oncelog" in progress:
+            ours = progress["oncelog"]
+            again = max(ours["attempts"] - 1, 0) + (ours["outcome"] == "drained")
+            if again:
+                self._by_batch[progress["batchId"]] = again
+        return sum(self._by_batch.values())

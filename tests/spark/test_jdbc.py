@@ -1,0 +1,238 @@
+"""`exactly_once_jdbc` end to end: Spark, PostgreSQL, kills, failing tasks, every type."""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from oncelog.spark import PipelineError, exactly_once_jdbc, session
+from tests.spark.job import QUICK_JVM
+from tests.spark.support import JOB_TIMEOUT_S, kill_session
+from tests.support.postgres import PASSWORD, USER, PostgresProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+FILES_COUNT = 4
+ROWS_PER_FILE = 50
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    running = (
+        session("jdbc", cores=2)
+        .master("local[2,3]")  # a task may fail twice
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .getOrCreate()
+    )
+    yield running
+    running.stop()
+
+
+def folder_of_orders(tmp_path: Path) -> Path:
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    for number in range(FILES_COUNT):
+        rows = [
+            {"id": number * ROWS_PER_FILE + n, "customer": 'Ann, "A"', "amount": "1.50"}
+            for n in range(ROWS_PER_FILE)
+        ]
+        path = folder / f"{number}.json"
+        path.write_text("\n".join(json.dumps(row | {"at": "2026-01-02T03:04:05Z"}) for row in rows))
+        os.utime(path, (number, number))
+    return folder
+
+
+def run_example(server: PostgresProcess, tmp_path: Path, crash_point: str) -> int:
+    """Run examples/spark_postgresql.py to its end, or to the crash."""
+    command = [sys.executable, str(ROOT / "examples" / "spark_postgresql.py")]
+    command += [str(tmp_path / "orders"), server.url, str(tmp_path / "checkpoint")]
+    environment = {**os.environ, "ONCELOG_CRASH_POINT": crash_point}
+    environment |= {"PGUSER": USER, "PGPASSWORD": PASSWORD, "JDK_JAVA_OPTIONS": QUICK_JVM}
+    with (tmp_path / "output").open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
+    try:
+        return process.wait(JOB_TIMEOUT_S)
+    finally:
+        kill_session(process)
+
+
+def crash_and_finish(server: PostgresProcess, tmp_path: Path, *points: str) -> None:
+    folder_of_orders(tmp_path)
+    server.run(
+        "DROP TABLE IF EXISTS orders, oncelog_markers",
+        "CREATE TABLE orders (id bigint, customer text, amount numeric(10,2), at timestamptz)",
+    )
+    output = tmp_path / "output"
+    for point in points:
+        assert run_example(server, tmp_path, point) == -9, output.read_text()
+    assert run_example(server, tmp_path, "") == 0, output.read_text()
+    assert PASSWORD not in output.read_text()
+    ids = [row[0] for row in server.rows("SELECT id FROM orders ORDER BY id")]
+    assert ids == list(range(FILES_COUNT * ROWS_PER_FILE))
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    rows = server.rows("SELECT DISTINCT customer, amount, at FROM orders")
+    assert rows == [('Ann, "A"', Decimal("1.50"), at)]
+
+
+def test_a_driver_killed_before_commit_and_after_it_leaves_every_row_once(
+    postgres: PostgresProcess, tmp_path: Path
+) -> None:
+    crash_and_finish(postgres, tmp_path, "offsets_committed:1", "txn_ended:2")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("point", ["wal_written", "after_init", "mid_task", "tasks_done"])
+def test_every_other_row_of_the_crash_table(
+    postgres: PostgresProcess, tmp_path: Path, point: str, batch: int
+) -> None:
+    crash_and_finish(postgres, tmp_path, f"{point}:{batch}")
+
+
+TYPES = {
+    "flag": ("boolean", "true", True),
+    "small": ("smallint", "cast(-7 as smallint)", -7),
+    "big": ("bigint", "9223372036854775807L", 9223372036854775807),
+    "single": ("real", "cast(0.1 as float)", pytest.approx(0.1)),
+    "double": ("double precision", "double('-Infinity')", float("-inf")),
+    "money": ("numeric(38,10)", "cast('-0.0000000001' as decimal(38,10))", Decimal("-1E-10")),
+    "empty": ("text", "''", ""),
+    "none": ("text", "cast(null as string)", None),
+    "words": ("varchar(40)", "'a,\"b\"\\n\\\\N ü'", 'a,"b"\n\\N ü'),
+    "id": ("uuid", "'8c6b5a2e-0000-4000-8000-000000000001'", None),
+    "bytes": ("bytea", "X'00FF22'", b"\x00\xff\x22"),
+    "no_bytes": ("bytea", "X''", b""),
+    "day": ("date", "date'1969-12-31'", datetime.date(1969, 12, 31)),
+    "moment": (
+        "timestamptz",
+        "timestamp'2026-03-29 01:30:00.000001+02:00'",
+        datetime.datetime(2026, 3, 28, 23, 30, 0, 1, tzinfo=datetime.UTC),
+    ),
+    "local": (
+        "timestamp",
+        "timestamp_ntz'2026-03-29 02:30:00.123456'",
+        datetime.datetime(2026, 3, 29, 2, 30, 0, 123456),
+    ),
+    "numbers": ("integer[]", "array(1, null, 3)", [1, None, 3]),
+    "texts": (
+        "text[]",
+        "array('a\"', 'NULL', null, '', '\\\\,}')",
+        ['a"', "NULL", None, "", "\\,}"],
+    ),
+    "no_texts": ("text[]", "cast(array() as array<string>)", []),
+    "moments": (
+        "timestamptz[]",
+        "array(timestamp'2026-03-29 01:30:00.000001+02:00')",
+        [datetime.datetime(2026, 3, 28, 23, 30, 0, 1, tzinfo=datetime.UTC)],
+    ),
+    "blobs": ("bytea[]", "array(X'00', null)", [b"\x00", None]),
+    "tree": ("jsonb", "named_struct('a', 1, 'b', cast(null as int))", {"a": 1, "b": None}),
+    "map": ("jsonb", "map('k', array(1.5D))", {"k": [1.5]}),
+    "text_json": ("json", "'{\"x\": [1]}'", {"x": [1]}),
+}
+
+
+def rows_of(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of orders, four micro-batches."""
+    folder = folder_of_orders(tmp_path)
+    reader = spark.readStream.schema("id long, customer string").option("maxFilesPerTrigger", 1)
+    return reader.json(str(folder))
+
+
+def write(df: DataFrame, server: PostgresProcess, tmp_path: Path, **options: Any) -> Any:
+    settings = {"url": server.url, "user": USER, "password": PASSWORD} | options
+    writer = exactly_once_jdbc(df, application_id=tmp_path.name, **settings)
+    return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    )
+
+
+def test_every_type_arrives_as_it_was(
+    spark: SparkSession, postgres: PostgresProcess, tmp_path: Path
+) -> None:
+    columns = ", ".join(f'"{name}" {kind}' for name, (kind, _, _) in TYPES.items())
+    postgres.run('CREATE SCHEMA "My Shop"', f'CREATE TABLE "My Shop"."T" ({columns})')
+    df = rows_of(spark, tmp_path).where("id = 0")
+    df = df.select(*(F.expr(text).alias(name) for name, (_, text, _) in TYPES.items()))
+    write(df, postgres, tmp_path, table='"My Shop"."T"').start().awaitTermination()
+    names = ", ".join(f'"{name}"' for name in TYPES)
+    (row,) = postgres.rows(f'SELECT {names} FROM "My Shop"."T"')
+    found = dict(zip(TYPES, row, strict=True))
+    assert str(found.pop("id")) == "8c6b5a2e-0000-4000-8000-000000000001"
+    assert found == {name: value for name, (_, _, value) in TYPES.items() if name != "id"}
+
+
+def test_a_failed_task_runs_again_inside_its_batch_and_an_upsert_keeps_one_row_per_key(
+    spark: SparkSession, postgres: PostgresProcess, tmp_path: Path
+) -> None:
+    postgres.run("CREATE TABLE customers (customer text PRIMARY KEY, count bigint)")
+    path = str(tmp_path / "failed")
+
+    def fail_once(value: str) -> str:
+        import os
+
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return value
+        raise RuntimeError("a task fails, once")
+
+    counts = rows_of(spark, tmp_path).groupBy("customer").count()
+    failing = F.udf(fail_once, "string", useArrow=False)
+    counts = counts.withColumn("customer", failing("customer"))
+    progress = tmp_path / "progress"
+    options = {"key_columns": ["customer"], "progress_path": str(progress)}
+    writer = write(counts, postgres, tmp_path, table="customers", **options)
+    writer.outputMode("update").start().awaitTermination()
+    assert postgres.rows("SELECT * FROM customers") == [('Ann, "A"', FILES_COUNT * ROWS_PER_FILE)]
+    assert Path(path).exists()
+    assert '"failed"' not in progress.read_text(), "the batch, not the task, ran again"
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ("missing", {}, r'CREATE TABLE "missing" \("id" bigint, "customer" text\)'),
+        ("narrow", {}, "'id' is bigint and integer in PostgreSQL"),
+        ("fewer", {}, 'ADD COLUMN "customer" text'),
+        ("strict", {}, "'day' of table strict is NOT NULL"),
+        ("seen", {}, "no table"),
+        ("plain", {"key_columns": ["id"]}, r"ADD PRIMARY KEY \(\"id\"\)"),
+        ("plain", {"key_columns": ["x"]}, "names 'x'"),
+        ("loose", {"key_columns": ["id"]}, "SET NOT NULL"),
+        ("plain", {"password": "wrong"}, "password authentication failed"),
+        ("plain", {"url": "jdbc:postgresql://127.0.0.1:1/postgres"}, "refused"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_start(
+    spark: SparkSession,
+    postgres: PostgresProcess,
+    tmp_path: Path,
+    table: str,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    postgres.run(
+        "CREATE TABLE IF NOT EXISTS narrow (id integer, customer text)",
+        "CREATE TABLE IF NOT EXISTS fewer (id bigint)",
+        "CREATE TABLE IF NOT EXISTS strict (id bigint, customer text, day date NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS plain (id bigint, customer text)",
+        "CREATE TABLE IF NOT EXISTS loose (id bigint UNIQUE, customer text)",
+        "CREATE OR REPLACE VIEW seen AS SELECT * FROM plain",
+    )
+    with pytest.raises(PipelineError, match=message) as refusal:
+        write(rows_of(spark, tmp_path), postgres, tmp_path, table=table, **options)
+    assert PASSWORD not in str(refusal.value)
