@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from bench.peer.child import BrokerChild, free_port
 
@@ -100,6 +101,8 @@ class KafkaPeer(BrokerChild):
 
     jvm: tuple[str, ...] = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
     ready_timeout_s: float = READY_TIMEOUT_S
+    format_options: tuple[str, ...] = ()
+    """What the storage tool is told besides, as users of SCRAM."""
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(folder)
@@ -128,7 +131,8 @@ class KafkaPeer(BrokerChild):
         (self.folder / "server.properties").write_text("".join(lines))
         if not (self.folder / "data").exists():
             config = str(self.folder / "server.properties")
-            done = run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)
+            command = ("format", "-t", CLUSTER_ID, "-c", config, *self.format_options)
+            done = run_tool("kafka.tools.StorageTool", *command)
             if done.returncode != 0:
                 raise PeerUnavailable(f"kafka-storage format failed: {done.stderr[-300:]}")
 
@@ -144,7 +148,7 @@ class KafkaPeer(BrokerChild):
             super().stop()
         return self.child.wait()
 
-    def __enter__(self) -> "KafkaPeer":
+    def __enter__(self) -> Self:
         jars()
         self.prepare()
         self.start()

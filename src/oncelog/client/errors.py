@@ -84,6 +84,11 @@ class AuthenticationError(FatalError):
     The message names the broker, and mechanism and principal, but no secret.
     """
 
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        # The sentence says it all; TLS has no code of its own.
+        self.args = (message,)
+
 
 class FencedError(FatalError):
     """A newer instance with the same transactional id exists (INV-5), or a timeout did this."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from oncelog.client.settings import hide_secrets
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.driver import DriverOptions
@@ -112,7 +113,7 @@ def exactly_once(
         transaction_timeout_ms=transaction_timeout_ms,
         progress_path=progress_path,
         crash_point=crash_point or CrashPoint.from_environment(),
-        client_options=dict(client_options or {}),
+        client_options=hide_secrets(client_options or {}),
     )
 
     def start(query: Any, context: Any) -> Run:
