@@ -3,8 +3,10 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -76,3 +78,22 @@ def each(progress: Sequence[Any]) -> Figures:
     """Median and 90th percentile of a micro-batch; Spark tells them in whole milliseconds."""
     times = sorted(map(batch_ms, progress))
     return {"p50 ms": median(times), "p90 ms": times[len(times) * 9 // 10]}
+
+
+def phases(progress: Sequence[Any]) -> dict[str, float]:
+    """Medians of Spark's phases of a micro-batch, in ms."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for one in progress:
+        for name, ms in one["durationMs"].items():
+            times[name].append(float(ms))
+    return {name: median(found) for name, found in times.items()}
+
+
+def between(steps: Sequence[Mapping[str, Any]], batches: Sequence[int]) -> dict[str, float]:
+    """Medians of the time from one of the sink's steps to the next, in ms, in their order."""
+    times: dict[str, list[float]] = {}
+    for before, after in pairwise(steps):
+        if before["batch"] == after["batch"] and after["batch"] in batches:
+            name = f"{before['step']} -> {after['step']}"
+            times.setdefault(name, []).append(float(after["time_ms"] - before["time_ms"]))
+    return {name: median(found) for name, found in times.items()}

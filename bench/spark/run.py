@@ -12,7 +12,7 @@ from bench import gauges
 from bench.results import Results
 from bench.run import FAILURES, SETTLE_S, Kind, drive_until_warm, folder, in_turns
 from bench.spark import session
-from bench.spark.rows import SparkRow
+from bench.spark.rows import SparkRow, figure_at
 from bench.spark.streams import StreamsClient, ready
 from bench.spark.windows import Bench, measure
 from bench.systems import System
@@ -95,8 +95,3 @@ class SparkRun:
         self._results.warm_ups[key][f"{peer} on {system.name}"] = found
         steady = "steady" if found.steady else "not steady"
         self._tell(f"  {key}: {peer} on {system.name} warm after {found.seconds:.0f} s, {steady}")
-
-
-def figure_at(name: str, system: str) -> str:
-    """A figure's name with the broker it was measured at."""
-    return f"{name} on {system}"

@@ -9,8 +9,7 @@ from bench.__main__ import ALL_TITLES, chosen
 from bench.results import Results
 from bench.rows import TITLES
 from bench.spark import queries, report
-from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink
-from bench.spark.run import figure_at
+from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink, figure_at
 
 
 def asked(only: str) -> set[str]:
@@ -42,6 +41,26 @@ def test_rows_per_second_are_over_the_time_of_whole_micro_batches() -> None:
     assert queries.throughput([batch(1, 300, 100), batch(2, 100, 300)]) == {"rows/s": 1000.0}
     times = queries.each([batch(number, 10, ms) for number, ms in enumerate(range(1, 21))])
     assert times == {"p50 ms": 10.5, "p90 ms": 19.0}
+
+
+def test_the_time_of_a_micro_batch_is_told_by_phase_and_by_step() -> None:
+    assert queries.phases([batch(1, 1, 10), batch(2, 1, 30)]) == {"triggerExecution": 20.0}
+    steps = [
+        {"step": step, "batch": number, "time_ms": time_ms}
+        for number, step, time_ms in (
+            (0, "wal_written", 0),
+            (0, "tasks_done", 900),
+            (1, "wal_written", 1000),
+            (1, "tasks_done", 1040),
+            (1, "txn_ended", 1050),
+            (2, "wal_written", 1100),
+            (2, "tasks_done", 1160),
+        )
+    ]
+    assert queries.between(steps, [1, 2]) == {
+        "wal_written -> tasks_done": 50.0,
+        "tasks_done -> txn_ended": 10.0,
+    }
 
 
 class Query:
