@@ -1,0 +1,39 @@
+"""The suite on several versions of PySpark: what may be claimed, what counts as refused."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support import sparks
+from tests.support.evidence import FOLDER, ROOT
+
+
+def test_pyproject_takes_the_versions_that_passed_and_no_other() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (wanted,) = (text for text in extras["spark"] if text.startswith("pyspark"))
+    newest, oldest = sparks.TAKEN[0], sparks.TAKEN[-1]
+    assert wanted == f"pyspark>={oldest},<4.{int(newest.removeprefix('4.')) + 1}"
+    evidence = FOLDER / "sparks.json"
+    if not evidence.exists():
+        pytest.skip("no docs/evidence/sparks.json yet: `make test-sparks` writes it")
+    found = json.loads(evidence.read_text())["versions"]
+    verdicts = {version: result["verdict"] for version, result in found.items()}
+    assert verdicts == {
+        **dict.fromkeys(sparks.TAKEN, "works"),
+        **dict.fromkeys(sparks.REFUSED, "refused by name"),
+    }
+
+
+def test_only_the_sentence_that_names_the_version_counts_as_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last_words = "oncelog.spark.errors.UnsupportedModeError: PySpark 4.1.4 cannot ..."
+    monkeypatch.setattr(sparks, "said", lambda python, code: f"Traceback\n{last_words}")
+    assert sparks.run_import(Path(sys.executable))["verdict"] == "refused by name"
+    last_words = "ModuleNotFoundError: No module named 'pyspark.sql.streaming.datasource'"
+    assert sparks.run_import(Path(sys.executable))["verdict"] == "fails"
