@@ -374,6 +374,7 @@ class _Life:
                 driver.prepare()
             while app.stage.world.now_s < until_s:
                 if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
+                    self._renew(driver)
                     return True
                 if self.rng.random() < 0.3:
                     self._renew(driver)

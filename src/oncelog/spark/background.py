@@ -7,10 +7,15 @@ Connections live as long as the loop does, so that a micro-batch pays for none.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
+from typing import Any, Final, TypeVar
+
+from oncelog.spark.errors import StoppedError
 
 __all__ = ["BackgroundLoop"]
+
+PATIENCE_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -26,14 +31,22 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def call(
+        self, coroutine: Coroutine[Any, Any, T], is_stopping: Callable[[], bool] | None = None
+    ) -> T:
         """Run to the end and return the result, or raise what it raised.
 
-        The caller's own interruption cancels it.
+        The caller's own interruption cancels it. `is_stopping` is asked once a second: the call
+        then ends with `StoppedError`.
         """
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            while True:
+                wait([future], PATIENCE_S if is_stopping is not None else None)
+                if future.done():
+                    return future.result()
+                if is_stopping is not None and is_stopping():
+                    raise StoppedError("the query was stopped while the cluster did not answer")
         except BaseException:
             future.cancel()
             raise

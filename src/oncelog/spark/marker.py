@@ -29,6 +29,7 @@ __all__ = [
     "BatchIdentity",
     "Marker",
     "Verdict",
+    "check_query",
     "check_start",
     "compare",
     "latest",
@@ -166,17 +167,27 @@ def compare(
         return _without_marker(batch, accept, may_have_expired)
     last = committed.batch
     if last.query_id != batch.query_id:
-        if replaces_query == last.query_id and batch.batch_id == 0:
-            return Verdict.RUN
-        raise FailClosedError(
-            OTHER_QUERY,
-            f"this application_id last committed batch {last.batch_id} of query {last.query_id}, "
-            f"and this is query {batch.query_id}: a lost or new"
-            " checkpoint, or two queries under one application_id. A stateless query whose source "
-            "resumes from the group's offsets"
-            f" (startingOffsets=group) may go on with replaces_query={last.query_id!r}",
-        )
+        check_query(committed, batch.query_id, replaces_query if batch.batch_id == 0 else None)
+        return Verdict.RUN
     return _same_query(last, batch, accept)
+
+
+def check_query(committed: Marker, query_id: str | None, replaces_query: str | None) -> None:
+    """Refuse a query that is not the one of the marker, nor told to replace it.
+
+    `query_id` is None for a query whose checkpoint is empty.
+    """
+    last = committed.batch
+    if last.query_id in (query_id, replaces_query):
+        return
+    this = "this query's checkpoint is empty" if query_id is None else f"this is query {query_id}"
+    raise FailClosedError(
+        OTHER_QUERY,
+        f"this application_id last committed batch {last.batch_id} of query {last.query_id}, "
+        f"and {this}: a lost or new checkpoint, or two queries under one application_id. A "
+        "stateless query whose source resumes from the group's offsets (startingOffsets=group) may "
+        f"go on with replaces_query={last.query_id!r}",
+    )
 
 
 def check_start(

@@ -78,19 +78,23 @@ def cluster_ids(source_lines: Iterable[str]) -> set[str]:
     return {cluster for cluster in found if isinstance(cluster, str)}
 
 
-def initial_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int] | None:
+def initial_offsets(
+    source_lines: Iterable[str], notes: Iterable[str] = ()
+) -> dict[TopicPartition, int] | None:
     """Where the sources' first batch begins, None unless all that are Kafka's tell.
 
-    A partition that two sources read begins at the lower offset.
+    Our source tells it in its line. `notes` are texts of files beside the log: what Spark's Kafka
+    source keeps in ``sources/N/0``, and what ours kept before in ``oncelog-starting-offsets-*``. A
+    partition that two sources read begins at the lower offset.
     """
-    offsets: dict[TopicPartition, int] = {}
-    for line in source_lines:
-        begins = _offsets(_identity(line).get("begin"))
-        if _of_one_source(line).keys() - begins.keys():
-            return None
-        for topic_partition, offset in begins.items():
-            offsets[topic_partition] = min(offset, offsets.get(topic_partition, offset))
-    return offsets
+    lines = tuple(source_lines)
+    told = [_offsets(_identity(line).get("begin")) for line in lines]
+    told += [_offsets(_object(note.rpartition("\n")[2])) for note in notes]
+    begins: dict[TopicPartition, int] = {}
+    for offsets in told:
+        for topic_partition, offset in offsets.items():
+            begins[topic_partition] = min(offset, begins.get(topic_partition, offset))
+    return begins if kafka_offsets(lines).keys() <= begins.keys() else None
 
 
 def _of_one_source(line: str) -> dict[TopicPartition, int]:

@@ -6,6 +6,7 @@ for Kafka, `oncelog.spark.jdbc` for PostgreSQL.
 
 import dataclasses
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,12 +30,16 @@ __all__ = [
     "RunningSink",
     "SinkRun",
     "described",
+    "read_matching",
     "read_text",
     "run_of",
 ]
 
 
 DESCRIPTION: Final = "spark.job.description"
+
+STARTING_OFFSETS: Final = ("oncelog-starting-offsets-*.json", "sources/*/0")
+"""Where sources note the beginning of a query, within its checkpoint."""
 
 
 class QueryRun:
@@ -61,6 +66,13 @@ class QueryRun:
         self.crash_point = _with_pids(crash_point, context)
         self.progress = Progress(progress_path)
         _RUNS[self.run_id] = self
+
+    def is_stopping(self) -> bool:
+        """Whether the query is being stopped, or its JVM is gone."""
+        try:
+            return not self.query.isActive
+        except (Py4JError, OSError):
+            return True
 
     def call_at_end(self, close: Callable[[], None]) -> None:
         """Have `close` called once the query has ended, on a thread of its own."""
@@ -100,7 +112,11 @@ class QueryBatch:
 
     def initial_offsets(self) -> dict[TopicPartition, int] | None:
         """Where the sources' first batch begins, if they tell."""
-        return initial_offsets(self._logged().source_lines)
+        context, root = self._query.context, self._query.checkpoint
+        notes = [
+            text for pattern in STARTING_OFFSETS for text in read_matching(context, root, pattern)
+        ]
+        return initial_offsets(self._logged().source_lines, notes)
 
     def drain(self) -> None:
         """Run the plan into nothing: state stores commit."""
@@ -114,10 +130,7 @@ class QueryBatch:
 
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""
-        try:
-            return not self._query.query.isActive
-        except (Py4JError, OSError):
-            return True
+        return self._query.is_stopping()
 
 
 class SinkRun(Protocol):
@@ -150,17 +163,25 @@ class RunningSink(Generic[R]):
         self._batch = batch
         self._run: R | None = None
         self._run_id = ""
+        # A query that starts may run its first batch before the caller of start() looks at it.
+        self._lock = threading.Lock()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Spark's `foreachBatch` function."""
         context = df.sparkSession.sparkContext
         query = self._spark.streams.get(context.getLocalProperty("sql.streaming.queryId"))
-        if self._run is None or self._run_id != str(query.runId):
-            if self._run is not None:
-                self._run.close()
-            self._run = self._start(query, context)
-            self._run_id = str(query.runId)
-        self._run.process(self._batch(self._run, df, batch_id))
+        run = self.run_of(query, context)
+        run.process(self._batch(run, df, batch_id))
+
+    def run_of(self, query: Any, context: Any) -> R:
+        """The run of this query, made when it is first asked for."""
+        with self._lock:
+            if self._run is None or self._run_id != str(query.runId):
+                if self._run is not None:
+                    self._run.close()
+                self._run = self._start(query, context)
+                self._run_id = str(query.runId)
+            return self._run
 
 
 def run_of(run_id: str) -> QueryRun | None:
@@ -195,6 +216,22 @@ def read_text(context: Any, path: str) -> str:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def read_matching(context: Any, folder: str, pattern: str) -> list[str]:
+    """The texts of the files in a folder that match, on any of Hadoop's file systems."""
+    jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
+    exact = re.sub(r"([\[\]{}*?\\])", r"\\\1", folder)
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(f"{exact}/{pattern}")
+    system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    texts = []
+    for status in system.globStatus(hadoop_path) or ():
+        stream = system.open(status.getPath())
+        try:
+            texts.append(str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
+        finally:
+            stream.close()
+    return texts
 
 
 def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:

@@ -1,20 +1,33 @@
 """One run of a query: its connections, its protocol driver, its target partitions."""
 
+import dataclasses
+import logging
+import threading
 import time
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from oncelog.client.admin import Admin
+from oncelog.client.errors import ClientError
 from oncelog.client.transactions import TransactionDriver
 from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.driver import BatchDriver, MicroBatch
-from oncelog.spark.errors import UsageError
+from oncelog.spark.errors import PipelineError, StoppedError, UsageError
+from oncelog.spark.preflight import Cluster, explained
 from oncelog.spark.query import QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.tasks import Targets
 from oncelog.spark.write_stage import slots_of
 
+RENEWAL_LOOK_S: Final = 60.0
+"""How often an idle query looks at its marker; `oncelog.spark.driver` says when it is due."""
+
 METADATA_AGE_S_MAX: Final = 30.0
 """Partition counts of the target topics are asked for again after this time."""
+
+T = TypeVar("T")
+
+log = logging.getLogger("oncelog.spark")
 
 
 class Run(QueryRun):
@@ -23,34 +36,77 @@ class Run(QueryRun):
     Its connections, its driver, and what does not change between micro-batches.
     """
 
-    def __init__(self, query: Any, context: Any, options: SinkOptions) -> None:
+    def __init__(self, query: Any, context: Any, options: SinkOptions, cluster: Cluster) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.slots = slots_of(context)
         self._targets: Targets | None = None
         self._targets_at = 0.0
         self._loop = BackgroundLoop(f"oncelog-{options.driver.application_id}")
-        self._admin, transaction = self._loop.call(self._connect())
-        self._transaction = transaction
+        self._admin, self._transaction = self.call(self._connect())
         self._driver = BatchDriver(
-            options.driver,
-            transaction,
-            self._loop,
+            dataclasses.replace(
+                options.driver,
+                cluster_id=cluster.cluster_id,
+                marker_topic_is_new=cluster.marker_topic_is_new,
+            ),
+            self._transaction,
+            self,
             self.progress,
             self.crash_point,
         )
-        self._is_closed = False
+        self._closing = threading.Event()
+        # The connections are closed only when no call uses them.
+        self._in_use = threading.Lock()
         self.call_at_end(self.close)
+        threading.Thread(target=self._renew, name="oncelog-renew", daemon=True).start()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the run's loop; it ends soon after the query is stopped."""
+        return self._loop.call(coroutine, self.is_stopping)
+
+    def prepare(self) -> None:
+        """Take the application id over before the first batch comes.
+
+        Raises what the cluster refuses, in a sentence.
+        """
+        with self._in_use:
+            if self._closing.is_set():
+                return
+            try:
+                self._driver.prepare()
+            except StoppedError:
+                # The query has ended already, and says why.
+                return
+            except ClientError as error:
+                raise explained(error, self.options) from error
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
-        self._driver.process(batch)
+        try:
+            self._driver.process(batch)
+        except ClientError as error:
+            raise explained(error, self.options) from error
+
+    def _renew(self) -> None:
+        """Spark calls nobody while a query has nothing to do; this thread looks after its marker.
+
+        It goes on after any failure: the next look, or the next batch, begins anew.
+        """
+        while not self._closing.wait(RENEWAL_LOOK_S):
+            with self._in_use:
+                if self._closing.is_set():
+                    return
+                try:
+                    self._driver.renew()
+                except (ClientError, PipelineError) as error:
+                    log.warning("the batch marker could not be renewed: %s", error)
 
     def targets(self) -> Targets:
         """The partitions that may be written to, asked for anew when the answer is old."""
         now = time.monotonic()
         if self._targets is None or now - self._targets_at > METADATA_AGE_S_MAX:
-            self._targets = self._loop.call(self._ask_targets())
+            self._targets = self.call(self._ask_targets())
             self._targets_at = now
         return self._targets
 
@@ -60,8 +116,10 @@ class Run(QueryRun):
 
     def close(self) -> None:
         """Close the connections and the loop. No transaction is open between batches."""
-        if not self._is_closed:
-            self._is_closed = True
+        with self._in_use:
+            if self._closing.is_set():
+                return
+            self._closing.set()
             self._loop.call(self._disconnect())
             self._loop.close()
 
@@ -85,7 +143,11 @@ class Run(QueryRun):
         options = self.options
         wanted = (options.topic,) if options.topic is not None else options.topics
         if wanted is None:
-            wanted = tuple(sorted(name for name, topic in topics.items() if not topic.is_internal))
+            place = options.driver.marker_partition
+            own = None if place is None else place.topic
+            wanted = tuple(
+                sorted(n for n, topic in topics.items() if not topic.is_internal and n != own)
+            )
         missing = [name for name in wanted if name not in topics]
         if missing:
             raise UsageError(

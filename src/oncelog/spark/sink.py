@@ -18,11 +18,16 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.driver import DriverOptions
 from oncelog.spark.errors import UsageError
-from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.preflight import check_client_options
 from oncelog.spark.progress import CrashPoint
-from oncelog.spark.query import RunningSink
-from oncelog.spark.run import Run
-from oncelog.spark.sink_options import BATCH_SIZE_BYTES, TRANSACTION_TIMEOUT_MS, SinkOptions
+from oncelog.spark.sink_options import (
+    BATCH_SIZE_BYTES,
+    MARKER_TOPIC,
+    TRANSACTION_TIMEOUT_MS,
+    SinkOptions,
+    check_options,
+)
+from oncelog.spark.writer import ExactlyOnceWriter
 
 __all__ = ["exactly_once"]
 
@@ -34,7 +39,7 @@ def exactly_once(
     application_id: str,
     topic: str | None = None,
     topics: Sequence[str] | None = None,
-    marker_topic: str | None = None,
+    marker_topic: str | None = MARKER_TOPIC,
     commit_source_offsets: bool = True,
     accept: Collection[str] = (),
     replaces_query: str | None = None,
@@ -69,9 +74,11 @@ def exactly_once(
       is fenced or fails closed.
     - `topic`: the topic of all rows (wins over the column). `topics`: those the column may name;
       default all topics of the cluster.
-    - `marker_topic`: a compacted one-partition topic that holds the marker as a record, which
-      outlives the group's offsets; needed when no source is a Kafka topic of this cluster. With
-      sources of another cluster also set `commit_source_offsets` to False.
+    - `marker_topic`: the compacted topic that holds the marker as a record, for all applications of
+      the cluster; created with one partition if it is missing. None leaves the marker to the
+      group's offsets, which expire.
+    - `commit_source_offsets`: False for a source on another cluster, whose offsets mean nothing in
+      this one's groups.
     - `accept`, `replaces_query`: overrides for the cases in which the sink refuses to go on, named
       by the error itself.
     - `write_attempts`: how often a batch is tried within one call, each under a new epoch.
@@ -81,18 +88,14 @@ def exactly_once(
       the broker's ``transaction.max.timeout.ms``.
     - `progress_path`: a file for one JSON line per step (`oncelog.spark.progress`).
 
-    Raises `UsageError` or `UnsupportedModeError` at once for what can be seen now, and from the
-    query for the rest. Continuous, asynchronous-progress and real-time modes, Spark Connect,
-    speculation and dynamic allocation are refused: none of them can keep one clean attempt per
-    batch.
+    Raises `UsageError` or `UnsupportedModeError` at once for what can be seen now, from ``start()``
+    for what the clusters and the checkpoint show, and from the query for the rest. Continuous,
+    asynchronous-progress and real-time modes, Spark Connect, speculation and dynamic allocation are
+    refused: none of them can keep one clean attempt per batch.
     """
     refuse_connect(df)
-    if not application_id:
-        raise UsageError("application_id is empty")
     if not df.isStreaming:
         raise UsageError("exactly_once needs a streaming DataFrame (spark.readStream)")
-    if write_attempts < 1:
-        raise UsageError(f"write_attempts={write_attempts} must be at least 1")
     check_columns(df, topic)
     check_configuration(df)
     options = SinkOptions(
@@ -116,7 +119,7 @@ def exactly_once(
         client_options=hide_secrets(client_options or {}),
     )
 
-    def start(query: Any, context: Any) -> Run:
-        return Run(query, context, options)
+    check_options(options)
+    check_client_options(options)
 
-    return df.writeStream.foreachBatch(RunningSink(df.sparkSession, start, SparkBatch))
+    return ExactlyOnceWriter(df, options)

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from oncelog.spark import background
 from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.errors import StoppedError
 
 
 async def answer(value: int) -> int:
@@ -43,3 +45,21 @@ def test_closing_cancels_what_still_runs() -> None:
     loop.call(begin())
     loop.close()
     assert events[-1] == "cancelled"
+
+
+def test_a_call_ends_with_the_query_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "PATIENCE_S", 0.01)
+    loop = BackgroundLoop()
+    asked: list[None] = []
+
+    def is_stopping() -> bool:
+        asked.append(None)
+        return len(asked) > 1
+
+    try:
+        with pytest.raises(StoppedError):
+            loop.call(asyncio.sleep(60), is_stopping)
+        assert len(asked) == 2
+        assert loop.call(asyncio.sleep(0, "done"), is_stopping) == "done"
+    finally:
+        loop.close()

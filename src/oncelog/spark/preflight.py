@@ -1,0 +1,234 @@
+"""What is asked of the clusters before a query starts, so that it need not fail later.
+
+Nothing is fenced and no record is written here: a query that is refused disturbs no other one. Each
+refusal is one sentence that says what to do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.client.admin import Admin
+from oncelog.client.errors import ClientError, FatalError, RetriableError
+from oncelog.client.settings import Role, client_options
+from oncelog.client.transactions import TransactionDriver
+from oncelog.client.values import NewTopic
+from oncelog.core.config_definition import ConfigError
+from oncelog.core.errors import ErrorCode
+from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.driver import another_cluster
+from oncelog.spark.errors import UnsupportedModeError, UsageError
+from oncelog.spark.marker import Marker, check_query, latest
+from oncelog.spark.sink_options import SinkOptions
+
+__all__ = ["Cluster", "check_client_options", "examine", "explained"]
+
+ANSWER_TIMEOUT_S: Final = 8.0
+"""A cluster that says nothing for so long is named as the reason."""
+
+MARKER_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(4 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Small segments: a query reads the whole topic when it starts."""
+
+log = logging.getLogger("oncelog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a run has to know of the sink's cluster."""
+
+    cluster_id: str | None
+    marker_topic_is_new: bool
+
+
+def check_client_options(options: SinkOptions) -> None:
+    """Refuse a client option that no client of ours knows. Asks no cluster."""
+    try:
+        Admin(options.bootstrap_servers, **client_options(Role.ADMIN, options.client_options))
+    except (ConfigError, TypeError, ValueError) as error:
+        raise UsageError(f"client_options or bootstrap_servers are wrong: {error}") from error
+
+
+def examine(
+    options: SinkOptions,
+    sources: Sequence[Mapping[str, str]],
+    query_id: str | None,
+    is_query_known: bool,
+) -> Cluster:
+    """Refuse what the clusters show to be wrong, within ten seconds.
+
+    `sources` are the options of the query's Kafka sources; `query_id` is that of the checkpoint,
+    None when it is empty, which only counts if `is_query_known`.
+    """
+    loop = BackgroundLoop("oncelog-check")
+    try:
+        return loop.call(_examine(options, sources, query_id, is_query_known))
+    finally:
+        loop.close()
+
+
+async def _examine(
+    options: SinkOptions,
+    sources: Sequence[Mapping[str, str]],
+    query_id: str | None,
+    is_query_known: bool,
+) -> Cluster:
+    timeout_ms = ANSWER_TIMEOUT_S * 1000
+    admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **options.client_options)
+    transaction = TransactionDriver(
+        options.bootstrap_servers,
+        options.driver.application_id,
+        timeout_ms=timeout_ms,
+        **options.client_options,
+    )
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            cluster_id = await _connect(admin)
+            await _check_topics(admin, options)
+            is_new = await _make_marker_topic(admin, options)
+            cluster = Cluster(cluster_id, is_new)
+            await _check_sources(options, sources, cluster_id)
+            marker = await _marker(transaction, options, cluster)
+    except (ClientError, TimeoutError) as error:
+        raise explained(error, options) from error
+    finally:
+        await transaction.close()
+        await admin.close()
+    if is_query_known and marker is not None:
+        check_query(marker, query_id, options.driver.replaces_query)
+    return cluster
+
+
+async def _connect(admin: Admin) -> str | None:
+    await admin.start()
+    try:
+        return (await admin.describe_cluster()).cluster_id
+    except FatalError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+
+
+async def _check_topics(admin: Admin, options: SinkOptions) -> None:
+    wanted = (options.topic,) if options.topic is not None else options.topics or ()
+    if not wanted:
+        return
+    topics = await admin.list_topics()
+    for name in wanted:
+        if name not in topics:
+            raise UsageError(f"topic {name!r} does not exist; create it before the query starts")
+
+
+async def _make_marker_topic(admin: Admin, options: SinkOptions) -> bool:
+    """Create the marker topic if it is missing, and refuse one that forgets; whether it is new."""
+    place = options.driver.marker_partition
+    if place is None:
+        return False
+    if place.topic not in await admin.list_topics():
+        try:
+            await admin.create_topics([NewTopic(place.topic, 1, -1, MARKER_TOPIC_CONFIGS)])
+            return True
+        except FatalError as error:
+            # Another query may have been faster.
+            if error.code is not ErrorCode.topic_already_exists:
+                raise UsageError(
+                    f"the marker topic {place.topic!r} is missing and may not be created "
+                    f"({error}): create it with one partition and cleanup.policy=compact, or pass "
+                    "marker_topic=None to leave the marker to the group's offsets"
+                ) from error
+    await _check_policy(admin, place.topic)
+    return False
+
+
+async def _check_policy(admin: Admin, topic: str) -> None:
+    try:
+        entry = (await admin.describe_configs([topic]))[topic].get("cleanup.policy")
+    except ClientError as error:
+        log.warning("cleanup.policy of the marker topic %s cannot be read: %s", topic, error)
+        return
+    if entry is not None and entry.value != "compact":
+        raise UsageError(
+            f"the marker topic {topic!r} has cleanup.policy={entry.value}, which deletes markers: "
+            "set it to compact"
+        )
+
+
+async def _check_sources(
+    options: SinkOptions, sources: Sequence[Mapping[str, str]], cluster_id: str | None
+) -> None:
+    if not options.driver.commit_source_offsets or cluster_id is None:
+        return
+    for source in sources:
+        servers = source.get("bootstrap.servers", options.bootstrap_servers)
+        if servers == options.bootstrap_servers:
+            continue
+        found = await _cluster_id(source)
+        if found is not None and found != cluster_id:
+            raise UsageError(another_cluster(found, cluster_id))
+
+
+async def _cluster_id(source: Mapping[str, str]) -> str | None:
+    """The id of a source's cluster; None if it does not tell us, which its own reader will say."""
+    try:
+        given = client_options(Role.ADMIN, source)
+        servers = given.pop("bootstrap_servers")
+        async with Admin(servers, timeout_ms=ANSWER_TIMEOUT_S * 500, **given) as admin:
+            return (await admin.describe_cluster()).cluster_id
+    except (ClientError, ConfigError, KeyError, TypeError, ValueError) as error:
+        log.info("the cluster of a source cannot be asked for its id: %s", error)
+        return None
+
+
+async def _marker(
+    transaction: TransactionDriver, options: SinkOptions, cluster: Cluster
+) -> Marker | None:
+    """The marker as it stands now; only after InitProducerId it is definitive."""
+    application_id, place = options.driver.application_id, options.driver.marker_partition
+    offsets = await transaction.fetch_offsets(application_id, None, require_stable=False)
+    texts: list[str | None] = [committed.metadata for committed in offsets.values()]
+    if place is not None and not cluster.marker_topic_is_new:
+        key = application_id.encode()
+        value = await transaction.committed_value(place, key, is_final=False)
+        texts.append(None if value is None else value.decode())
+    return latest(texts)
+
+
+def explained(error: Exception, options: SinkOptions) -> Exception:
+    """The sentence for what a cluster refused or left unanswered; other errors as they are."""
+    application_id = options.driver.application_id
+    if isinstance(error, TimeoutError | RetriableError):
+        return UsageError(
+            f"the cluster at {options.bootstrap_servers} does not answer ({error or 'timeout'}): "
+            "check bootstrap_servers, and that its transaction coordinator is there "
+            "(transaction.state.log.replication.factor is at most the number of brokers)"
+        )
+    if not isinstance(error, ClientError):
+        return error
+    if error.code is ErrorCode.unsupported_version:
+        return UnsupportedModeError(
+            f"the brokers at {options.bootstrap_servers} do not speak what transactions need "
+            f"({error.message}): exactly_once needs Apache Kafka 2.5 or newer, or Oncelog"
+        )
+    sentences: dict[ErrorCode, str] = {
+        ErrorCode.invalid_transaction_timeout: (
+            f"transaction_timeout_ms={options.transaction_timeout_ms} is above the brokers' "
+            "transaction.max.timeout.ms: lower it, or have the brokers allow it"
+        ),
+        ErrorCode.transactional_id_authorization_failed: (
+            f"this user may not write under transactional id {application_id!r}: grant Write and "
+            "Describe on it"
+        ),
+        ErrorCode.group_authorization_failed: (
+            f"this user may not commit offsets of group {application_id!r}: grant Read on it"
+        ),
+        ErrorCode.topic_authorization_failed: (
+            f"this user may not write to a topic ({error.message}): grant Write and Describe on it"
+        ),
+    }
+    text = sentences.get(error.code)
+    return error if text is None else UsageError(text)

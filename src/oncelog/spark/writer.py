@@ -1,0 +1,154 @@
+"""The `DataStreamWriter` of `exactly_once`: it refuses at `start()` what would fail later.
+
+Spark's own writer lets most mistakes through: without a checkpoint it takes a temporary one,
+another format replaces the sink without a word, and a wrong address is found by the first batch.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncelog.client.settings.names import PREFIX
+from oncelog.spark.checks import check_configuration
+from oncelog.spark.errors import UnsupportedModeError, UsageError
+from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.preflight import Cluster, examine
+from oncelog.spark.query import RunningSink, read_matching
+from oncelog.spark.run import Run
+from oncelog.spark.sink_options import SinkOptions
+
+__all__ = ["ExactlyOnceWriter", "kafka_sources"]
+
+CHECKPOINT: Final = "checkpointLocation"
+CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
+ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
+KAFKA_SOURCES: Final = ("oncelog", "kafka")
+
+
+class ExactlyOnceWriter(DataStreamWriter):
+    """Trigger, output mode, name and checkpoint are the user's; the sink is not."""
+
+    def __init__(self, df: DataFrame, options: SinkOptions) -> None:
+        super().__init__(df)
+        self._sink = RunningSink(df.sparkSession, self._start_run, SparkBatch)
+        super().foreachBatch(self._sink)
+        self._frame = df
+        self._sink_options = options
+        self._cluster = Cluster(None, marker_topic_is_new=False)
+        self._given: dict[str, str] = {}
+
+    def option(self, key: str, value: Any) -> DataStreamWriter:
+        """As Spark's; an option that changes the mode is refused."""
+        if key.lower() == ASYNC_PROGRESS.lower() and str(value).lower() == "true":
+            raise UnsupportedModeError(
+                f"{ASYNC_PROGRESS} notes progress behind the batches' backs; exactly_once needs it "
+                "off"
+            )
+        self._given[key.lower()] = str(value)
+        return super().option(key, value)
+
+    def options(self, **options: Any) -> DataStreamWriter:
+        """As Spark's."""
+        for key, value in options.items():
+            if value is not None:
+                self.option(key, value)
+        return self
+
+    def trigger(self, **how: Any) -> DataStreamWriter:
+        """As Spark's; only plain micro-batches."""
+        for mode in ("continuous", "realTime"):
+            if how.get(mode) is not None:
+                raise UnsupportedModeError(
+                    f"trigger({mode}=...) has no micro-batches with a beginning and an end; use "
+                    "processingTime or availableNow"
+                )
+        return super().trigger(**how)
+
+    def format(self, source: str) -> NoReturn:
+        """The sink is chosen already."""
+        raise UsageError(f"format({source!r}) would replace exactly_once; leave it out")
+
+    def foreach(self, f: Any) -> NoReturn:
+        """The sink is chosen already."""
+        raise UsageError("foreach would replace exactly_once; leave it out")
+
+    def foreachBatch(self, func: Any) -> NoReturn:  # noqa: N802 - Spark's name
+        """The sink is chosen already."""
+        raise UsageError("foreachBatch would replace exactly_once; leave it out")
+
+    def toTable(self, tableName: str, *_: Any, **__: Any) -> NoReturn:  # noqa: N802, N803 - Spark's names
+        """The sink is chosen already."""
+        raise UsageError("toTable would replace exactly_once; end with start()")
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002 - Spark's name
+        outputMode: str | None = None,  # noqa: N803 - Spark's names from here on
+        partitionBy: str | list[str] | None = None,  # noqa: N803
+        queryName: str | None = None,  # noqa: N803
+        **options: Any,
+    ) -> StreamingQuery:
+        """Check everything, start the query, and take the application id over.
+
+        Raises `PipelineError` of the kind and with the sentence that says what to do; then no query
+        runs.
+        """
+        if path is not None or format is not None or partitionBy is not None:
+            raise UsageError("start() of exactly_once takes no path, format or partitionBy")
+        self.options(**options)
+        check_configuration(self._frame)
+        query_id, is_known = self._query_id()
+        self._cluster = examine(self._sink_options, kafka_sources(self._frame), query_id, is_known)
+        query = super().start(outputMode=outputMode, queryName=queryName)
+        try:
+            self._sink.run_of(query, self._spark.sparkContext).prepare()
+        except BaseException:
+            query.stop()
+            raise
+        return query
+
+    def _start_run(self, query: Any, context: Any) -> Run:
+        return Run(query, context, self._sink_options, self._cluster)
+
+    def _query_id(self) -> tuple[str | None, bool]:
+        """The id of the checkpoint's query, None if there is none yet; and whether that is sure."""
+        location = self._given.get(CHECKPOINT.lower())
+        if location is None:
+            root = self._spark.conf.get(CHECKPOINT_CONF, None)
+            if root is None:
+                raise UsageError(
+                    f"without .option({CHECKPOINT!r}, ...) Spark takes a temporary checkpoint, and "
+                    "after a restart everything is written again: name a lasting one"
+                )
+            # Spark chooses the folder by the query's name, or at random.
+            return None, False
+        texts = read_matching(self._spark.sparkContext, location, "metadata")
+        return (str(json.loads(texts[0])["id"]) if texts else None), True
+
+
+def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
+    """Kafka's settings of each Kafka source in the query's plan, by Kafka's names."""
+    leaves = df._jdf.queryExecution().logical().collectLeaves()  # noqa: SLF001 - Spark offers no public way to a plan's sources
+    found = []
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if str(leaf.getClass().getSimpleName()) != "StreamingRelationV2":
+            continue
+        if str(leaf.sourceName()) not in KAFKA_SOURCES:
+            continue
+        given = {str(key).lower(): str(value) for key, value in leaf.extraOptions().items()}
+        settings = {
+            name.removeprefix(PREFIX): value
+            for name, value in given.items()
+            if name.startswith(PREFIX)
+        }
+        servers = given.get("bootstrapservers")
+        if servers is not None:
+            settings["bootstrap.servers"] = servers
+        found.append(settings)
+    return found

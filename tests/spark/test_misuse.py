@@ -1,0 +1,250 @@
+"""The table of misuse: what `exactly_once` and its `start()` refuse, in one sentence each."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncelog.spark import (
+    OncelogSource,
+    PipelineError,
+    UnsupportedModeError,
+    UsageError,
+    exactly_once,
+    session,
+)
+from tests.spark.job import QUICK_JVM
+from tests.spark.support import Job, load, read
+from tests.support.broker import BrokerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ANSWER_S_MAX = 10.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    running = (
+        session("misuse", cores=2)
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    running.dataSource.register(OncelogSource)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def rate(spark: SparkSession) -> DataFrame:
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    return stream.select(F.col("value").cast("string").alias("value"))
+
+
+def source(spark: SparkSession, job: Job, servers: str = "", **options: str) -> DataFrame:
+    reader = spark.readStream.format("oncelog")
+    reader = reader.option("bootstrapServers", servers or job.bootstrap_servers)
+    return reader.option("subscribe", f"{job.name}-in").options(**options).load()
+
+
+def write(df: DataFrame, job: Job, checkpoint: Path | None = None, **given: Any) -> Any:
+    options: dict[str, Any] = {
+        "bootstrap_servers": job.bootstrap_servers,
+        "application_id": job.name,
+        "topic": f"{job.name}-out",
+    }
+    writer: DataStreamWriter = exactly_once(df.select("value"), **{**options, **given})
+    return writer.option("checkpointLocation", str(checkpoint or job.checkpoint))
+
+
+def refusal(writer: DataStreamWriter) -> str:
+    """What `start()` says, soon and in one sentence."""
+    began = time.monotonic()
+    with pytest.raises(PipelineError) as failure:
+        writer.start()
+    assert time.monotonic() - began < ANSWER_S_MAX
+    text = str(failure.value)
+    assert len(text) < 1000
+    assert "\n" not in text
+    return text
+
+
+# --- said by exactly_once() itself -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"compression_type": "lzma"}, "'lzma' is unknown; known are none, gzip"),
+        ({"client_options": {"request.timeout": "1"}}, r"did you mean request\.timeout\.ms"),
+        ({"client_options": {"batchsize": 1}}, "client_options .* are wrong"),
+        ({"bootstrap_servers": "host:port"}, "is not host:port"),
+        ({"application_id": ""}, "application_id is empty"),
+        ({"accept": ["anything"]}, "'anything'"),
+        ({"topic": "m", "marker_topic": "m"}, "holds the markers"),
+        ({"marker_topic": None, "commit_source_offsets": False}, "nothing but a marker_topic"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(
+    rate: DataFrame, job: Job, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        write(rate, job, **wrong)
+
+
+def test_a_trigger_without_micro_batches_is_refused(rate: DataFrame, job: Job) -> None:
+    with pytest.raises(UnsupportedModeError, match=r"trigger\(continuous=\.\.\.\)"):
+        write(rate, job).trigger(continuous="1 second")
+    with pytest.raises(UnsupportedModeError, match=r"trigger\(realTime=\.\.\.\)"):
+        write(rate, job).trigger(realTime="5 minutes")
+    with pytest.raises(UnsupportedModeError, match="asyncProgressTrackingEnabled"):
+        write(rate, job).option("asyncProgressTrackingEnabled", True)
+
+
+def test_what_would_replace_the_sink_is_refused(rate: DataFrame, job: Job) -> None:
+    for call in ("format", "foreach", "foreachBatch", "toTable"):
+        with pytest.raises(UsageError, match="would replace exactly_once"):
+            getattr(write(rate, job), call)("console")
+    with pytest.raises(UsageError, match="no path"):
+        write(rate, job).start("/tmp/out")
+
+
+# --- said by start() ---------------------------------------------------------------------
+
+
+def test_a_query_without_a_lasting_checkpoint_is_refused(rate: DataFrame, job: Job) -> None:
+    writer = exactly_once(
+        rate, bootstrap_servers=job.bootstrap_servers, application_id=job.name, topic="t"
+    )
+    assert "temporary checkpoint" in refusal(writer)
+
+
+def test_a_topic_that_does_not_exist_is_refused(rate: DataFrame, job: Job) -> None:
+    assert "'nowhere' does not exist" in refusal(write(rate, job, topic="nowhere"))
+
+
+def test_an_address_where_no_broker_is_is_said_within_ten_seconds(
+    rate: DataFrame, job: Job
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"at {servers} does not answer" in refusal(
+            write(rate, job, bootstrap_servers=servers)
+        )
+
+
+def test_a_silent_peer_is_said_within_ten_seconds(rate: DataFrame, job: Job) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert "does not answer" in refusal(write(rate, job, bootstrap_servers=servers))
+
+
+def test_a_timeout_above_the_brokers_cap_is_refused(rate: DataFrame, job: Job) -> None:
+    load(job.bootstrap_servers, job.name, 0, 0)
+    text = refusal(write(rate, job, transaction_timeout_ms=2_000_000_000))
+    assert "transaction.max.timeout.ms: lower it" in text
+
+
+def test_a_marker_topic_that_forgets_is_refused(rate: DataFrame, job: Job) -> None:
+    load(job.bootstrap_servers, job.name, 0, 0)
+    text = refusal(write(rate, job, marker_topic=f"{job.name}-counts"))
+    assert "cleanup.policy=delete" in text
+
+
+def test_a_second_query_with_the_id_is_refused_and_the_first_goes_on(
+    spark: SparkSession, job: Job, tmp_path: Path
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 50)
+    rows = source(spark, job)
+    first = write(rows, job).start()
+    try:
+        first.processAllAvailable()
+        text = refusal(write(rows, job, tmp_path / "other"))
+        assert "this query's checkpoint is empty" in text
+        assert f"replaces_query='{first.id}'" in text
+        load(job.bootstrap_servers, job.name, 50, 50)
+        first.processAllAvailable()
+    finally:
+        first.stop()
+    values = [value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
+    assert len(values) == len(set(values)) == 100
+
+
+def test_a_lost_checkpoint_goes_on_only_from_the_groups_offsets(
+    spark: SparkSession, job: Job, tmp_path: Path
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 50)
+    first = write(source(spark, job), job).trigger(availableNow=True).start()
+    first.awaitTermination()
+    load(job.bootstrap_servers, job.name, 50, 50)
+    from_the_start = {"checkpointLocation": str(tmp_path / "a")}
+    rows = source(spark, job, **from_the_start)
+    lost = write(rows, job, tmp_path / "a", replaces_query=str(first.id))
+    query = lost.trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="other-start"):
+        query.awaitTermination()
+    options = {
+        "startingOffsets": "group",
+        "groupId": job.name,
+        "checkpointLocation": str(tmp_path / "b"),
+    }
+    rows = source(spark, job, **options)
+    lost = write(rows, job, tmp_path / "b", replaces_query=str(first.id))
+    lost.trigger(availableNow=True).start().awaitTermination()
+    values = [value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
+    assert len(values) == len(set(values)) == 100
+
+
+def test_a_source_on_another_cluster_is_named_and_works_without_its_offsets(
+    spark: SparkSession, job: Job, tmp_path: Path
+) -> None:
+    with BrokerProcess(tmp_path / "other") as other:
+        load(other.bootstrap_servers, job.name, 0, 30)
+        load(job.bootstrap_servers, job.name, 0, 0)
+        rows = source(spark, job, other.bootstrap_servers)
+        text = refusal(write(rows, job))
+        assert "a source reads from cluster" in text
+        assert "commit_source_offsets=False" in text
+        writer = write(rows, job, commit_source_offsets=False).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        writer.start().awaitTermination()
+    values = [value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
+    assert len(values) == len(set(values)) == 30
+
+
+# --- stop --------------------------------------------------------------------------------
+
+
+def test_stop_returns_soon_though_the_cluster_is_silent(
+    spark: SparkSession, job: Job, tmp_path: Path
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 20)
+    with BrokerProcess(tmp_path / "sink") as sink:
+        load(sink.bootstrap_servers, job.name, 0, 0)
+        writer = write(
+            source(spark, job),
+            job,
+            bootstrap_servers=sink.bootstrap_servers,
+            commit_source_offsets=False,
+        )
+        query = writer.start()
+        query.processAllAvailable()
+        sink.kill()
+        load(job.bootstrap_servers, job.name, 20, 20)
+        while not query.status["isTriggerActive"]:
+            time.sleep(0.05)
+        began = time.monotonic()
+        query.stop()
+        assert time.monotonic() - began < ANSWER_S_MAX
+
+
+def test_the_session_has_no_ui(spark: SparkSession) -> None:
+    assert spark.sparkContext.uiWebUrl is None
