@@ -16,8 +16,9 @@ from oncelog.spark import OncelogSource, exactly_once
 def copy(servers: str, origin: str, target: str, checkpoint: str) -> None:
     spark = SparkSession.builder.appName(f"copy-{target}").getOrCreate()
     spark.dataSource.register(OncelogSource)
-    source = spark.readStream.format("oncelog").option("bootstrapServers", servers)
-    rows = source.option("subscribe", origin).load().select("key", "value")
+    source = spark.readStream.format("oncelog").option("kafka.bootstrap.servers", servers)
+    source = source.options(subscribe=origin, startingOffsets="earliest")
+    rows = source.load().select("key", "value")
     name = f"copy-{origin}-{target}"
     writer = exactly_once(rows, bootstrap_servers=servers, application_id=name, topic=target)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.offsets_log import kafka_offsets, parse
-from oncelog.spark.source_options import to_json
+from oncelog.spark.source_offsets import places_json
 
 __all__ = ["Checkpoint", "ConcurrentQueryError"]
 
@@ -37,7 +37,7 @@ class Checkpoint:
         """Write ``offsets/N``. Raises `ConcurrentQueryError`."""
         if batch_id in self.offsets:
             raise ConcurrentQueryError(f"offsets/{batch_id}")
-        line = json.dumps(to_json(ends), separators=(",", ":"))
+        line = json.dumps(places_json(ends), separators=(",", ":"))
         self.offsets[batch_id] = f"v1\n{METADATA % (now_s * 1000)}\n{line}"
 
     def log_commit(self, batch_id: int) -> None:

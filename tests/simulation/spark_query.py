@@ -37,7 +37,8 @@ from oncelog.spark.driver import (
 )
 from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.progress import CrashRow, Progress, crash_row
-from oncelog.spark.source_options import Isolation, limit_offsets
+from oncelog.spark.source_offsets import limit_ends
+from oncelog.spark.source_options import Isolation
 from oncelog.spark.write_stage import check_one_attempt
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_application import Application
@@ -410,7 +411,7 @@ class _Life:
                 return False
             is_last = self.context.stopping() and self.app.sources_settled()
             latest = self._latest(admin, "read_committed")
-            ends = limit_offsets(starts, latest, self.rng.choice((4, 15, 60)))
+            ends = limit_ends(starts, latest, self.rng.choice((4, 15, 60)))
             if ends != starts:
                 break
             # Records behind a transaction that is still open are yet to come.

@@ -41,7 +41,6 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", options.per_batch)
         .option("startingOffsets", options.starting)
         .option("groupId", options.application)
-        .option("checkpointLocation", options.checkpoint)
         .load()
     )
     rows = source.select("key", "value", F.lit(options.output).alias("topic"))

@@ -51,7 +51,8 @@ def rate(spark: SparkSession) -> DataFrame:
 def source(spark: SparkSession, job: Job, servers: str = "", **options: str) -> DataFrame:
     reader = spark.readStream.format("oncelog")
     reader = reader.option("bootstrapServers", servers or job.bootstrap_servers)
-    return reader.option("subscribe", f"{job.name}-in").options(**options).load()
+    options = {"subscribe": f"{job.name}-in", "startingOffsets": "earliest"} | options
+    return reader.options(**options).load()
 
 
 def write(df: DataFrame, job: Job, checkpoint: Path | None = None, **given: Any) -> Any:

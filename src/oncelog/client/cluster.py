@@ -278,8 +278,9 @@ class Cluster:
 
         `create` lets the broker create topics that do not exist.
 
-        A topic that the broker does not know is dropped from the cache. Returns the errors of
-        topics for which asking again is no use (invalid name, not authorized). Raises as `request`.
+        A topic that the broker does not know is dropped from the cache; when all are asked for, so
+        is every topic that the answer leaves out. Returns the errors of topics for which asking
+        again is no use (invalid name, not authorized). Raises as `request`.
         """
         names = None if topics is None else sorted(set(topics))
         request = requests.metadata_request(names, create=create)
@@ -288,7 +289,11 @@ class Cluster:
             requests.nodes_of(response), response.cluster_id, response.controller_id
         )
         errors: dict[str, ClientError] = {}
-        for name, code, topic in requests.topics_of(response):
+        answers = list(requests.topics_of(response))
+        if names is None:
+            for name in self.metadata.topics.keys() - {name for name, _code, _topic in answers}:
+                self.metadata.forget_topic(name)
+        for name, code, topic in answers:
             if code in (ErrorCode.none, ErrorCode.leader_not_available):
                 self.metadata.update_topic(topic)
             elif code is ErrorCode.unknown_topic_or_partition:

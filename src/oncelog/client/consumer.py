@@ -31,7 +31,7 @@ from oncelog.client.transactions import fetch_offsets
 from oncelog.client.validation import truncation, validate
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
@@ -232,10 +232,12 @@ class Consumer:
         *,
         max_wait_ms: int | None = None,
         leader_epoch: int = NO_EPOCH,
+        topic_id: TopicId | None = None,
     ) -> FetchedPartition:
         """One fetch of one partition as whole record batches.
 
-        Needs no assignment and moves no position.
+        Needs no assignment and moves no position. With `topic_id`, a topic of that name with
+        another id is not read: raises `FatalError` (inconsistent_topic_id).
 
         Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the
         leader moves; raises `RetriableError` after ``retry_timeout_ms``, and
@@ -251,6 +253,7 @@ class Consumer:
             checked = await validate(self._cluster, {topic_partition: at})
             at = _agreed(topic_partition, at, checked[topic_partition])
             node_id = await self._cluster.leader(topic_partition)
+            await self._check_identity(topic_partition.topic, topic_id)
             wanted = {topic_partition: _wanted(topic_partition, at, max_bytes)}
             ((_, answer),) = await fetch_from(
                 self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
@@ -388,6 +391,17 @@ class Consumer:
             answer.log_start_offset,
             visible.leader_epoch if visible.next_offset > position.offset else position.epoch,
         )
+
+    async def _check_identity(self, name: str, topic_id: TopicId | None) -> None:
+        metadata = self._cluster.metadata
+        if topic_id is None or metadata.topic_id(name) in (None, topic_id):
+            return
+        # What is known may be the topic of before.
+        await self._cluster.refresh([name])
+        known = metadata.topic_id(name)
+        if known not in (None, topic_id):
+            text = f"topic {name} has the id {known}, not {topic_id}"
+            raise FatalError(ErrorCode.inconsistent_topic_id, text)
 
     def _check_assigned(self, topic_partition: TopicPartition) -> None:
         if topic_partition not in self._positions:

@@ -13,7 +13,7 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import (
@@ -52,7 +52,7 @@ async def fetch_from(
             ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
         )
         answer = await _submit(
-            cluster, connection, version, wanted, isolation_level, wait_ms, max_bytes
+            cluster, connection, version, wanted, ids, isolation_level, wait_ms, max_bytes
         )
         response = parse_fetch_response(answer, version, 0)
     except (DisconnectedError, ConnectionLostError) as error:
@@ -79,6 +79,7 @@ def _submit(
     connection: Connection,
     version: int,
     wanted: Mapping[TopicPartition, FetchPartition],
+    ids: Mapping[str, TopicId | None],
     isolation_level: int,
     wait_ms: int,
     max_bytes: int,
@@ -86,7 +87,7 @@ def _submit(
     topics = [
         FetchTopic(
             name,
-            cluster.metadata.topic_id(name),
+            ids[name],
             [wanted[TopicPartition(name, index)] for index in indexes],
         )
         for name, indexes in requests.by_topic(wanted).items()

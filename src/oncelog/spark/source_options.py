@@ -1,48 +1,80 @@
-"""The source's options and offsets: text to values, and the pin that keeps a query's beginning.
+"""The source's options: text to values. Knows neither Spark nor the cluster."""
 
-Knows neither Spark nor the cluster. Offsets are Spark's own JSON, ``{"topic":{"0":23}}``.
-"""
-
+import difflib
 import json
-import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar, cast
 
-from pyarrow import fs
-
+from oncelog.client.settings import Role, client_options, hide_secrets
+from oncelog.core.config_definition import ConfigError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import UsageError
+from oncelog.spark.source_offsets import IDENTITY, Places, parse_places
+from oncelog.spark.source_settings import KAFKA_REFUSED, OPTIONS
 
-__all__ = [
-    "Offsets",
-    "SourceOptions",
-    "from_json",
-    "limit_offsets",
-    "parse_offsets",
-    "read_pin",
-    "to_json",
-    "write_pin",
-]
+__all__ = ["Bound", "SourceOptions"]
 
-Offsets = dict[str, dict[str, int]]
+T = TypeVar("T", bound=str)
+
 Isolation = Literal["read_committed", "read_uncommitted"]
+Where = Literal["earliest", "latest", "group", "offsets", "times", "time"]
+NoMatch = Literal["error", "latest"]
+
+PREFIX: Final = "kafka."
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""As in Spark's JSON, and as in ListOffsets."""
+
+POLL_TIMEOUT_MS: Final = 120_000
+TRIGGER_DELAY_MS: Final = 15 * 60_000
+FETCH_OFFSET_ATTEMPTS: Final = 3
+FETCH_OFFSET_INTERVAL_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends, as the option `name` says.
+
+    `places` holds offsets (-2 earliest, -1 latest) for ``offsets``, and milliseconds for ``times``.
+    """
+
+    name: str
+    where: Where
+    places: Places = field(default_factory=dict)
+    time_ms: int = 0
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of ``format("oncelog")``, checked."""
+    """The options of ``format("oncelog")``, checked.
+
+    Exactly one of `topics`, `pattern` and `assigned` is not empty. `kafka` holds Kafka's settings
+    by their own names, secrets hidden.
+    """
 
     bootstrap_servers: str
     topics: tuple[str, ...]
     pattern: str | None
-    starting_offsets: str
-    ending_offsets: str
+    assigned: frozenset[TopicPartition]
+    starting: Bound | None
+    ending: Bound | None
+    on_no_match: NoMatch
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
     fail_on_data_loss: bool
     isolation_level: Isolation
     group_id: str | None
-    checkpoint_location: str | None
+    fetch_offset_attempts: int
+    fetch_offset_interval_ms: int
+    poll_timeout_ms: int
+    kafka: Mapping[str, Any]
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
@@ -50,154 +82,236 @@ class SourceOptions:
 
         Raises `UsageError` in one sentence; an unknown option is named, not ignored.
         """
-        given = {name.lower(): value for name, value in options.items() if name.lower() != "path"}
-        unknown = set(given) - {name.lower() for name in _OPTIONS}
-        if unknown:
-            raise UsageError(
-                f"option {sorted(unknown)[0]!r} is unknown; known are {', '.join(_OPTIONS)}"
-            )
-        servers = given.get("bootstrapservers") or given.get("kafka.bootstrap.servers")
+        given = _Given({name.lower(): value.strip() for name, value in options.items()})
+        given.check_names()
+        topics, pattern, assigned = _subscription(given)
+        servers = given.either("bootstrapServers", "kafka.bootstrap.servers")
         if not servers:
-            raise UsageError("option bootstrapServers is missing")
-        topics = tuple(
-            name.strip() for name in given.get("subscribe", "").split(",") if name.strip()
-        )
-        pattern = given.get("subscribepattern")
-        if bool(topics) == bool(pattern):
-            raise UsageError(
-                "give one of the options subscribe (topics, comma separated) and subscribePattern"
-            )
-        isolation = given.get("isolationlevel") or given.get(
-            "kafka.isolation.level", "read_committed"
-        )
-        if isolation not in ("read_committed", "read_uncommitted"):
-            raise UsageError(
-                f"isolationLevel {isolation!r} must be read_committed or read_uncommitted"
-            )
-        limit = given.get("maxoffsetspertrigger")
-        if limit is not None and (not limit.isdecimal() or int(limit) < 1):
-            raise UsageError(f"maxOffsetsPerTrigger {limit!r} must be a positive number")
+            raise UsageError("option bootstrapServers (or kafka.bootstrap.servers) is missing")
         parsed = cls(
             bootstrap_servers=servers,
             topics=topics,
             pattern=pattern,
-            starting_offsets=given.get("startingoffsets", "earliest"),
-            ending_offsets=given.get("endingoffsets", "latest"),
-            max_offsets_per_trigger=int(limit) if limit else None,
-            fail_on_data_loss=given.get("failondataloss", "true").lower() != "false",
-            isolation_level=cast(Isolation, isolation),
-            group_id=given.get("groupid") or given.get("kafka.group.id"),
-            checkpoint_location=given.get("checkpointlocation"),
+            assigned=assigned,
+            starting=_bound(given, "starting"),
+            ending=_bound(given, "ending"),
+            on_no_match=given.choice(
+                "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
+            ),
+            max_offsets_per_trigger=given.number("maxOffsetsPerTrigger"),
+            min_offsets_per_trigger=given.number("minOffsetsPerTrigger"),
+            max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
+            min_partitions=given.number("minPartitions"),
+            max_records_per_partition=given.number("maxRecordsPerPartition"),
+            include_headers=given.flag("includeHeaders", default=False),
+            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+            isolation_level=_isolation(given),
+            group_id=given.either("groupId", "kafka.group.id"),
+            fetch_offset_attempts=given.number("fetchOffset.numRetries") or FETCH_OFFSET_ATTEMPTS,
+            fetch_offset_interval_ms=given.number("fetchOffset.retryIntervalMs", least=0)
+            or FETCH_OFFSET_INTERVAL_MS,
+            poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+            kafka=hide_secrets(given.kafka()),
         )
-        if parsed.starting_offsets == "group" and not parsed.group_id:
+        parsed._check_together()
+        return parsed
+
+    def check_stream(self) -> None:
+        """Refuse what a streaming query cannot have. Raises `UsageError`."""
+        if self.ending is not None:
+            raise UsageError(f"option {self.ending.name} is not valid in a streaming query")
+
+    def check_batch(self) -> None:
+        """Refuse what a batch read cannot have, as Spark's source does. Raises `UsageError`."""
+        for bound, word in ((self.starting, "latest"), (self.ending, "earliest")):
+            if bound is None:
+                continue
+            number = LATEST if word == "latest" else EARLIEST
+            if bound.where == word or (
+                bound.where == "offsets" and number in bound.places.values()
+            ):
+                raise UsageError(f"option {bound.name} cannot be {word} in a batch read")
+        start, end = self.starting, self.ending
+        if start is None or end is None or start.where != end.where:
+            return
+        for tp, begin in start.places.items():
+            if 0 <= end.places.get(tp, begin) < begin:
+                raise UsageError(
+                    f"{start.name} of {tp} is {begin}, after {end.name}, {end.places[tp]}"
+                )
+
+    def client_settings(self, role: Role) -> dict[str, Any]:
+        """Kafka's settings as the keywords of a client. Raises `UsageError` for one it has not."""
+        try:
+            return client_options(role, self.kafka)
+        except ConfigError as error:
+            raise UsageError(f"option kafka.{error}") from None
+
+    def _check_together(self) -> None:
+        self.client_settings(Role.CONSUMER)
+        if self.starting is not None and self.starting.where == "group" and not self.group_id:
             raise UsageError(
                 "startingOffsets=group needs the option groupId (the application_id of the sink)"
             )
-        return parsed
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise UsageError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
 
 
-_OPTIONS: Final = (
-    "bootstrapServers",
-    "kafka.bootstrap.servers",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "endingOffsets",
-    "maxOffsetsPerTrigger",
-    "failOnDataLoss",
-    "isolationLevel",
-    "kafka.isolation.level",
-    "groupId",
-    "kafka.group.id",
-    "checkpointLocation",
-)
+class _Given:
+    """The options by lower-case name, as Spark compares them."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = {name: value for name, value in values.items() if name != "path"}
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name.lower()) or None
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def either(self, *names: str) -> str | None:
+        return next((value for name in names if (value := self.get(name))), None)
+
+    def check_names(self) -> None:
+        """Raises `UsageError` for the first name that is unknown or refused."""
+        names = {option.name.lower(): option.name for option in OPTIONS}
+        names["bootstrapservers"] = "bootstrapServers"
+        for name in sorted(self._values):
+            if name.startswith(PREFIX):
+                if reason := KAFKA_REFUSED.get(name.removeprefix(PREFIX)):
+                    raise UsageError(f"option {name!r} is not supported: {reason}")
+            elif name not in names:
+                near = difflib.get_close_matches(name, names, 1, 0.6)
+                hint = f"did you mean {names[near[0]]!r}?" if near else _KNOWN_WHERE
+                raise UsageError(f"option {name!r} is unknown; {hint}")
+
+    def kafka(self) -> dict[str, str]:
+        """Kafka's settings, but those that are options of the source too."""
+        ours = {option.name for option in OPTIONS}
+        return {
+            name: value
+            for name, value in self._values.items()
+            if name.startswith(PREFIX) and name not in ours
+        }
+
+    def number(self, name: str, least: int = 1) -> int | None:
+        value = self.get(name)
+        if value is None:
+            return None
+        if not value.isdecimal() or int(value) < least:
+            raise UsageError(f"option {name} is {value!r}; it must be a number from {least} on")
+        return int(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        word = "true" if default else "false"
+        return self.choice(name, ("true", "false"), word) == "true"
+
+    def choice(self, name: str, words: tuple[T, ...], default: T) -> T:
+        value = (self.get(name) or default).lower()
+        for word in words:
+            if value == word:
+                return word
+        raise UsageError(f"option {name} is {value!r}; it must be {' or '.join(words)}")
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        value = self.get(name)
+        if value is None:
+            return default_ms
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.lower())
+        if match is None or match[2] not in _UNIT_MS:
+            raise UsageError(f"option {name} is {value!r}; it must be a time like 30s, 15m or 2h")
+        return int(int(match[1]) * _UNIT_MS[match[2]])
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
-    """Spark compares offsets as text, so topics and partitions stand in a fixed order."""
-    result: Offsets = {}
-    for topic_partition in sorted(offsets):
-        result.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[
-            topic_partition
-        ]
-    return result
+_UNIT_MS: Final = {
+    "": 1,
+    "us": 0.001,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+_KNOWN_WHERE: Final = 'the section "Source options" of docs/spark.md lists them'
 
 
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The inverse of `to_json`."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    }
-
-
-def limit_offsets(
-    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
-) -> dict[TopicPartition, int]:
-    """Cut the ends to about `rows_max` offsets in all.
-
-    Shared out in proportion to what waits in each partition, as Spark's source does; a partition
-    that has something gets at least one. Offsets count control records too, so a batch may hold a
-    few rows less.
-    """
-    sizes = {tp: max(end - begins.get(tp, end), 0) for tp, end in ends.items()}
-    total = sum(sizes.values())
-    if total <= rows_max:
-        return dict(ends)
-    return {
-        tp: begins.get(tp, end) + min(sizes[tp], max(sizes[tp] * rows_max // total, 1))
-        if sizes[tp]
-        else end
-        for tp, end in ends.items()
-    }
-
-
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets given as JSON; -2 and -1 stand for earliest and latest. Raises `UsageError`."""
+def _subscription(given: _Given) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
+    names = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
+    if len(names) != 1:
+        found = f"not {' and '.join(names)}" if names else "none is there"
+        raise UsageError(f"give one of the options assign, subscribe and subscribePattern; {found}")
+    text = given.get(names[0])
+    if text is None:
+        raise UsageError(f"option {names[0]} is empty")
+    if names[0] == "assign":
+        return (), None, _assigned(text)
+    if names[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise UsageError(f"option subscribe is {text!r}, which names no topic")
+        return topics, None, frozenset()
     try:
-        offsets = from_json(json.loads(text))
-        valid = all(type(offset) is int and offset >= -2 for offset in offsets.values())
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"option subscribePattern is {text!r}: {error}") from None
+    return (), text, frozenset()
+
+
+def _assigned(text: str) -> frozenset[TopicPartition]:
+    try:
+        value = json.loads(text)
+        partitions = frozenset(
+            TopicPartition(topic, index) for topic, indexes in value.items() for index in indexes
+        )
+        valid = bool(partitions) and all(
+            type(tp.partition) is int and tp.partition >= 0 for tp in partitions
+        )
     except (ValueError, AttributeError, TypeError):
         valid = False
     if not valid:
-        raise UsageError(
-            f"offsets {text!r} must be earliest, latest, group, or JSON like "
-            + '{"topic":{"0":23,"1":-2}}'
-        )
-    return offsets
+        raise UsageError(f"option assign is {text!r}; it must be JSON like " + '{"topic":[0,1]}')
+    return partitions
 
 
-def _pin_path(options: SourceOptions) -> tuple[fs.FileSystem, str] | None:
-    if options.checkpoint_location is None:
+def _bound(given: _Given, side: Literal["starting", "ending"]) -> Bound | None:
+    """What wins is what wins in Spark: one time, then times, then offsets."""
+    name = f"{side}Timestamp"
+    if (text := given.get(name)) is not None:
+        if not text.isdecimal():
+            raise UsageError(f"option {name} is {text!r}; it must be milliseconds since 1970")
+        return Bound(name, "time", time_ms=int(text))
+    name = f"{side}OffsetsByTimestamp"
+    if (text := given.get(name)) is not None:
+        return Bound(name, "times", _places(name, text, 0))
+    name = f"{side}Offsets"
+    text = given.get(name)
+    if text is None:
         return None
-    location = options.checkpoint_location
-    system, path = fs.FileSystem.from_uri(
-        location if "://" in location or location.startswith("file:") else os.path.abspath(location)
-    )
-    what = "-".join(options.topics) or "pattern"
-    return system, f"{path.rstrip('/')}/oncelog-starting-offsets-{what[:100]}.json"
+    word = text.lower()
+    if word in ("earliest", "latest") or (word == "group" and side == "starting"):
+        return Bound(name, cast(Where, word))
+    return Bound(name, "offsets", _places(name, text, EARLIEST))
 
 
-def read_pin(options: SourceOptions) -> Offsets | None:
-    """The beginning that an earlier run pinned, if one did and a checkpoint was named."""
-    place = _pin_path(options)
-    if place is None or place[0].get_file_info(place[1]).type is not fs.FileType.File:
-        return None
-    with place[0].open_input_stream(place[1]) as stream:
-        pinned: Offsets = json.loads(stream.read())
-    return pinned
+def _places(name: str, text: str, least: int) -> Places:
+    try:
+        value = json.loads(text)
+        value.pop(IDENTITY, None)
+        places = parse_places(value)
+        valid = all(type(offset) is int and offset >= least for offset in places.values())
+    except (ValueError, AttributeError, TypeError):
+        valid = False
+    if not valid:
+        words = "" if name.endswith("Timestamp") else "earliest, latest or "
+        example = '{"topic":{"0":23,"1":-2}}' if words else '{"topic":{"0":1700000000000}}'
+        raise UsageError(f"option {name} is {text!r}; it must be {words}JSON like {example}")
+    return places
 
 
-def write_pin(options: SourceOptions, offsets: Offsets) -> Offsets:
-    """Pin the beginning (temporary file, then rename) and return it."""
-    place = _pin_path(options)
-    if place is None:
-        return offsets
-    system, path = place
-    system.create_dir(os.path.dirname(path), recursive=True)
-    draft = f"{path}.{os.getpid()}.tmp"
-    with system.open_output_stream(draft) as stream:
-        stream.write(json.dumps(offsets).encode())
-    system.move(draft, path)
-    return offsets
+def _isolation(given: _Given) -> Isolation:
+    name = "isolationLevel" if given.get("isolationLevel") else "kafka.isolation.level"
+    levels: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
+    return given.choice(name, levels, "read_committed")

@@ -4,7 +4,9 @@ A connection lasts as long as Spark keeps the worker process. 500 rows per Arrow
 times as much as 10,000.
 """
 
+import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,38 +18,57 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from oncelog.client.consumer import Consumer
-from oncelog.client.errors import OffsetOutOfRangeError
-from oncelog.core.ids import TopicPartition
+from oncelog.client.errors import FatalError, OffsetOutOfRangeError, RetriableError
+from oncelog.client.settings import Role
+from oncelog.client.values import FetchedPartition
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.codecs import DecodedRecords, decode_batches
-from oncelog.spark.errors import DataLossError
-from oncelog.spark.source_cluster import SourceCluster, loss_message
+from oncelog.spark.errors import DataLossError, PipelineError, loss_message
+from oncelog.spark.source_cluster import SourceCluster
 from oncelog.spark.source_options import SourceOptions
 
 __all__ = ["OffsetRange", "read_range"]
 
-FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
 ARROW_ROWS_MIN: Final = 10_000
 ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 """An Arrow batch ends when it has the rows, or when the record batches it came from have this size.
 """
 
-STALLED_FETCHES_COUNT_MAX: Final = 60
-"""Fetches of half a second each that may bring nothing where the plan saw readable offsets."""
+FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes per fetch, unless ``max.partition.fetch.bytes`` says otherwise."""
+
+RETRY_TIMEOUT_MS: Final = 2_000
+"""The consumer asks again for this time; then the range looks at what was the matter."""
+
+GONE_TIMEOUT_S: Final = 10.0
+"""A topic that brokers do not know for this time is gone. One that has just started may not know
+its topics for a moment."""
+
+UNKNOWN_TOPIC: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 @dataclass
 class OffsetRange(InputPartition):
-    """What one task reads: [start, end) of one partition."""
+    """What one task reads: [start, end) of one partition, of the topic with this id."""
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: TopicId | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
 
-_connections: dict[tuple[int, str, str], tuple[BackgroundLoop, Consumer]] = {}
-"""One consumer per worker process and cluster.
+_connections: dict[tuple[Any, ...], tuple[BackgroundLoop, Consumer]] = {}
+"""One consumer per worker process and settings.
 
 Spark keeps workers, so a micro-batch pays for no connection. The key holds the pid because workers
 are forked.
@@ -55,16 +76,17 @@ are forked.
 
 
 def _shared_consumer(options: SourceOptions) -> tuple[BackgroundLoop, Consumer]:
-    name = (os.getpid(), options.bootstrap_servers, options.isolation_level)
+    name = (os.getpid(), options.bootstrap_servers, options.isolation_level, repr(options.kafka))
     if name not in _connections:
         loop = BackgroundLoop("oncelog-read")
 
-        async def connect() -> Consumer:
-            consumer = Consumer(options.bootstrap_servers, isolation_level=options.isolation_level)
-            await consumer.start()
-            return consumer
+        async def make() -> Consumer:
+            settings = options.client_settings(Role.CONSUMER)
+            settings["retry_timeout_ms"] = RETRY_TIMEOUT_MS
+            level = options.isolation_level
+            return Consumer(options.bootstrap_servers, isolation_level=level, **settings)
 
-        _connections[name] = (loop, loop.call(connect()))
+        _connections[name] = (loop, loop.call(make()))
     return _connections[name]
 
 
@@ -76,8 +98,9 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     parts: list[DecodedRecords] = []
     rows = size = 0
-    for batches in _fetch(options, wanted):
-        for records in decode_batches(batches, wanted.start, wanted.end):
+    for offset, batches in _RangeFetcher(options, wanted).fetches():
+        # A batch may begin before the offset that was asked for, with records that were deleted.
+        for records in decode_batches(batches, offset, wanted.end):
             if len(records):
                 parts.append(records)
                 rows += len(records)
@@ -90,46 +113,94 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
         yield _to_arrow(parts, arrow_schema, wanted)
 
 
-def _fetch(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    loop, consumer = _shared_consumer(options)
-    topic_partition = TopicPartition(wanted.topic, wanted.partition)
-    offset, stalled = wanted.start, 0
-    while offset < wanted.end:
+class _RangeFetcher:
+    """Fetches one range, with patience for brokers that are away for a while."""
+
+    def __init__(self, options: SourceOptions, wanted: OffsetRange) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._loop, self._consumer = _shared_consumer(options)
+        settings = options.client_settings(Role.CONSUMER)
+        self._fetch_size = settings.get("max_partition_fetch_bytes", FETCH_SIZE_BYTES)
+        self._waits_since_s: float | None = None
+
+    def fetches(self) -> Iterator[tuple[int, Any]]:
+        """What each fetch brought, with the offset that it asked for."""
+        offset = self._wanted.start
+        while offset < self._wanted.end:
+            try:
+                fetched = self._fetch(offset)
+            except OffsetOutOfRangeError:
+                needed = f"{offset} (needed up to {self._wanted.end})"
+                self._lost(f"{self._wanted.topic_partition} no longer has offset {needed}")
+                offset = self._after_the_gap(offset)
+                continue
+            except _TopicGoneError as error:
+                self._lost(str(error))
+                return
+            if fetched is None or fetched.next_offset <= offset:
+                continue
+            self._waits_since_s = None
+            if len(fetched.batches):
+                yield offset, fetched.batches
+            offset = fetched.next_offset
+
+    def _fetch(self, offset: int) -> FetchedPartition | None:
+        wanted = self._wanted
+        fetch = self._consumer.fetch_batches(
+            wanted.topic_partition, offset, self._fetch_size, topic_id=wanted.topic_id
+        )
         try:
-            fetched = loop.call(consumer.fetch_batches(topic_partition, offset, FETCH_SIZE_BYTES))
-        except OffsetOutOfRangeError as error:
-            if options.fail_on_data_loss:
-                raise DataLossError(
-                    loss_message(
-                        f"{topic_partition} no longer has offset {offset} (needed up to "
-                        f"{wanted.end})"
-                    )
-                ) from error
-            offset = _skip_to(options, topic_partition, offset, wanted.end)
-            continue
+            fetched = self._loop.call(fetch)
+        except RetriableError as error:
+            if error.code in UNKNOWN_TOPIC and self._waited_s() > GONE_TIMEOUT_S:
+                raise _TopicGoneError(f"topic {wanted.topic!r} is gone") from None
+            self._check_patience(f"cannot be read at offset {offset}: {error}")
+            return None
+        except FatalError as error:
+            if error.code is ErrorCode.inconsistent_topic_id:
+                what = f"topic {wanted.topic!r} was deleted and made again"
+                raise _TopicGoneError(what) from None
+            raise
         if fetched.next_offset <= offset:
-            stalled += 1
-            if stalled > STALLED_FETCHES_COUNT_MAX:
-                raise DataLossError(
-                    loss_message(
-                        f"{topic_partition} brings nothing at offset {offset}, though it was "
-                        f"readable up to {wanted.end}"
-                    )
-                )
-            continue
-        stalled = 0
-        if len(fetched.batches):
-            yield fetched.batches
-        offset = fetched.next_offset
+            self._check_patience(
+                f"brings nothing at offset {offset}, though it was readable up to {wanted.end}"
+            )
+        return fetched
+
+    def _waited_s(self) -> float:
+        """How long there has been no progress."""
+        now_s = time.monotonic()
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        return now_s - self._waits_since_s
+
+    def _check_patience(self, what: str) -> None:
+        timeout_ms = self._options.poll_timeout_ms
+        if self._waited_s() * 1000 >= timeout_ms:
+            raise PipelineError(
+                f"{self._wanted.topic_partition} {what}; waited {timeout_ms} ms "
+                "(kafkaConsumer.pollTimeoutMs)"
+            ) from None
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(loss_message(what)) from None
+        logger.warning("%s; going on without those records (failOnDataLoss=false)", what)
+
+    def _after_the_gap(self, offset: int) -> int:
+        partition = self._wanted.topic_partition
+        cluster = SourceCluster(self._options)
+        try:
+            earliest = cluster.beginnings([partition])[partition]
+        finally:
+            cluster.close()
+        end = self._wanted.end
+        return earliest if offset < earliest < end else end
 
 
-def _skip_to(options: SourceOptions, topic_partition: TopicPartition, offset: int, end: int) -> int:
-    cluster = SourceCluster(options)
-    try:
-        earliest = cluster.offsets([topic_partition], "earliest")[topic_partition]
-    finally:
-        cluster.close()
-    return earliest if offset < earliest < end else end
+class _TopicGoneError(Exception):
+    """The topic that was planned does not exist any more."""
 
 
 def _to_arrow(parts: Sequence[DecodedRecords], schema: Any, wanted: OffsetRange) -> Any:

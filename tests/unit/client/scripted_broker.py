@@ -57,6 +57,7 @@ class ScriptedBroker:
         self.seen: list[tuple[ApiKey, int, Any]] = []
         self.log: list[BatchHeader] = []
         self.producer = (7, 0)
+        self.topic_id = TOPIC_ID
         self.records: dict[int, bytes] = {}
         """What a fetch at an offset gets, in every partition."""
         self.aborted: list[tuple[int, int]] = []

@@ -1,6 +1,7 @@
 """The consumer against a scripted broker: positions, resets, moved leaders, hidden records."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,7 +16,7 @@ from oncelog.client import (
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.record import Record, build_batch, control_batch
-from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+from tests.unit.client.scripted_broker import DROP, TOPIC_ID, ScriptedBroker
 
 TP = TopicPartition("t", 0)
 
@@ -97,6 +98,18 @@ async def test_a_moved_leader_is_looked_up_again(failure: object) -> None:
         fetched = await reading.fetch_batches(TP, 0)
     assert (fetched.next_offset, fetched.high_watermark) == (1, 3)
     assert len(broker.requests(ApiKey.METADATA)) == 2
+
+
+async def test_a_topic_made_again_is_read_under_its_own_id_only() -> None:
+    broker = broker_with(_0=batch(0, b"a"))
+    async with consumer(broker) as reading:
+        assert (await reading.fetch_batches(TP, 0, topic_id=TOPIC_ID)).next_offset == 1
+        broker.topic_id = UUID(int=8)
+        fetched = await reading.fetch_batches(TP, 0, topic_id=broker.topic_id)
+        assert fetched.next_offset == 1, "the consumer asked for metadata before it refused"
+        with pytest.raises(FatalError) as raised:
+            await reading.fetch_batches(TP, 0, topic_id=TOPIC_ID)
+    assert raised.value.code is ErrorCode.inconsistent_topic_id
 
 
 async def test_an_offset_that_is_gone_is_reset_by_policy() -> None:

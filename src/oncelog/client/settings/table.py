@@ -128,6 +128,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "metrics.sample.window.ms",
         "partition.assignment.strategy",
         "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
         "retries",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",

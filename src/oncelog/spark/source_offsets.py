@@ -1,0 +1,283 @@
+"""The source's offsets and the planning of micro-batches: values to values, and nothing else.
+
+An offset is Spark's own JSON, ``{"topic":{"0":23}}``, and beside the topics one entry of ours,
+``"@oncelog"``, a name that no topic can have:
+
+- ``cluster``: the id of the cluster;
+- ``ids``: the id of each topic. A topic that was deleted and made again has another;
+- ``begin``: where the batch that ends here begins in the partitions that the offset before does not
+  tell (KIP-516). All of them in the first batch, because Spark does not keep the beginning of a
+  query; later new partitions, and those of topics that were made again. A batch that runs again
+  after a crash reads what it read before, whatever the cluster would say by then (INV-10).
+
+Offsets without that entry are read too: Spark's own, and ours of before.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Final
+from uuid import UUID
+
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.spark.errors import UsageError
+
+__all__ = [
+    "IDENTITY",
+    "ClusterState",
+    "Gap",
+    "GapKind",
+    "Places",
+    "SourceOffset",
+    "begins_of",
+    "compare_with",
+    "limit_ends",
+    "next_offset",
+    "parse_places",
+    "parts_of",
+    "places_json",
+    "positions_after",
+    "split_range",
+    "waiting",
+]
+
+IDENTITY: Final = "@oncelog"
+"""The entry beside the topics. ``@`` is not allowed in a topic's name."""
+
+Places = dict[TopicPartition, int]
+
+
+def places_json(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Spark compares offsets as text, so topics and partitions stand in a fixed order."""
+    result: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(places):
+        result.setdefault(topic, {})[str(partition)] = places[TopicPartition(topic, partition)]
+    return result
+
+
+def parse_places(value: Mapping[str, Mapping[str, int]]) -> Places:
+    """The inverse of `places_json`."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in value.items()
+        for partition, offset in partitions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """Where a micro-batch ends: the next offset to read of each partition."""
+
+    ends: Places
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    cluster_id: str | None = None
+    begins: Places = field(default_factory=dict)
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether the query has read nothing yet."""
+        return self.begins == self.ends
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        identity: dict[str, Any] = {}
+        if self.cluster_id is not None:
+            identity["cluster"] = self.cluster_id
+        if self.topic_ids:
+            identity["ids"] = {name: str(self.topic_ids[name]) for name in sorted(self.topic_ids)}
+        if self.begins:
+            identity["begin"] = places_json(self.begins)
+        value: dict[str, Any] = places_json(self.ends)
+        return {**value, IDENTITY: identity} if identity else value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "SourceOffset":
+        """Read what `to_json` wrote, or offsets without identities.
+
+        Raises `UsageError` when it is neither.
+        """
+        try:
+            identity = value.get(IDENTITY, {})
+            topics = {name: places for name, places in value.items() if name != IDENTITY}
+            return cls(
+                parse_places(topics),
+                {name: UUID(text) for name, text in identity.get("ids", {}).items()},
+                identity.get("cluster"),
+                parse_places(identity.get("begin", {})),
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"the checkpoint holds a source offset that is none: {json.dumps(value)[:200]}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What the cluster said of the subscribed partitions: identities, and where they end."""
+
+    ends: Places
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    cluster_id: str | None = None
+    unsubscribed: frozenset[str] = frozenset()
+    """Topics that the query's offsets know and that exist, but are not subscribed to any more."""
+
+
+class GapKind(Enum):
+    """Why records that the query has to read are not there."""
+
+    REPLACED = "replaced"
+    """Another log stands there now, to be read from its beginning."""
+    SHORTENED = "shortened"
+    """The log lost its tail."""
+    GONE = "gone"
+    """The partition does not exist, or is not subscribed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that the query has to read and cannot."""
+
+    kind: GapKind
+    partitions: tuple[TopicPartition, ...]
+    what: str
+
+
+def compare_with(start: SourceOffset, now: ClusterState) -> list[Gap]:
+    """What is missing between where the query stands and what the cluster holds.
+
+    Brokers that tell no topic ids (Metadata before v10) show a topic that was made again only by an
+    end below where the query stands.
+    """
+    if start.cluster_id and now.cluster_id and start.cluster_id != now.cluster_id:
+        what = (
+            f"the query read cluster {start.cluster_id}, and bootstrapServers now lead to cluster "
+            f"{now.cluster_id}"
+        )
+        return [Gap(GapKind.REPLACED, tuple(sorted(start.ends)), what)]
+    gaps = []
+    remade = [
+        name
+        for name, topic_id in start.topic_ids.items()
+        if now.topic_ids.get(name, topic_id) != topic_id
+    ]
+    for name in remade:
+        what = (
+            f"topic {name!r} was deleted and made again (id {start.topic_ids[name]}, now "
+            f"{now.topic_ids[name]})"
+        )
+        partitions = tuple(sorted(tp for tp in start.ends if tp.topic == name))
+        gaps.append(Gap(GapKind.REPLACED, partitions, what))
+    for tp, begin in sorted(start.ends.items()):
+        end = now.ends.get(tp)
+        if tp.topic in remade or (end is not None and end >= begin):
+            continue
+        kind = GapKind.GONE if end is None else GapKind.SHORTENED
+        gaps.append(Gap(kind, (tp,), _what(tp, begin, end, now)))
+    return gaps
+
+
+def _what(tp: TopicPartition, begin: int, end: int | None, now: ClusterState) -> str:
+    if end is not None:
+        return f"partition {tp} ends at {end}, before {begin}"
+    if tp.topic in now.unsubscribed:
+        return f"partition {tp} is in the query's offsets, but not subscribed to any more"
+    return f"partition {tp} is gone"
+
+
+def positions_after(start: SourceOffset, now: ClusterState, gaps: Sequence[Gap]) -> Places:
+    """Where the query goes on, with `gaps` accepted.
+
+    Partitions of new logs are left out: they begin where the cluster says. A log that lost its
+    tail goes on at its end, or counts as new where topic ids cannot tell that it is the same. What
+    is gone stays where it was: the same topic comes back when a broker was only starting.
+    """
+    positions = dict(start.ends)
+    for gap in gaps:
+        for tp in gap.partitions:
+            is_same = tp.topic in start.topic_ids and tp.topic in now.topic_ids
+            if gap.kind is GapKind.SHORTENED and is_same:
+                positions[tp] = now.ends[tp]
+            elif gap.kind is not GapKind.GONE:
+                del positions[tp]
+    return positions
+
+
+def next_offset(
+    start: SourceOffset, now: ClusterState, positions: Places, rows_max: int | None = None
+) -> SourceOffset:
+    """The end of the batch that begins at `positions`.
+
+    Returns `start` itself when there is nothing to read: Spark compares texts.
+    """
+    ends = {tp: max(now.ends.get(tp, position), position) for tp, position in positions.items()}
+    if rows_max is not None:
+        ends = limit_ends(positions, ends, rows_max)
+    begins = {tp: position for tp, position in positions.items() if start.ends.get(tp) != position}
+    topics = {tp.topic for tp in positions}
+    ids = {**start.topic_ids, **now.topic_ids}
+    planned = SourceOffset(
+        ends,
+        {name: topic_id for name, topic_id in ids.items() if name in topics},
+        now.cluster_id or start.cluster_id,
+        positions if start.is_initial else begins,
+    )
+    unchanged = (planned.ends, planned.topic_ids, planned.cluster_id) == (
+        start.ends,
+        start.topic_ids,
+        start.cluster_id,
+    )
+    return start if unchanged and not begins else planned
+
+
+def begins_of(start: SourceOffset, end: SourceOffset) -> Places:
+    """Where the batch between two offsets begins, as far as they tell."""
+    return {tp: begin for tp, begin in {**start.ends, **end.begins}.items() if tp in end.ends}
+
+
+def limit_ends(
+    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
+) -> Places:
+    """Cut the ends to about `rows_max` offsets in all.
+
+    Shared out in proportion to what waits in each partition, as Spark's source does; a partition
+    that has something gets at least one. Offsets count control records too, so a batch may hold a
+    few rows less.
+    """
+    sizes = {tp: max(end - begins.get(tp, end), 0) for tp, end in ends.items()}
+    total = waiting(begins, ends)
+    if total <= rows_max:
+        return dict(ends)
+    return {
+        tp: begins.get(tp, end) + min(sizes[tp], max(sizes[tp] * rows_max // total, 1))
+        if sizes[tp]
+        else end
+        for tp, end in ends.items()
+    }
+
+
+def waiting(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """Offsets between begins and ends."""
+    return sum(max(end - begins.get(tp, end), 0) for tp, end in ends.items())
+
+
+def parts_of(sizes: Sequence[int], parts_min: int | None, size_max: int | None) -> list[int]:
+    """How many tasks read each range: no more than `size_max` offsets each, and about `parts_min`.
+
+    Rounding may miss `parts_min` by a few, as in Spark's source.
+    """
+    parts = [-(-size // size_max) if size_max else 1 for size in sizes]
+    if parts_min is not None and sum(parts) < parts_min:
+        total = sum(sizes)
+        parts = [
+            min(size, max(count, round(size * parts_min / total)))
+            for size, count in zip(sizes, parts, strict=True)
+        ]
+    return parts
+
+
+def split_range(begin: int, end: int, parts: int) -> list[tuple[int, int]]:
+    """Cut [begin, end) into `parts` of almost the same size."""
+    cuts = [begin + (end - begin) * part // parts for part in range(parts + 1)]
+    return list(pairwise(cuts))

@@ -1,0 +1,143 @@
+"""A task's range: what it reads where records are gone, and how long it waits for brokers."""
+
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from oncelog.client.errors import (
+    ConnectionLostError,
+    FatalError,
+    OffsetOutOfRangeError,
+    RetriableError,
+)
+from oncelog.client.values import FetchedPartition
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.protocol.record import Record, build_batch
+from oncelog.spark import source_read
+from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.errors import DataLossError, PipelineError
+from oncelog.spark.source_offsets import Places
+from oncelog.spark.source_options import SourceOptions
+from oncelog.spark.source_read import OffsetRange, read_range
+
+SCHEMA = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
+TP = TopicPartition("t", 0)
+TOPIC = UUID(int=7)
+
+
+class Log:
+    """One batch of ten records at offset 0. `first` is the log's start; `answers` come first."""
+
+    def __init__(self, first: int = 0, answers: list[Exception | None] | None = None) -> None:
+        self.first = first
+        self.answers = list(answers or [])
+        self.asked: list[int] = []
+        records = [Record(offset, 5, None, b"%d" % offset, ()) for offset in range(10)]
+        self.batches = bytes(build_batch(records, base_offset=0))
+
+    async def fetch_batches(
+        self, _tp: TopicPartition, offset: int, _size: int, *, topic_id: TopicId | None
+    ) -> FetchedPartition:
+        assert topic_id == TOPIC
+        self.asked.append(offset)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        if offset < self.first:
+            raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range)
+        return FetchedPartition(TP, self.batches, 10, 10, 10, self.first)
+
+    def beginnings(self, _partitions: object) -> Places:
+        return {TP: self.first}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    loop = BackgroundLoop()
+    yield loop
+    loop.close()
+
+
+class Clock:
+    """Each look at it is five seconds later."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 5
+        return self.now_s
+
+
+@pytest.fixture
+def read(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> "Reading":
+    return Reading(loop, monkeypatch)
+
+
+class Reading:
+    """Reads a range of a `Log`."""
+
+    def __init__(self, loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._loop = loop
+        self._patch = monkeypatch
+
+    def __call__(self, log: Log, start: int = 0, end: int = 10, **given: str) -> list[int]:
+        self._patch.setattr(source_read, "_shared_consumer", lambda _options: (self._loop, log))
+        self._patch.setattr(source_read, "SourceCluster", lambda _options: log)
+        self._patch.setattr(source_read, "time", Clock())
+        options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"} | given)
+        batches = read_range(options, SCHEMA, OffsetRange("t", 0, start, end, TOPIC))
+        return [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+
+def test_a_range_is_read_exactly(read: Reading) -> None:
+    assert read(Log(), 3, 7) == [3, 4, 5, 6]
+
+
+def test_deleted_records_of_a_batch_that_is_still_there_are_not_delivered(
+    read: Reading, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(DataLossError, match=r"t-0 no longer has offset 0 \(needed up to 10\)"):
+        read(Log(first=4))
+    with caplog.at_level(logging.WARNING):
+        assert read(Log(first=4), failOnDataLoss="false") == [4, 5, 6, 7, 8, 9]
+    assert "no longer has offset 0" in caplog.text
+    assert read(Log(first=9), 0, 8, failOnDataLoss="false") == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "what"),
+    [
+        ([FatalError(ErrorCode.inconsistent_topic_id)], "topic 't' was deleted and made again"),
+        ([RetriableError(ErrorCode.unknown_topic_id)] * 5, "topic 't' is gone"),
+        ([RetriableError(ErrorCode.unknown_topic_or_partition)] * 5, "topic 't' is gone"),
+    ],
+)
+def test_a_topic_that_is_gone_is_a_loss(
+    read: Reading, answers: list[Exception | None], what: str
+) -> None:
+    with pytest.raises(DataLossError, match=what):
+        read(Log(answers=answers))
+    assert read(Log(answers=answers), failOnDataLoss="false") == []
+
+
+def test_a_broker_that_is_away_for_seconds_fails_no_task(read: Reading) -> None:
+    away: list[Exception | None] = [ConnectionLostError("no broker answers")] * 10
+    assert read(Log(answers=away)) == list(range(10))
+    just_started = RetriableError(ErrorCode.unknown_topic_id)
+    assert read(Log(answers=[just_started, just_started])) == list(range(10))
+
+
+def test_a_broker_that_stays_away_is_an_error_that_names_the_timeout(read: Reading) -> None:
+    away: list[Exception | None] = [ConnectionLostError("no broker answers")] * 100
+    log = Log(answers=away)
+    with pytest.raises(PipelineError, match=r"waited 30000 ms \(kafkaConsumer.pollTimeoutMs\)"):
+        read(log, 0, 10, **{"kafkaConsumer.pollTimeoutMs": "30000"})
+    assert len(log.asked) == 7
