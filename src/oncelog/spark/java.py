@@ -28,6 +28,12 @@ JAVA_MAJOR_MIN: Final = 17
 JAVA_PROBE_TIMEOUT_S: Final = 30
 MISSING_MODULE: Final = "jdk.incubator.vector"
 
+REDACTED_OPTIONS: Final = "(?i)url|jaas|keystore[.]key"
+"""Options of a source whose values plans do not show, beside those with password, secret or token.
+
+Spark's own default is its first word, which leaves a private key in PEM to be read.
+"""
+
 CHECKPOINT_FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -119,6 +125,7 @@ def session(
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", str(partitions))
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.redaction.options.regex", REDACTED_OPTIONS)
         .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINT_FILE_MANAGER)
         .config("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "true")
         .config("spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures", "3")
