@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.messages import offset_fetch
 from oncelog.protocol.record import iter_records, read_end_marker
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import fetch
@@ -110,7 +110,7 @@ def _take_batch(
 
 async def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int] | str:
     """What the group has committed, or the error."""
-    asked = canonical.OffsetFetchRequestGroup(group_id=group, topics=None)
+    asked = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=None)
     response = await client.ask(ApiKey.OFFSET_FETCH, 9, groups=(asked,), require_stable=False)
     (found,) = response.groups
     code = ErrorCode(found.error_code)

@@ -22,9 +22,9 @@ from kio.static.constants import EntityType
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.protocol.api import ADVERTISED, ApiKey, accepts, is_flexible
-from oncelog.protocol.conversion import shape_of
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz import batches
+from tests.fuzz.kio_shapes import shape_of
 
 TOPICS = ("plain", "compact", "stamped", "packed", "dated", "undated")
 """Topics that every fuzzed broker has; two partitions each."""

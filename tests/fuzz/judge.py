@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from oncelog.core.errors import OncelogError
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey, accepts
 from oncelog.protocol.fetch import parse_fetch_response
 from oncelog.protocol.produce import parse_produce_response
@@ -70,14 +70,14 @@ def _read(api: ApiKey, version: int, answer: bytes) -> Verdict:
         # KIP-511: the refusal is written as version 0.
         version = 0
     try:
-        _, offset = messages.parse_response_header(api, version, answer)
+        _, offset = codec.parse_response_header(api, version, answer)
         response: Any
         if api is ApiKey.PRODUCE:
             response = parse_produce_response(answer, version, offset)
         elif api is ApiKey.FETCH:
             response = parse_fetch_response(answer, version, offset)
         else:
-            response = messages.parse_response(api, version, answer, offset)
+            response = codec.parse_response(api, version, answer, offset)
     except OncelogError as error:
         return Verdict(f"{api.name} v{version}: the answer cannot be read: {error}")
     return Verdict(None, api, response)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig
-
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import (
     FetchPartition,
@@ -17,6 +15,8 @@ from oncelog.protocol.fetch import (
     encode_fetch_request,
     parse_fetch_response,
 )
+from oncelog.protocol.messages import offset_fetch
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.protocol.record import Record, build_batch
 
@@ -55,7 +55,7 @@ class Peer:
             ApiKey.INIT_PRODUCER_ID,
             4,
             transactional_id="healthy",
-            transaction_timeout=messages.milliseconds(60_000),
+            transaction_timeout_ms=60_000,
             producer_id=-1,
             producer_epoch=-1,
         )
@@ -69,28 +69,24 @@ class Peer:
     async def create_topics(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Make the topics that are not there, of two partitions each."""
         topics = tuple(
-            messages.message(
-                CreatableTopic,
+            CreatableTopic(
                 name=name,
                 num_partitions=2,
                 replication_factor=1,
                 configs=tuple(
-                    messages.message(CreatableTopicConfig, name=key, value=value)
-                    for key, value in settings.items()
+                    CreatableTopicConfig(name=key, value=value) for key, value in settings.items()
                 ),
             )
             for name, settings in configs.items()
         )
-        await self.ask(
-            ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=messages.milliseconds(10_000)
-        )
+        await self.ask(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout_ms=10_000)
 
     async def ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
-        request = messages.message(messages.request_class(api), **fields)
-        frame = messages.encode_request(api, version, _CORRELATION_ID, "healthy", request)
+        request = codec.request_class(api)(**fields)
+        frame = codec.encode_request(api, version, _CORRELATION_ID, "healthy", request)
         answer = await self._exchange(frame)
-        _, offset = messages.parse_response_header(api, version, answer)
-        return messages.parse_response(api, version, answer, offset)
+        _, offset = codec.parse_response_header(api, version, answer)
+        return codec.parse_response(api, version, answer, offset)
 
     async def _produce(self, topic: str, value: bytes) -> int:
         batch = build_batch([Record(0, 1_700_000_000_000, None, value)])
@@ -104,7 +100,7 @@ class Peer:
             topics=[(topic, None, [(0, batch)])],
         )
         answer = await self._exchange(b"".join(parts))
-        _, offset = messages.parse_response_header(ApiKey.PRODUCE, PRODUCE_VERSION, answer)
+        _, offset = codec.parse_response_header(ApiKey.PRODUCE, PRODUCE_VERSION, answer)
         outcome = parse_produce_response(answer, PRODUCE_VERSION, offset).topics[0].partitions[0]
         _expect(outcome.error == 0, f"Produce: error {outcome.error}")
         return outcome.base_offset
@@ -114,7 +110,7 @@ class Peer:
         request = FetchRequest(0, 0, 2**20, 0, 0, -1, wanted)
         frame = encode_fetch_request(FETCH_VERSION, _CORRELATION_ID, "healthy", request)
         answer = await self._exchange(bytes(frame))
-        _, body = messages.parse_response_header(ApiKey.FETCH, FETCH_VERSION, answer)
+        _, body = codec.parse_response_header(ApiKey.FETCH, FETCH_VERSION, answer)
         part = parse_fetch_response(answer, FETCH_VERSION, body).topics[0].partitions[0]
         _expect(part.error == 0, f"Fetch: error {part.error}")
         records = part.records or b""
@@ -132,16 +128,9 @@ class Peer:
 
 
 def _group(group_id: str, topic: str) -> Any:
-    from oncelog.protocol import canonical
-
-    return messages.message(
-        canonical.OffsetFetchRequestGroup,
+    return offset_fetch.OffsetFetchRequestGroup(
         group_id=group_id,
-        topics=(
-            messages.message(
-                canonical.OffsetFetchRequestTopics, name=topic, partition_indexes=(0,)
-            ),
-        ),
+        topics=(offset_fetch.OffsetFetchRequestTopics(name=topic, partition_indexes=(0,)),),
     )
 
 

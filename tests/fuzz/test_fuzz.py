@@ -5,7 +5,7 @@ import random
 import pytest
 
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import parse_request, parse_request_header
+from oncelog.protocol.codec import parse_request, parse_request_header
 from tests.fuzz import batches, campaign, sockets
 from tests.fuzz.campaign import Report
 from tests.fuzz.corpus import Corpus, Known, served

@@ -16,13 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import encode_response, parse_request
 from oncelog.protocol.headers import parse_request_header
-from oncelog.protocol.messages import encode_response, message, milliseconds, parse_request
+from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from oncelog.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from tests.support.certificates import Certificate
 from tests.unit.client.scripted_broker import ScriptedBroker
 
@@ -141,7 +140,7 @@ class _Connection(asyncio.Protocol):
             self._mechanism, self._is_known = request.mechanism, False
             self._scram = None
             self._broker.authentications.append(request.mechanism)
-        return message(SaslHandshakeResponse, error_code=code, mechanisms=known)
+        return SaslHandshakeResponse(error_code=code, mechanisms=known)
 
     def _authenticate(self, said: bytes) -> Any:
         reply: bytes | None
@@ -156,12 +155,11 @@ class _Connection(asyncio.Protocol):
             reply = self._scram.answer(said)
             self._is_known = self._scram.is_done
         code = ErrorCode.none if reply is not None else ErrorCode.sasl_authentication_failed
-        return message(
-            SaslAuthenticateResponse,
+        return SaslAuthenticateResponse(
             error_code=code,
             error_message=None if reply is not None else "Authentication failed",
             auth_bytes=reply or b"",
-            session_lifetime=milliseconds(self._broker.lifetime_ms),
+            session_lifetime_ms=self._broker.lifetime_ms,
         )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Final, cast
+from typing import Final
 
 import click
 
@@ -27,17 +25,7 @@ COMMANDS: Final = {
 """Command -> (module with a click command `command`, one line of help)."""
 
 
-class _MainGroup(LazyGroup):
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "demo":
-            # kio registers strategies with hypothesis where that is installed, as it is for our own
-            # development: a third of the time to start. No command draws examples. (None in this
-            # table makes the import fail.)
-            sys.modules.setdefault("hypothesis", cast(ModuleType, None))
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_MainGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS)
 @click.version_option(package_name="oncelog", prog_name="oncelog")
 def main() -> None:
     """Kafka's exactly-once machinery in Python."""

@@ -1,20 +1,16 @@
 """The messages of topic administration that only `Admin` sends: configurations and partitions.
 
-Plain values on one side, kio's newest classes on the other. Pure functions, as in
+Plain values on one side, messages on the other. Pure functions, as in
 `oncelog.client.requests`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
-
-from kio.schema.create_partitions.v3 import request as create_partitions
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 
 from oncelog.client.values import ConfigEntry
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import create_partitions, describe_configs
+from oncelog.protocol.messages import incremental_alter_configs as alter_configs
 
 TOPIC_RESOURCE: Final = 2
 """Kafka's `ConfigResource.Type.TOPIC`."""
@@ -35,26 +31,21 @@ _SOURCES: Final = {
 
 def create_partitions_request(counts: Mapping[str, int], timeout_ms: float) -> object:
     """CreatePartitions up to so many per topic, with the broker choosing replicas."""
-    return message(
-        create_partitions.CreatePartitionsRequest,
+    return create_partitions.CreatePartitionsRequest(
         topics=tuple(
-            message(
-                create_partitions.CreatePartitionsTopic, name=name, count=count, assignments=None
-            )
+            create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
             for name, count in counts.items()
         ),
-        timeout=timedelta(milliseconds=timeout_ms),
+        timeout_ms=int(timeout_ms),
         validate_only=False,
     )
 
 
 def describe_configs_request(topics: Iterable[str]) -> object:
     """DescribeConfigs of topics, every key."""
-    return message(
-        describe_configs.DescribeConfigsRequest,
+    return describe_configs.DescribeConfigsRequest(
         resources=tuple(
-            message(
-                describe_configs.DescribeConfigsResource,
+            describe_configs.DescribeConfigsResource(
                 resource_type=TOPIC_RESOURCE,
                 resource_name=name,
                 configuration_keys=None,
@@ -86,11 +77,9 @@ def alter_configs_request(
     topic: str, to_set: Mapping[str, str], to_delete: Sequence[str]
 ) -> object:
     """IncrementalAlterConfigs of one topic."""
-    return message(
-        alter_configs.IncrementalAlterConfigsRequest,
+    return alter_configs.IncrementalAlterConfigsRequest(
         resources=(
-            message(
-                alter_configs.AlterConfigsResource,
+            alter_configs.AlterConfigsResource(
                 resource_type=TOPIC_RESOURCE,
                 resource_name=topic,
                 configs=(
@@ -103,5 +92,5 @@ def alter_configs_request(
     )
 
 
-def _operation(key: str, operation: int, value: str | None) -> object:
-    return message(alter_configs.AlterableConfig, name=key, config_operation=operation, value=value)
+def _operation(key: str, operation: int, value: str | None) -> alter_configs.AlterableConfig:
+    return alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)

@@ -1,27 +1,13 @@
 """The client's requests, and what it takes from the answers.
 
-Plain values on one side, kio's newest classes on the other.
+Plain values on one side, messages on the other.
 
 Pure functions. Versions are chosen when a request is encoded (`oncelog.peer.connection`), not
 here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
-
-from kio.schema.add_offsets_to_txn.v4 import request as add_offsets
-from kio.schema.add_partitions_to_txn.v5 import request as add_partitions
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.delete_topics.v6 import request as delete_topics
-from kio.schema.describe_cluster.v2 import request as describe_cluster
-from kio.schema.end_txn.v5 import request as end_txn
-from kio.schema.find_coordinator.v6 import request as find_coordinator
-from kio.schema.init_producer_id.v5 import request as init_producer_id
-from kio.schema.list_offsets.v11 import request as list_offsets
-from kio.schema.metadata.v13 import request as metadata
-from kio.schema.offset_for_leader_epoch.v4 import request as offset_for_leader_epoch
-from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
+from typing import Any, TypeVar
 
 from oncelog.client.values import (
     NewTopic,
@@ -32,9 +18,25 @@ from oncelog.client.values import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol import canonical
-from oncelog.protocol.messages import message
-from oncelog.protocol.metadata_messages import MetadataRequest
+from oncelog.protocol.messages import add_offsets_to_txn as add_offsets
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
+from oncelog.protocol.messages import (
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    txn_offset_commit,
+)
+from oncelog.protocol.messages.metadata import MetadataRequest
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequestTopic
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 OFFSETS_BY_NAME_MAX = 9
 """OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
@@ -60,11 +62,8 @@ def metadata_request(names: Sequence[str] | None, *, create: bool) -> object:
     """Metadata of `names` (None: all topics)."""
     topics = None
     if names is not None:
-        topics = tuple(
-            message(metadata.MetadataRequestTopic, topic_id=None, name=name) for name in names
-        )
-    return message(
-        MetadataRequest,
+        topics = tuple(metadata.MetadataRequestTopic(topic_id=None, name=name) for name in names)
+    return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=create,
         include_topic_authorized_operations=False,
@@ -99,8 +98,7 @@ def topics_of(response: Any) -> Iterator[tuple[str, ErrorCode, TopicDescription]
 
 def describe_cluster_request() -> object:
     """DescribeCluster, brokers only."""
-    return message(
-        describe_cluster.DescribeClusterRequest,
+    return describe_cluster.DescribeClusterRequest(
         include_cluster_authorized_operations=False,
         include_fenced_brokers=False,
     )
@@ -108,34 +106,29 @@ def describe_cluster_request() -> object:
 
 def create_topics_request(topics: Sequence[NewTopic], timeout_ms: float) -> object:
     """CreateTopics with the broker choosing replicas."""
-    return message(
-        create_topics.CreateTopicsRequest,
+    return create_topics.CreateTopicsRequest(
         topics=tuple(
-            message(
-                create_topics.CreatableTopic,
+            create_topics.CreatableTopic(
                 name=topic.name,
                 num_partitions=topic.partitions,
                 replication_factor=topic.replication_factor,
                 assignments=(),
                 configs=tuple(
-                    message(create_topics.CreatableTopicConfig, name=key, value=str(value))
+                    create_topics.CreatableTopicConfig(name=key, value=str(value))
                     for key, value in topic.configs.items()
                 ),
             )
             for topic in topics
         ),
-        timeout=timedelta(milliseconds=timeout_ms),
+        timeout_ms=int(timeout_ms),
     )
 
 
 def delete_topics_request(names: Sequence[str], timeout_ms: float) -> object:
     """DeleteTopics by name."""
-    return message(
-        delete_topics.DeleteTopicsRequest,
-        topics=tuple(
-            message(delete_topics.DeleteTopicState, name=name, topic_id=None) for name in names
-        ),
-        timeout=timedelta(milliseconds=timeout_ms),
+    return delete_topics.DeleteTopicsRequest(
+        topics=tuple(delete_topics.DeleteTopicState(name=name, topic_id=None) for name in names),
+        timeout_ms=int(timeout_ms),
     )
 
 
@@ -143,17 +136,14 @@ def list_offsets_request(
     timestamps: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: float
 ) -> object:
     """ListOffsets; a timestamp is milliseconds, `EARLIEST` or `LATEST`."""
-    return message(
-        list_offsets.ListOffsetsRequest,
+    return list_offsets.ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,
         topics=tuple(
-            message(
-                list_offsets.ListOffsetsTopic,
+            list_offsets.ListOffsetsTopic(
                 name=name,
                 partitions=tuple(
-                    message(
-                        list_offsets.ListOffsetsPartition,
+                    list_offsets.ListOffsetsPartition(
                         partition_index=index,
                         timestamp=timestamps[TopicPartition(name, index)],
                     )
@@ -162,7 +152,7 @@ def list_offsets_request(
             )
             for name, indexes in by_topic(timestamps).items()
         ),
-        timeout=timedelta(milliseconds=timeout_ms),
+        timeout_ms=int(timeout_ms),
     )
 
 
@@ -170,16 +160,13 @@ def offset_for_leader_epoch_request(
     epochs: Mapping[TopicPartition, tuple[int, int]],
 ) -> object:
     """OffsetForLeaderEpoch of a consumer; (current leader epoch, epoch to look up) of each."""
-    return message(
-        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(
         replica_id=CONSUMER_REPLICA_ID,
         topics=tuple(
-            message(
-                offset_for_leader_epoch.OffsetForLeaderTopic,
+            offset_for_leader_epoch.OffsetForLeaderTopic(
                 topic=name,
                 partitions=tuple(
-                    message(
-                        offset_for_leader_epoch.OffsetForLeaderPartition,
+                    offset_for_leader_epoch.OffsetForLeaderPartition(
                         partition=index,
                         current_leader_epoch=epochs[TopicPartition(name, index)][0],
                         leader_epoch=epochs[TopicPartition(name, index)][1],
@@ -194,7 +181,7 @@ def offset_for_leader_epoch_request(
 
 def find_coordinator_request(kind: int, key: str) -> object:
     """FindCoordinator for one key."""
-    return message(find_coordinator.FindCoordinatorRequest, key_type=kind, coordinator_keys=(key,))
+    return find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
 
 
 def coordinator_of(response: Any) -> tuple[ErrorCode, Node, str | None]:
@@ -213,10 +200,9 @@ def init_producer_id_request(
 
     With a producer id and epoch it asks for the next epoch of exactly that producer (KIP-360).
     """
-    return message(
-        init_producer_id.InitProducerIdRequest,
+    return init_producer_id.InitProducerIdRequest(
         transactional_id=transactional_id,
-        transaction_timeout=timedelta(milliseconds=timeout_ms),
+        transaction_timeout_ms=int(timeout_ms),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
@@ -229,16 +215,14 @@ def add_partitions_request(
     partitions: Iterable[TopicPartition],
 ) -> object:
     """AddPartitionsToTxn for one transaction."""
-    return message(
-        add_partitions.AddPartitionsToTxnRequest,
+    return add_partitions.AddPartitionsToTxnRequest(
         transactions=(
-            message(
-                add_partitions.AddPartitionsToTxnTransaction,
+            add_partitions.AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 topics=tuple(
-                    message(add_partitions.AddPartitionsToTxnTopic, name=name, partitions=tuple(p))
+                    add_partitions.AddPartitionsToTxnTopic(name=name, partitions=tuple(p))
                     for name, p in by_topic(partitions).items()
                 ),
             ),
@@ -250,8 +234,7 @@ def add_offsets_request(
     transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
 ) -> object:
     """AddOffsetsToTxn."""
-    return message(
-        add_offsets.AddOffsetsToTxnRequest,
+    return add_offsets.AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -263,8 +246,7 @@ def end_txn_request(
     transactional_id: str, producer_id: int, producer_epoch: int, commit: bool
 ) -> object:
     """EndTxn."""
-    return message(
-        end_txn.EndTxnRequest,
+    return end_txn.EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -280,14 +262,13 @@ def txn_offset_commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> object:
     """TxnOffsetCommit of somebody who is no member of the group (generation -1)."""
-    return message(
-        txn_offset_commit.TxnOffsetCommitRequest,
+    return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         topics=_committed_topics(
-            txn_offset_commit.TxnOffsetCommitRequestTopic,
+            TxnOffsetCommitRequestTopic,
             txn_offset_commit.TxnOffsetCommitRequestPartition,
             offsets,
         ),
@@ -301,13 +282,12 @@ def offset_commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> object:
     """OffsetCommit of somebody who is no member of the group."""
-    return message(
-        canonical.OffsetCommitRequest,
+    return offset_commit.OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id="",
         topics=_committed_topics(
-            canonical.OffsetCommitRequestTopic, canonical.OffsetCommitRequestPartition, offsets
+            OffsetCommitRequestTopic, offset_commit.OffsetCommitRequestPartition, offsets
         ),
     )
 
@@ -319,12 +299,11 @@ def offset_fetch_request(
     topics = None
     if partitions is not None:
         topics = tuple(
-            message(canonical.OffsetFetchRequestTopics, name=name, partition_indexes=tuple(p))
+            offset_fetch.OffsetFetchRequestTopics(name=name, partition_indexes=tuple(p))
             for name, p in by_topic(partitions).items()
         )
-    return message(
-        canonical.OffsetFetchRequest,
-        groups=(message(canonical.OffsetFetchRequestGroup, group_id=group_id, topics=topics),),
+    return offset_fetch.OffsetFetchRequest(
+        groups=(offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=topics),),
         require_stable=require_stable,
     )
 
@@ -376,13 +355,17 @@ def add_partitions_errors(response: Any) -> list[tuple[TopicPartition, ErrorCode
     ]
 
 
+_Topic = TypeVar("_Topic", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
+
+
 def _committed_topics(
-    topic_class: type, partition_class: type, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> tuple[object, ...]:
+    topic_class: type[_Topic],
+    partition_class: type,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> tuple[_Topic, ...]:
     """Offsets to commit, as OffsetCommit and TxnOffsetCommit both carry them."""
     return tuple(
-        message(
-            topic_class,
+        topic_class(
             name=name,
             partitions=tuple(
                 _committed(partition_class, index, offsets[TopicPartition(name, index)])
@@ -393,9 +376,8 @@ def _committed_topics(
     )
 
 
-def _committed(cls: type, index: int, offset: OffsetAndMetadata) -> object:
-    return message(
-        cls,
+def _committed(cls: type, index: int, offset: OffsetAndMetadata) -> Any:
+    return cls(
         partition_index=index,
         committed_offset=offset.offset,
         committed_leader_epoch=offset.leader_epoch,

@@ -113,9 +113,9 @@ class MetadataImage:
         """The topic of that name, if there is one."""
         return self.topics.get(name)
 
-    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
-        """The topic of that id, if there is one."""
-        return self.topics_by_id.get(topic_id)
+    def topic_by_id(self, topic_id: TopicId | None) -> TopicImage | None:
+        """The topic of that id, if there is one. None is Kafka's zero UUID, which no topic has."""
+        return None if topic_id is None else self.topics_by_id.get(topic_id)
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
         """One partition, if the topic and the partition exist."""

@@ -5,7 +5,7 @@
 - Our own bug raises `InvariantViolation`, which stops the broker.
 """
 
-from kio.schema.errors import ErrorCode
+from oncelog.core.error_codes import ErrorCode
 
 __all__ = ["ErrorCode", "InvariantViolation", "OncelogError", "ProtocolError", "require"]
 

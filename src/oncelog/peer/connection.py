@@ -27,8 +27,8 @@ from oncelog.peer.sasl.authentication import authenticate
 from oncelog.peer.sasl.exchange import AuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import encode_request, parse_response
 from oncelog.protocol.headers import parse_response_header
-from oncelog.protocol.messages import encode_request, parse_response
 from oncelog.runtime.framed import Buffer, DisconnectedError, FramedConnection
 from oncelog.runtime.network import Network
 

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kio.schema.api_versions.v4.request import ApiVersionsRequest
-
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
-from oncelog.protocol.messages import message, parse_response
+from oncelog.protocol.codec import parse_response
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 
 __all__ = ["PeerSupport", "Send", "negotiate"]
 
@@ -77,8 +76,7 @@ async def negotiate(send: Send, peer: str) -> PeerSupport:
 async def _ask(send: Send, version: int) -> Any:
     """The answer to ApiVersions in `version`; None if the peer does not speak that version."""
     api = ApiKey.API_VERSIONS
-    request = message(
-        ApiVersionsRequest,
+    request = ApiVersionsRequest(
         client_software_name=_SOFTWARE_NAME,
         client_software_version=_SOFTWARE_VERSION,
     )

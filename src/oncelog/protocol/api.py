@@ -64,8 +64,13 @@ class ApiKey(IntEnum):
 
     @property
     def schema_name(self) -> str:
-        """The API's name in lower case: kio's package, and our handler's module."""
+        """The API's name in lower case: the modules of its messages and of its handler."""
         return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        """The API's name in Kafka's messages: ``EndTxn``."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
 
 
 class VersionRange(NamedTuple):

@@ -9,6 +9,7 @@ from struct import error as StructError  # noqa: N812 - it is an exception class
 from uuid import UUID
 
 from oncelog.protocol import wire
+from oncelog.protocol.codec import error_of
 from oncelog.protocol.fetch_values import (
     ABORTED,
     ABORTED_COMPACT,
@@ -37,7 +38,6 @@ from oncelog.protocol.fetch_values import (
 )
 from oncelog.protocol.headers import request_header_bytes
 from oncelog.protocol.produce import NodeEndpoint, read_endpoints
-from oncelog.protocol.schema import error_of
 from oncelog.protocol.wire import INT32, INT64, Buffer, malformed, uvarint
 
 

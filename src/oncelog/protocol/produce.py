@@ -15,8 +15,8 @@ from uuid import UUID
 
 from oncelog.core.limits import REQUEST_PARTITIONS_COUNT_MAX
 from oncelog.protocol import wire
+from oncelog.protocol.codec import error_of
 from oncelog.protocol.headers import request_header_bytes
-from oncelog.protocol.schema import error_of
 from oncelog.protocol.wire import INT32, Buffer, malformed, uvarint
 
 FLEXIBLE_SINCE: Final = 9

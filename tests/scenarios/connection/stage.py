@@ -17,7 +17,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import Join
 from oncelog.group.results import JoinResult
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from oncelog.transaction.events import EndTxn, EndTxnResult
 from tests.unit.broker.net.test_connection import FakeServer, FakeTransport
@@ -75,8 +75,8 @@ class Stage:
             ApiKey.JOIN_GROUP: {"group_id": number},
             ApiKey.FIND_COORDINATOR: {"key_type": 9, "coordinator_keys": (number,)},
         }
-        request = messages.message(messages.request_class(api), **by_api[api])
-        frame = messages.encode_request(api, VERSIONS[api], self._count, "test", request)
+        request = codec.request_class(api)(**by_api[api])
+        frame = codec.encode_request(api, VERSIONS[api], self._count, "test", request)
         data = len(frame).to_bytes(4, "big") + frame
         connection = self._peers[name][0]
         buffer = connection.get_buffer(-1)

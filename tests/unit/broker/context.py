@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.broker.embedded import EmbeddedBroker
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ADVERTISED, ApiKey
 
 __all__ = ["Client", "running"]
@@ -43,16 +43,14 @@ class Client:
         class.
         """
         version = ADVERTISED[api].max if version is None else version
-        request = messages.message(messages.request_class(api), **fields)
+        request = codec.request_class(api)(**fields)
         self._correlation_id += 1
-        await self.send(
-            messages.encode_request(api, version, self._correlation_id, "test", request)
-        )
+        await self.send(codec.encode_request(api, version, self._correlation_id, "test", request))
         frame = await self.receive()
         assert frame is not None, "the broker closed the connection"
-        correlation_id, offset = messages.parse_response_header(api, version, frame)
+        correlation_id, offset = codec.parse_response_header(api, version, frame)
         assert correlation_id == self._correlation_id
-        return messages.parse_response(api, version, frame, offset)
+        return codec.parse_response(api, version, frame, offset)
 
 
 class Running:

@@ -11,6 +11,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.codec import parse_response_header
 from oncelog.protocol.fetch import (
     FetchPartition,
     FetchRequest,
@@ -19,7 +20,6 @@ from oncelog.protocol.fetch import (
     encode_fetch_request,
     parse_fetch_response,
 )
-from oncelog.protocol.messages import parse_response_header
 from oncelog.protocol.produce import (
     ProducePartitionResponse,
     encode_produce_request,

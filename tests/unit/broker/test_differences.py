@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.delete_topics.v6.request import DeleteTopicState
-from kio.schema.describe_configs.v4.request import DescribeConfigsResource
-from kio.schema.metadata.v13.request import MetadataRequestTopic
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_topics import DeleteTopicState
+from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
+from oncelog.protocol.messages.metadata import MetadataRequestTopic
 from tests.unit.broker.context import Running, running
 
 CLIENT_METRICS, GROUP = 16, 32
@@ -58,11 +57,11 @@ async def test_a_read_of_a_topic_just_deleted_creates_it_anew_unless_it_says_no(
 ) -> None:
     client = await context.connect()
     before = context.broker.image.topics["t"].topic_id
-    asked = (message(DeleteTopicState, name="t", topic_id=None),)
+    asked = (DeleteTopicState(name="t", topic_id=None),)
     await client.ask(ApiKey.DELETE_TOPICS, topics=asked)
 
     async def read(**fields: Any) -> Any:
-        asked = (message(MetadataRequestTopic, name="t", topic_id=None),)
+        asked = (MetadataRequestTopic(name="t", topic_id=None),)
         (topic,) = (await client.ask(ApiKey.METADATA, topics=asked, **fields)).topics
         return topic
 
@@ -78,7 +77,7 @@ async def test_no_setting_of_a_broker_can_be_changed_while_it_runs(context: Runn
     client = await context.connect()
 
     async def described(kind: int, name: str) -> Any:
-        asked = message(DescribeConfigsResource, resource_type=kind, resource_name=name)
+        asked = DescribeConfigsResource(resource_type=kind, resource_name=name)
         (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, resources=(asked,))).results
         return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import errno
 import logging
 from collections.abc import AsyncIterator
@@ -294,7 +293,7 @@ async def test_partitions_that_no_folder_has_room_for_are_taken_back(tmp_path: P
         message = await b.client.ask(
             ApiKey.CREATE_PARTITIONS,
             topics=(_more_partitions("t", 3),),
-            timeout=datetime.timedelta(seconds=1),
+            timeout_ms=1000,
             validate_only=False,
         )
         assert message.results[0].error_code is STORAGE
@@ -324,11 +323,9 @@ def left(folder: Path) -> list[Path]:
 
 
 def _more_partitions(name: str, count: int) -> Any:
-    from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
+    from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
 
-    from oncelog.protocol.messages import message
-
-    return message(CreatePartitionsTopic, name=name, count=count, assignments=None)
+    return CreatePartitionsTopic(name=name, count=count, assignments=None)
 
 
 async def test_partitions_of_a_folder_that_is_not_named_any_more_are_not_made_anew(

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.offset_for_leader_epoch.v4.request import (
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.metadata import Write
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, values
 from tests.unit.broker.support import batch
@@ -38,10 +37,10 @@ def crash(context: Running) -> None:
 
 
 async def end_of_epoch(client: Client, epoch: int, current: int) -> tuple[ErrorCode, int, int]:
-    partition = message(
-        OffsetForLeaderPartition, partition=0, current_leader_epoch=current, leader_epoch=epoch
+    partition = OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current, leader_epoch=epoch
     )
-    asked = message(OffsetForLeaderTopic, topic="t", partitions=(partition,))
+    asked = OffsetForLeaderTopic(topic="t", partitions=(partition,))
     response = await client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, replica_id=-1, topics=(asked,))
     ((found,),) = [answer.partitions for answer in response.topics]
     return found.error_code, found.leader_epoch, found.end_offset

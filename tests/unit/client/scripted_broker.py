@@ -11,17 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from kio.schema.add_partitions_to_txn.v5 import response as add_partitions
-from kio.schema.api_versions.v4 import response as api_versions
-from kio.schema.find_coordinator.v6 import response as find_coordinator
-from kio.schema.list_offsets.v11 import response as list_offsets
-from kio.schema.metadata.v13 import response as metadata
-from kio.schema.offset_for_leader_epoch.v4 import response as offset_for_leader_epoch
-from kio.schema.txn_offset_commit.v5 import response as txn_offset_commit
-
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.codec import encode_response, parse_request, response_class
 from oncelog.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -30,7 +23,15 @@ from oncelog.protocol.fetch import (
     parse_fetch_request,
 )
 from oncelog.protocol.headers import parse_request_header
-from oncelog.protocol.messages import encode_response, message, parse_request, response_class
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
+from oncelog.protocol.messages import (
+    api_versions,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    txn_offset_commit,
+)
 from oncelog.protocol.produce import (
     ProducePartitionResponse,
     ProduceTopicResponse,
@@ -168,19 +169,16 @@ class ScriptedBroker:
     def _end_of_epoch(self, cls: type, request: Any, error: ErrorCode) -> Any:
         def answer(asked: Any) -> Any:
             epoch, end_offset = self.epoch_ends.get(asked.leader_epoch, (-1, -1))
-            return message(
-                offset_for_leader_epoch.EpochEndOffset,
+            return offset_for_leader_epoch.EpochEndOffset(
                 partition=asked.partition,
                 error_code=error or self._epoch_error(asked.current_leader_epoch),
                 leader_epoch=epoch,
                 end_offset=end_offset,
             )
 
-        return message(
-            cls,
+        return cls(
             topics=tuple(
-                message(
-                    offset_for_leader_epoch.OffsetForLeaderTopicResult,
+                offset_for_leader_epoch.OffsetForLeaderTopicResult(
                     topic=topic.topic,
                     partitions=tuple(answer(p) for p in topic.partitions),
                 )
@@ -203,8 +201,8 @@ class ScriptedBroker:
         if api is ApiKey.METADATA:
             return self._metadata(cls, (t.name for t in request.topics or ()))
         if api is ApiKey.FIND_COORDINATOR:
-            node = message(find_coordinator.Coordinator, node_id=1, host="b", port=1)
-            return message(cls, coordinators=(node,))
+            node = find_coordinator.Coordinator(node_id=1, host="b", port=1)
+            return cls(coordinators=(node,))
         if api is ApiKey.ADD_PARTITIONS_TO_TXN:
             return self._add_partitions(cls, request, error)
         if api is ApiKey.TXN_OFFSET_COMMIT:
@@ -217,25 +215,23 @@ class ScriptedBroker:
         if api is ApiKey.OFFSET_FOR_LEADER_EPOCH:
             return self._end_of_epoch(cls, request, error)
         if api is ApiKey.OFFSET_COMMIT:
-            return message(cls)
+            return cls()
         if api is ApiKey.LIST_OFFSETS:
             return self._list_offsets(cls, request, error)
         if api in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
             producer_id, epoch = (-1, -1) if error else self.producer
-            return message(cls, error_code=error, producer_id=producer_id, producer_epoch=epoch)
-        return message(cls, error_code=error)
+            return cls(error_code=error, producer_id=producer_id, producer_epoch=epoch)
+        return cls(error_code=error)
 
     def _versions(self, cls: type) -> Any:
-        return message(
-            cls,
+        return cls(
             api_keys=tuple(
-                message(api_versions.ApiVersion, api_key=key, min_version=r.min, max_version=r.max)
+                api_versions.ApiVersion(api_key=key, min_version=r.min, max_version=r.max)
                 for key, r in ADVERTISED.items()
             ),
             finalized_features_epoch=0,
             finalized_features=(
-                message(
-                    api_versions.FinalizedFeatureKey,
+                api_versions.FinalizedFeatureKey(
                     name="transaction.version",
                     max_version_level=self.transaction_version,
                     min_version_level=self.transaction_version,
@@ -245,20 +241,17 @@ class ScriptedBroker:
 
     def _metadata(self, cls: type, names: Iterable[str]) -> Any:
         partitions = tuple(
-            message(
-                metadata.MetadataResponsePartition,
+            metadata.MetadataResponsePartition(
                 partition_index=i,
                 leader_id=1,
                 leader_epoch=self.leader_epoch,
             )
             for i in range(PARTITION_COUNT)
         )
-        return message(
-            cls,
-            brokers=(message(metadata.MetadataResponseBroker, node_id=1, host="b", port=1),),
+        return cls(
+            brokers=(metadata.MetadataResponseBroker(node_id=1, host="b", port=1),),
             topics=tuple(
-                message(
-                    metadata.MetadataResponseTopic,
+                metadata.MetadataResponseTopic(
                     name=name,
                     topic_id=self.topic_id,
                     partitions=() if name == "bad" else partitions,
@@ -271,15 +264,12 @@ class ScriptedBroker:
         )
 
     def _list_offsets(self, cls: type, request: Any, error: ErrorCode) -> Any:
-        return message(
-            cls,
+        return cls(
             topics=tuple(
-                message(
-                    list_offsets.ListOffsetsTopicResponse,
+                list_offsets.ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=tuple(
-                        message(
-                            list_offsets.ListOffsetsPartitionResponse,
+                        list_offsets.ListOffsetsPartitionResponse(
                             partition_index=p.partition_index,
                             error_code=error,
                             offset=0 if p.timestamp == -2 else self.end_offset,
@@ -295,12 +285,10 @@ class ScriptedBroker:
     def _add_partitions(self, cls: type, request: Any, error: ErrorCode) -> Any:
         (transaction,) = request.transactions
         topics = tuple(
-            message(
-                add_partitions.AddPartitionsToTxnTopicResult,
+            add_partitions.AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=tuple(
-                    message(
-                        add_partitions.AddPartitionsToTxnPartitionResult,
+                    add_partitions.AddPartitionsToTxnPartitionResult(
                         partition_index=index,
                         partition_error_code=error,
                     )
@@ -309,21 +297,16 @@ class ScriptedBroker:
             )
             for topic in transaction.topics
         )
-        result = message(
-            add_partitions.AddPartitionsToTxnResult, transactional_id="", topic_results=topics
-        )
-        return message(cls, results_by_transaction=(result,))
+        result = add_partitions.AddPartitionsToTxnResult(transactional_id="", topic_results=topics)
+        return cls(results_by_transaction=(result,))
 
     def _offsets(self, cls: type, request: Any, error: ErrorCode) -> Any:
-        return message(
-            cls,
+        return cls(
             topics=tuple(
-                message(
-                    txn_offset_commit.TxnOffsetCommitResponseTopic,
+                txn_offset_commit.TxnOffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=tuple(
-                        message(
-                            txn_offset_commit.TxnOffsetCommitResponsePartition,
+                        txn_offset_commit.TxnOffsetCommitResponsePartition(
                             partition_index=p.partition_index,
                             error_code=error,
                         )

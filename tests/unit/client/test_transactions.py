@@ -149,7 +149,7 @@ async def test_offsets_go_with_marker_and_without_membership() -> None:
         broker.on(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.coordinator_load_in_progress)
         await opened.txn_offset_commit("g", OFFSETS)
     request = broker.requests(ApiKey.TXN_OFFSET_COMMIT)[-1]
-    assert (request.generation_id, request.member_id) == (-1, "")
+    assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
     ((partition,),) = [topic.partitions for topic in request.topics]
     assert (partition.committed_offset, partition.committed_metadata) == (5, "marker")
 

@@ -5,14 +5,14 @@ import struct
 from typing import Any
 
 import pytest
-from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.limits import RESPONSE_SIZE_MAX
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import encode_response, response_class
 from oncelog.protocol.headers import parse_request_header
-from oncelog.protocol.messages import encode_response, message, response_class
+from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.runtime.framed import DisconnectedError
 from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
 
@@ -20,18 +20,16 @@ VERSIONS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FIND_COORDINATOR: (0, 3), ApiKey
 
 
 def versions_response() -> object:
-    from kio.schema.api_versions.v4 import response as schema
+    from oncelog.protocol.messages import api_versions as schema
 
-    return message(
-        schema.ApiVersionsResponse,
+    return schema.ApiVersionsResponse(
         api_keys=tuple(
-            message(schema.ApiVersion, api_key=key, min_version=low, max_version=high)
+            schema.ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in VERSIONS.items()
         ),
         finalized_features_epoch=5,
         finalized_features=(
-            message(
-                schema.FinalizedFeatureKey,
+            schema.FinalizedFeatureKey(
                 name="transaction.version",
                 max_version_level=2,
                 min_version_level=2,
@@ -86,22 +84,22 @@ class Peer:
         transport, frame = self.requests[index]
         header = parse_request_header(frame)
         cls = response_class(ApiKey.FIND_COORDINATOR)
-        from kio.schema.find_coordinator.v6.response import Coordinator
+        from oncelog.protocol.messages.find_coordinator import Coordinator
 
-        found = message(Coordinator, host=text)
+        found = Coordinator(host=text)
         correlation_id = header.correlation_id if correlation_id is None else correlation_id
         transport.feed(
             encode_response(
                 ApiKey.FIND_COORDINATOR,
                 header.api_version,
                 correlation_id,
-                message(cls, coordinators=(found,)),
+                cls(coordinators=(found,)),
             )
         )
 
 
 def ask(connection: Connection) -> "asyncio.Task[Any]":
-    request = message(FindCoordinatorRequest, coordinator_keys=("k",))
+    request = FindCoordinatorRequest(coordinator_keys=("k",))
     return asyncio.create_task(connection.request(ApiKey.FIND_COORDINATOR, request))
 
 

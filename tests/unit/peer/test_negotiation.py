@@ -1,14 +1,14 @@
 """What a peer announces, how it is asked, and which version is chosen."""
 
 import pytest
-from kio.schema.api_versions.v4 import response as schema
-from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.peer.negotiation import PeerSupport, negotiate
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
+from oncelog.protocol.codec import encode_response
 from oncelog.protocol.headers import unsupported_version_response
-from oncelog.protocol.messages import encode_response, message
+from oncelog.protocol.messages import api_versions as schema
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 
 NEWEST = ADVERTISED[ApiKey.API_VERSIONS].max
 
@@ -33,15 +33,13 @@ class Broker:
         return memoryview(self.body or encode_response(api, version, 0, self.answer()))[4:]
 
     def answer(self) -> object:
-        feature = message(
-            schema.FinalizedFeatureKey,
+        feature = schema.FinalizedFeatureKey(
             name="transaction.version",
             max_version_level=2,
             min_version_level=2,
         )
-        key = message(schema.ApiVersion, api_key=ApiKey.FETCH, min_version=4, max_version=12)
-        return message(
-            schema.ApiVersionsResponse,
+        key = schema.ApiVersion(api_key=ApiKey.FETCH, min_version=4, max_version=12)
+        return schema.ApiVersionsResponse(
             error_code=self.error,
             api_keys=(key,),
             finalized_features_epoch=5,

@@ -1,7 +1,7 @@
 from typing import Any
 
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange, accepts, is_flexible
-from oncelog.protocol.messages import _schema_class
+from tests.unit.protocol.judge import kio_class
 
 KAFKA_4_3 = """0:0-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6
 16:0-5 17:0-1 18:0-4 19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-2 28:0-5 29:1-3
@@ -35,5 +35,5 @@ def test_flexible_versions_are_those_of_the_schema() -> None:
         for version in range(versions.min, versions.max + 1):
             if accepts(api, version):
                 for kind in ("request", "response"):
-                    schema: Any = _schema_class(ApiKey(api), version, kind)
+                    schema: Any = kio_class(ApiKey(api), version, kind)
                     assert schema.__flexible__ == is_flexible(api, version), (api, version)

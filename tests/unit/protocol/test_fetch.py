@@ -22,9 +22,9 @@ from oncelog.protocol.fetch import (
     parse_fetch_response,
 )
 from oncelog.protocol.headers import parse_request_header, parse_response_header
-from oncelog.protocol.messages import _schema_class
 from oncelog.protocol.produce import NodeEndpoint
 from tests.unit.protocol.damage import check_damage
+from tests.unit.protocol.judge import kio_class
 
 VERSIONS = range(4, 19)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -132,7 +132,7 @@ def test_requests_come_back_as_far_as_their_version_goes(
     assert found == request_seen_by(version, request)
     offset = header.body_offset
     _value: object
-    _value, size = entity_reader(_schema_class(ApiKey.FETCH, version, "request"))(frame, offset)
+    _value, size = entity_reader(kio_class(ApiKey.FETCH, version, "request"))(frame, offset)
     assert offset + size == len(frame)
 
 
@@ -168,7 +168,7 @@ def test_responses_come_back_as_far_as_their_version_goes(
     assert response.node_endpoints == (endpoints if version >= 16 else [])
     assert response.topics == [response_seen_by(version, topic) for topic in topics]
     _value: object
-    _value, size = entity_reader(_schema_class(ApiKey.FETCH, version, "response"))(frame, offset)
+    _value, size = entity_reader(kio_class(ApiKey.FETCH, version, "response"))(frame, offset)
     assert offset + size == len(frame)
 
 

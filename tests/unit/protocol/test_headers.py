@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.api import ApiKey, is_flexible
+from oncelog.protocol.codec import parse_response
 from oncelog.protocol.headers import (
     RequestHeader,
     parse_request_header,
@@ -12,7 +13,6 @@ from oncelog.protocol.headers import (
     response_header_bytes,
     unsupported_version_response,
 )
-from oncelog.protocol.messages import parse_response
 from tests.unit.protocol.damage import check_damage
 
 

@@ -10,7 +10,6 @@ from kio.serial import entity_reader
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import parse_request_header, parse_response_header
-from oncelog.protocol.messages import _schema_class
 from oncelog.protocol.produce import (
     NodeEndpoint,
     ProducePartitionResponse,
@@ -22,6 +21,7 @@ from oncelog.protocol.produce import (
     parse_produce_response,
 )
 from tests.unit.protocol.damage import check_damage
+from tests.unit.protocol.judge import kio_class
 
 VERSIONS = range(3, 14)
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
@@ -104,7 +104,7 @@ def test_kio_reads_the_same_request(version: int) -> None:
     topics: Topics = [(*named(version, "orders", TOPIC_ID), [(2, b"batch"), (3, None)])]
     frame = request_bytes(version, topics, "id")
     offset = parse_request_header(frame).body_offset
-    schema: Any = _schema_class(ApiKey.PRODUCE, version, "request")
+    schema: Any = kio_class(ApiKey.PRODUCE, version, "request")
     value, size = entity_reader(schema)(frame, offset)
     assert isinstance(value, schema)
     assert offset + size == len(frame)
@@ -190,7 +190,7 @@ def test_kio_reads_the_same_response(version: int, plain: bool) -> None:
     frame = encode_produce_response(version, 1, topics, 5, [NodeEndpoint(1, "h", 9092)])
     _correlation_id, offset = parse_response_header(ApiKey.PRODUCE, version, frame)
     value: Any
-    value, size = entity_reader(_schema_class(ApiKey.PRODUCE, version, "response"))(frame, offset)
+    value, size = entity_reader(kio_class(ApiKey.PRODUCE, version, "response"))(frame, offset)
     assert offset + size == len(frame)
     assert value.responses[0].partition_responses[0].base_offset == 17
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from kio.schema.metadata.v13.request import MetadataRequestTopic
 
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
@@ -15,7 +14,8 @@ from oncelog.core.limits import CONNECTION_WRITE_BUFFER_BYTES_HIGH
 from oncelog.metadata.memory import MemoryStore
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import encode_request, message, request_class
+from oncelog.protocol.codec import encode_request, request_class
+from oncelog.protocol.messages.metadata import MetadataRequestTopic
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.network_faults import Direction
@@ -81,7 +81,7 @@ class Cluster:
 
 async def metadata(connection: Connection) -> int:
     """Ask for the metadata; the port of the broker in it."""
-    request = message(request_class(ApiKey.METADATA), topics=None)
+    request = request_class(ApiKey.METADATA)(topics=None)
     answer = await connection.request(ApiKey.METADATA, request)
     port: int = answer.brokers[0].port
     return port
@@ -134,8 +134,8 @@ def test_a_broker_takes_no_more_requests_of_a_client_that_does_not_read() -> Non
     world.call(cluster.client, client.transport.pause_reading)
     # Each reply names all of them again.
     names = [f"{number:0200d}" for number in range(250)]
-    topics = tuple(message(MetadataRequestTopic, name=name, topic_id=None) for name in names)
-    body = message(request_class(ApiKey.METADATA), topics=topics, allow_auto_topic_creation=False)
+    topics = tuple(MetadataRequestTopic(name=name, topic_id=None) for name in names)
+    body = request_class(ApiKey.METADATA)(topics=topics, allow_auto_topic_creation=False)
     written = 0
     while client.writable:
         frame = encode_request(ApiKey.METADATA, 4, written, "test", body)

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kio.schema.leave_group.v5.request import MemberIdentity
-
 from oncelog.client import Admin, Producer
 from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
@@ -18,7 +16,7 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.machine import GroupMachine
 from oncelog.metadata.memory import MemoryStore
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.leave_group import MemberIdentity
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Disk, DiskFile, SystemDisk
 from oncelog.simulation.coverage import CATALOGUE, Coverage
@@ -321,7 +319,7 @@ async def test_the_moves_of_a_group_are_counted(tmp_path: Path) -> None:
         left = await client.ask(
             ApiKey.LEAVE_GROUP,
             group_id="group",
-            members=(message(MemberIdentity, member_id=member_id),),
+            members=(MemberIdentity(member_id=member_id),),
         )
         assert left.error_code is ErrorCode.none
         assert context.counted("group") == stable | {

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
 if TYPE_CHECKING:
@@ -23,10 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.ADD_OFFSETS_TO_TXN)
 
-
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[AddOffsetsToTxnRequest]) -> Any:
     """Add the group's partition."""
     body = request.body
     if not body.group_id:
@@ -47,4 +47,4 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(error: ErrorCode) -> Any:
-    return message(_Response, throttle_time=NO_THROTTLE, error_code=error)
+    return AddOffsetsToTxnResponse(error_code=error)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.add_partitions_to_txn.v5 import response as schema
-
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending, gather
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages import add_partitions_to_txn as schema
+from oncelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
 if TYPE_CHECKING:
@@ -28,20 +29,21 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.ADD_PARTITIONS_TO_TXN)
 
 _BROKERS_SINCE = 4
 
 Outcome = dict[TopicPartition, ErrorCode]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[AddPartitionsToTxnRequest]) -> Any:
     """Ask the transaction coordinator for each transaction of the request (one, from clients)."""
     parts = [_start(context, request, wanted) for wanted in request.body.transactions]
     return gather(parts, lambda outcomes: _response(request, outcomes), holds_back=True)
 
 
-def _start(context: Context, request: Request, wanted: Any) -> Outcome | Pending:
+def _start(
+    context: Context, request: Request[AddPartitionsToTxnRequest], wanted: Any
+) -> Outcome | Pending:
     """The outcome for each partition of one transaction, or the promise of it."""
     partitions = tuple(
         TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
@@ -74,7 +76,7 @@ def _outcome(result: AddPartitionsResult) -> Outcome:
     return dict(result.partitions)
 
 
-def _response(request: Request, outcomes: list[Outcome]) -> Any:
+def _response(request: Request[AddPartitionsToTxnRequest], outcomes: list[Outcome]) -> Any:
     results = []
     for wanted, outcome in zip(request.body.transactions, outcomes, strict=True):
         topics = tuple(
@@ -97,9 +99,7 @@ def _response(request: Request, outcomes: list[Outcome]) -> Any:
                 transactional_id=wanted.transactional_id, topic_results=topics
             )
         )
-    return message(
-        _Response,
-        throttle_time=NO_THROTTLE,
+    return AddPartitionsToTxnResponse(
         error_code=ErrorCode.none,
         results_by_transaction=tuple(results),
     )

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
-
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
 from oncelog.broker.net.request import Request
 from oncelog.controller.changes import ConfigOperation
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[AlterConfigsRequest]) -> Any:
     """Replace the settings of each resource."""
     resources = [
         ResourceChanges(
@@ -34,11 +36,9 @@ async def handle(context: Context, request: Request) -> Any:
         for resource in request.body.resources
     ]
     outcomes = await alter(context, resources, validate_only=request.body.validate_only)
-    return message(
-        AlterConfigsResponse,
+    return AlterConfigsResponse(
         responses=tuple(
-            message(
-                AlterConfigsResourceResponse,
+            AlterConfigsResourceResponse(
                 error_code=outcome.error,
                 error_message=outcome.text,
                 resource_type=resource.resource_type,

@@ -11,16 +11,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.alter_replica_log_dirs.v2.response import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[AlterReplicaLogDirsRequest]) -> Any:
     """Ask for each move."""
     results: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.body.dirs:
@@ -36,16 +35,12 @@ def handle(context: Context, request: Request) -> Any:
             for index in topic.partitions:
                 error = _ask(context, TopicPartition(topic.name, index), asked.path)
                 results.setdefault(topic.name, {})[index] = error
-    return message(
-        AlterReplicaLogDirsResponse,
+    return AlterReplicaLogDirsResponse(
         results=tuple(
-            message(
-                AlterReplicaLogDirTopicResult,
+            AlterReplicaLogDirTopicResult(
                 topic_name=name,
                 partitions=tuple(
-                    message(
-                        AlterReplicaLogDirPartitionResult, partition_index=index, error_code=error
-                    )
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
                     for index, error in partitions.items()
                 ),
             )

@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.api_versions.v4.response import (
-    ApiVersion,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
-
 from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -30,32 +29,35 @@ if TYPE_CHECKING:
 SUPPORTED_FEATURES: Final = {"transaction.version": VersionRange(0, 2)}
 FINALIZED_FEATURES: Final = {"transaction.version": 2}
 
+_LEVEL_ZERO_SINCE: Final = 4
+"""Earlier clients may fail to read a feature whose lowest level is 0 (KAFKA-17492)."""
+
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Any:
     """Answer with our ranges, or with the error that goes with them."""
     body = request.body
     if body is None:
-        return _response(context, ErrorCode.unsupported_version)
+        return _response(context, request, ErrorCode.unsupported_version)
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
         if any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
-            return _response(context, ErrorCode.invalid_request)
+            return _response(context, request, ErrorCode.invalid_request)
         request.connection.client_software = " ".join(names)
-    return _response(context, ErrorCode.none)
+    return _response(context, request, ErrorCode.none)
 
 
-def _response(context: Context, error: ErrorCode) -> Any:
+def _response(
+    context: Context, request: Request[ApiVersionsRequest | None], error: ErrorCode
+) -> Any:
     served: list[ApiKey] = sorted(HANDLERS)
     if error is ErrorCode.invalid_request:
         served = []
-    return message(
-        ApiVersionsResponse,
+    return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
-            message(
-                ApiVersion,
+            ApiVersion(
                 api_key=api.value,
                 min_version=ADVERTISED[api].min,
                 max_version=ADVERTISED[api].max,
@@ -63,14 +65,13 @@ def _response(context: Context, error: ErrorCode) -> Any:
             for api in served
         ),
         supported_features=tuple(
-            message(SupportedFeatureKey, name=name, min_version=levels.min, max_version=levels.max)
+            SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
             for name, levels in SUPPORTED_FEATURES.items()
+            if levels.min > 0 or request.version >= _LEVEL_ZERO_SINCE
         ),
         finalized_features_epoch=context.image.revision,
         finalized_features=tuple(
-            message(
-                FinalizedFeatureKey, name=name, max_version_level=level, min_version_level=level
-            )
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in FINALIZED_FEATURES.items()
         ),
     )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -19,11 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[CreateAclsRequest]) -> Any:
     """Refuse every rule."""
-    refused = message(
-        AclCreationResult,
+    refused = AclCreationResult(
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured.",
     )
-    return message(CreateAclsResponse, results=(refused,) * len(request.body.creations))
+    return CreateAclsResponse(results=(refused,) * len(request.body.creations))

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.create_partitions.v3.response import (
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
-
 from oncelog.broker.net.request import Request
 from oncelog.controller.changes import decide_partitions
 from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicOutcome
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[CreatePartitionsRequest]) -> Any:
     """Grow each topic by itself."""
     counts = Counter(topic.name for topic in request.body.topics)
     outcomes = [
@@ -39,11 +38,9 @@ async def handle(context: Context, request: Request) -> Any:
     for topic in request.body.topics:
         if counts[topic.name] == 1:
             outcomes.append(await _grow(context, topic, request.body.validate_only))
-    return message(
-        CreatePartitionsResponse,
+    return CreatePartitionsResponse(
         results=tuple(
-            message(
-                CreatePartitionsTopicResult,
+            CreatePartitionsTopicResult(
                 name=outcome.name,
                 error_code=outcome.error,
                 error_message=outcome.message,

@@ -10,25 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.create_topics.v7.response import (
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsResponse,
-)
-
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import NewTopic, TopicOutcome
 from oncelog.core.config import ConfigSource
 from oncelog.core.config_definition import format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Any:
     """Create what can be created, and say why the rest cannot."""
     topics = request.body.topics
     counts = Counter(topic.name for topic in topics)
@@ -41,8 +40,7 @@ async def handle(context: Context, request: Request) -> Any:
         for name, count in counts.items()
         if count > 1
     ]
-    return message(
-        CreateTopicsResponse,
+    return CreateTopicsResponse(
         topics=tuple(_result(context, outcome, request) for outcome in outcomes),
     )
 
@@ -57,11 +55,10 @@ def _new(topic: Any) -> NewTopic:
     )
 
 
-def _result(context: Context, outcome: TopicOutcome, request: Request) -> Any:
+def _result(context: Context, outcome: TopicOutcome, request: Request[CreateTopicsRequest]) -> Any:
     topic = outcome.topic
     if topic is None:
-        return message(
-            CreatableTopicResult,
+        return CreatableTopicResult(
             name=outcome.name,
             topic_id=None,
             error_code=outcome.error,
@@ -73,11 +70,8 @@ def _result(context: Context, outcome: TopicOutcome, request: Request) -> Any:
         synonyms = context.config.topic_synonyms(topic.config, name)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = format_value(context.config.topic_value(topic.config, name))
-        configs.append(
-            message(CreatableTopicConfigs, name=name, value=value, config_source=source.value)
-        )
-    return message(
-        CreatableTopicResult,
+        configs.append(CreatableTopicConfigs(name=name, value=value, config_source=source.value))
+    return CreatableTopicResult(
         name=topic.name,
         topic_id=None if request.body.validate_only else topic.topic_id,
         error_code=ErrorCode.none,

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -19,12 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DeleteAclsRequest]) -> Any:
     """Refuse every filter."""
-    refused = message(
-        DeleteAclsFilterResult,
+    refused = DeleteAclsFilterResult(
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured.",
         matching_acls=(),
     )
-    return message(DeleteAclsResponse, filter_results=(refused,) * len(request.body.filters))
+    return DeleteAclsResponse(filter_results=(refused,) * len(request.body.filters))

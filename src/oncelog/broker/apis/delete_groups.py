@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import DeleteGroup
 from oncelog.group.results import DeleteResult
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DeleteGroupsRequest]) -> Any:
     """Ask the coordinator of each group."""
     answers = [
         context.groups.ask(
@@ -37,10 +39,9 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(results: list[DeleteResult]) -> Any:
-    return message(
-        DeleteGroupsResponse,
+    return DeleteGroupsResponse(
         results=tuple(
-            message(DeletableGroupResult, group_id=result.group_id, error_code=result.error)
+            DeletableGroupResult(group_id=result.group_id, error_code=result.error)
             for result in results
         ),
     )

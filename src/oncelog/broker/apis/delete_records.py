@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.delete_records.v2.response import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from oncelog.runtime.disk import StorageFailure
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ Outcome = tuple[ErrorCode, int]
 """An error and the low watermark after it."""
 
 
-def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request[DeleteRecordsRequest]) -> Any | Awaitable[Any]:
     """Move each partition's start, then note the starts durably."""
     outcomes = [
         [_delete(context, topic.name, asked) for asked in topic.partitions]
@@ -49,7 +48,9 @@ def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     return _response(request, outcomes)
 
 
-async def _noted(context: Context, request: Request, outcomes: list[list[Outcome]]) -> Any:
+async def _noted(
+    context: Context, request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]
+) -> Any:
     """Answer once the new starts are on the disk; who has none there is told that it failed."""
     try:
         await context.partitions.note_log_starts()
@@ -62,20 +63,19 @@ async def _noted(context: Context, request: Request, outcomes: list[list[Outcome
     return _response(request, outcomes)
 
 
-def _response(request: Request, outcomes: list[list[Outcome]]) -> Any:
+def _response(request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]) -> Any:
     topics = []
     for topic, results in zip(request.body.topics, outcomes, strict=True):
         partitions = tuple(
-            message(
-                DeleteRecordsPartitionResult,
+            DeleteRecordsPartitionResult(
                 partition_index=asked.partition_index,
                 low_watermark=low_watermark,
                 error_code=error,
             )
             for asked, (error, low_watermark) in zip(topic.partitions, results, strict=True)
         )
-        topics.append(message(DeleteRecordsTopicResult, name=topic.name, partitions=partitions))
-    return message(DeleteRecordsResponse, topics=tuple(topics))
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=tuple(topics))
 
 
 def _delete(context: Context, topic: str, asked: Any) -> Outcome:

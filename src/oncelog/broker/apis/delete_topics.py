@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Any:
     """Delete what can be deleted, and say why the rest cannot."""
     wanted = request.body.topics
     if not context.config.get_bool("delete.topic.enable"):
@@ -29,10 +31,10 @@ async def handle(context: Context, request: Request) -> Any:
             ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
         )
         results = [_result(t.name, t.topic_id, disabled, None) for t in wanted]
-        return message(DeleteTopicsResponse, responses=tuple(results))
+        return DeleteTopicsResponse(responses=tuple(results))
     image = context.image
     resolved = [
-        image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
+        image.topic(asked.name) if asked.name is not None else image.topic_by_id(asked.topic_id)
         for asked in wanted
     ]
     counts = Counter(topic.topic_id for topic in resolved if topic is not None)
@@ -60,10 +62,8 @@ async def handle(context: Context, request: Request) -> Any:
         name = topic.name if topic is not None else asked.name
         topic_id = topic.topic_id if topic is not None else asked.topic_id
         results.append(_result(name, topic_id, error, text))
-    return message(DeleteTopicsResponse, responses=tuple(results))
+    return DeleteTopicsResponse(responses=tuple(results))
 
 
 def _result(name: str | None, topic_id: Any, error: ErrorCode, text: str | None) -> Any:
-    return message(
-        DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=text
-    )
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=text)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.describe_acls.v3.response import DescribeAclsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -19,10 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeAclsRequest]) -> Any:
     """Say that there is nothing to describe."""
-    return message(
-        DescribeAclsResponse,
+    return DescribeAclsResponse(
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured on the broker",
         resources=(),

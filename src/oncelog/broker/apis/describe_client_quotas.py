@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -29,11 +30,10 @@ _IP = "ip"
 _ENTITY_TYPES: Final = frozenset({_IP, "user", "client-id"})
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeClientQuotasRequest]) -> Any:
     """Find nothing, or say what is wrong with the filter."""
     error, text = _problem(request.body.components)
-    return message(
-        DescribeClientQuotasResponse,
+    return DescribeClientQuotasResponse(
         error_code=error,
         error_message=text,
         entries=() if error is ErrorCode.none else None,

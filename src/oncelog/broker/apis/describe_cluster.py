@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
-
-from oncelog.broker.apis.metadata import CLUSTER_OPERATIONS
+from oncelog.broker.apis.metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 BROKER_ENDPOINTS: Final = 1
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeClusterRequest]) -> Any:
     """Answer from the image."""
     image = context.image
     endpoint_type = request.body.endpoint_type
@@ -32,24 +34,19 @@ def handle(context: Context, request: Request) -> Any:
             if endpoint_type == 2
             else ErrorCode.unsupported_endpoint_type
         )
-        return message(
-            DescribeClusterResponse,
+        return DescribeClusterResponse(
             error_code=error,
             error_message=f"This broker does not serve endpoint type {endpoint_type}.",
             endpoint_type=BROKER_ENDPOINTS,
         )
-    operations = {}
-    if request.body.include_cluster_authorized_operations:
-        operations = {"cluster_authorized_operations": CLUSTER_OPERATIONS}
-    return message(
-        DescribeClusterResponse,
+    is_asked = request.body.include_cluster_authorized_operations
+    return DescribeClusterResponse(
         error_code=ErrorCode.none,
         endpoint_type=endpoint_type,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=tuple(
-            message(
-                DescribeClusterBroker,
+            DescribeClusterBroker(
                 broker_id=member.broker_id,
                 host=member.host,
                 port=member.port,
@@ -57,5 +54,5 @@ def handle(context: Context, request: Request) -> Any:
             )
             for member in image.brokers.values()
         ),
-        **operations,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED,
     )

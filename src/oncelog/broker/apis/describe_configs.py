@@ -12,13 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_configs.v4.response import (
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
-
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
@@ -26,7 +19,13 @@ from oncelog.core.config import ConfigSource, SynonymValue
 from oncelog.core.config_definition import ConfigType, Definition, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -37,31 +36,28 @@ WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
 """Types of resource that have no settings here; the tools ask for them all the same."""
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeConfigsRequest]) -> Any:
     """Describe each resource by itself."""
     resources = each_once(
         request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
     )
-    return message(
-        DescribeConfigsResponse,
+    return DescribeConfigsResponse(
         results=tuple(_describe(context, request, resource) for resource in resources),
     )
 
 
-def _describe(context: Context, request: Request, resource: Any) -> Any:
+def _describe(context: Context, request: Request[DescribeConfigsRequest], resource: Any) -> Any:
     try:
         configs = _configs(context, request, resource)
     except ProtocolError as error:
-        return message(
-            DescribeConfigsResult,
+        return DescribeConfigsResult(
             error_code=error.code,
             error_message=error.message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=(),
         )
-    return message(
-        DescribeConfigsResult,
+    return DescribeConfigsResult(
         error_code=ErrorCode.none,
         error_message=None,
         resource_type=resource.resource_type,
@@ -70,7 +66,9 @@ def _describe(context: Context, request: Request, resource: Any) -> Any:
     )
 
 
-def _configs(context: Context, request: Request, resource: Any) -> list[Any]:
+def _configs(
+    context: Context, request: Request[DescribeConfigsRequest], resource: Any
+) -> list[Any]:
     config = context.config
     keys = resource.configuration_keys
     name = resource.resource_name
@@ -128,7 +126,7 @@ def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
 
 
 def _entry(
-    request: Request,
+    request: Request[DescribeConfigsRequest],
     definition: Definition,
     value: Any,
     synonyms: tuple[SynonymValue, ...],
@@ -138,15 +136,14 @@ def _entry(
     sensitive = definition.type is ConfigType.PASSWORD
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     listed = synonyms if request.body.include_synonyms and not sensitive else ()
-    return message(
-        DescribeConfigsResourceResult,
+    return DescribeConfigsResourceResult(
         name=definition.name,
         value=None if sensitive else format_value(value),
         read_only=read_only,
         config_source=source.value,
         is_sensitive=sensitive,
         synonyms=tuple(
-            message(DescribeConfigsSynonym, name=s.name, value=s.value, source=s.source.value)
+            DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source.value)
             for s in listed
         ),
         config_type=definition.type.value,

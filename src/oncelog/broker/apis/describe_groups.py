@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_groups.v6.response import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsResponse,
-)
-
+from oncelog.broker.apis.metadata import OPERATIONS_NOT_ASKED
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import DescribeGroup
 from oncelog.group.results import DescribeResult
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -31,7 +31,7 @@ GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to groups."""
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeGroupsRequest]) -> Any:
     """Ask the coordinator of each group."""
     answers = [
         context.groups.ask(
@@ -45,18 +45,15 @@ def handle(context: Context, request: Request) -> Any:
 
     def convert(results: list[DescribeResult]) -> Any:
         groups = tuple(_group(request, result) for result in results)
-        return message(DescribeGroupsResponse, groups=groups)
+        return DescribeGroupsResponse(groups=groups)
 
     return gather(answers, convert, holds_back=True)
 
 
-def _group(request: Request, result: DescribeResult) -> Any:
-    operations = {}
-    if request.body.include_authorized_operations and result.error is ErrorCode.none:
-        operations = {"authorized_operations": GROUP_OPERATIONS}
+def _group(request: Request[DescribeGroupsRequest], result: DescribeResult) -> Any:
+    is_asked = request.body.include_authorized_operations and result.error is ErrorCode.none
     unknown = result.error is ErrorCode.group_id_not_found
-    return message(
-        DescribedGroup,
+    return DescribedGroup(
         error_code=result.error,
         error_message=f"Group {result.group_id} not found." if unknown else None,
         group_id=result.group_id,
@@ -64,8 +61,7 @@ def _group(request: Request, result: DescribeResult) -> Any:
         protocol_type=result.protocol_type,
         protocol_data=result.protocol_data,
         members=tuple(
-            message(
-                DescribedGroupMember,
+            DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -75,5 +71,5 @@ def _group(request: Request, result: DescribeResult) -> Any:
             )
             for member in result.members
         ),
-        **operations,
+        authorized_operations=GROUP_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED,
     )

@@ -11,18 +11,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.describe_log_dirs.v5.response import (
-    DescribeLogDirsPartition,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-)
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT64_MAX
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from oncelog.storage.log_folder import LogFolder
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ __all__ = ["handle"]
 _UNKNOWN_BYTES = -1
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[DescribeLogDirsRequest]) -> Any:
     """Describe each folder."""
     folders = context.logs.online
     results = [
-        message(DescribeLogDirsResult, error_code=ErrorCode.kafka_storage_error, log_dir=path)
+        DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path)
         for path in map(os.path.abspath, context.logs.off_line_directories)
     ]
 
@@ -48,8 +47,7 @@ async def handle(context: Context, request: Request) -> Any:
     for folder, (path, usage) in zip(folders, await context.disk.run(look), strict=True):
         total_bytes, usable_bytes = usage or (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
         results.append(
-            message(
-                DescribeLogDirsResult,
+            DescribeLogDirsResult(
                 error_code=ErrorCode.none,
                 log_dir=path,
                 topics=_topics(context, request, folder),
@@ -57,10 +55,12 @@ async def handle(context: Context, request: Request) -> Any:
                 usable_bytes=min(usable_bytes, INT64_MAX),
             )
         )
-    return message(DescribeLogDirsResponse, error_code=ErrorCode.none, results=tuple(results))
+    return DescribeLogDirsResponse(error_code=ErrorCode.none, results=tuple(results))
 
 
-def _topics(context: Context, request: Request, folder: LogFolder) -> tuple[Any, ...]:
+def _topics(
+    context: Context, request: Request[DescribeLogDirsRequest], folder: LogFolder
+) -> tuple[Any, ...]:
     wanted = None
     if request.body.topics is not None:
         wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
@@ -69,8 +69,7 @@ def _topics(context: Context, request: Request, folder: LogFolder) -> tuple[Any,
     def add(label: TopicPartition, size_bytes: int, lag: int, *, is_future: bool) -> None:
         if wanted is None or label in wanted:
             found.setdefault(label.topic, []).append(
-                message(
-                    DescribeLogDirsPartition,
+                DescribeLogDirsPartition(
                     partition_index=label.partition,
                     partition_size=size_bytes,
                     offset_lag=max(0, lag),
@@ -87,6 +86,6 @@ def _topics(context: Context, request: Request, folder: LogFolder) -> tuple[Any,
         if move.target is folder:
             add(label, move.size_bytes, move.lag, is_future=True)
     return tuple(
-        message(DescribeLogDirsTopic, name=name, partitions=tuple(partitions))
+        DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
         for name, partitions in sorted(found.items())
     )

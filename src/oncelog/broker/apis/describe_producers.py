@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.describe_producers.v0.response import (
+from oncelog.broker.apis.responses import each_once
+from oncelog.broker.net.request import Request
+from oncelog.controller.topics import name_problem
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-
-from oncelog.broker.apis.responses import each_once
-from oncelog.broker.net.request import Request
-from oncelog.controller.topics import name_problem
-from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -28,13 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeProducersRequest]) -> Any:
     """Describe each partition by itself."""
-    return message(
-        DescribeProducersResponse,
+    return DescribeProducersResponse(
         topics=tuple(
-            message(
-                TopicResponse,
+            TopicResponse(
                 name=topic.name,
                 partitions=tuple(
                     _partition(context, topic.name, index)
@@ -56,14 +53,12 @@ def _partition(context: Context, topic: str, index: int) -> Any:
     partition = context.partitions.get(topic, index)
     if partition is None or not partition.state.is_leader:
         return _failed(index, ErrorCode.not_leader_or_follower)
-    return message(
-        PartitionResponse,
+    return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,
         error_message=None,
         active_producers=tuple(
-            message(
-                ProducerState,
+            ProducerState(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.epoch,
                 last_sequence=entry.last_sequence,
@@ -77,8 +72,7 @@ def _partition(context: Context, topic: str, index: int) -> Any:
 
 
 def _failed(index: int, error: ErrorCode, text: str | None = None) -> Any:
-    return message(
-        PartitionResponse,
+    return PartitionResponse(
         partition_index=index,
         error_code=error,
         error_message=text,

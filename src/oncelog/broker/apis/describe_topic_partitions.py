@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.describe_topic_partitions.v0.response import (
-    Cursor,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
-
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -> Any:
     """Answer one page from the image."""
     body = request.body
     image = context.image
@@ -64,23 +63,20 @@ def handle(context: Context, request: Request) -> Any:
         if indexes.stop < len(topic.partitions):
             next_cursor = (name, indexes.stop)
             break
-    return message(
-        DescribeTopicPartitionsResponse,
+    return DescribeTopicPartitionsResponse(
         topics=tuple(topics),
         next_cursor=(
             None
             if next_cursor is None
-            else message(Cursor, topic_name=next_cursor[0], partition_index=next_cursor[1])
+            else Cursor(topic_name=next_cursor[0], partition_index=next_cursor[1])
         ),
     )
 
 
 def _refused(topics: Any) -> Any:
-    return message(
-        DescribeTopicPartitionsResponse,
+    return DescribeTopicPartitionsResponse(
         topics=tuple(
-            message(
-                DescribeTopicPartitionsResponseTopic,
+            DescribeTopicPartitionsResponseTopic(
                 name=topic.name,
                 error_code=ErrorCode.invalid_request,
             )
@@ -91,8 +87,7 @@ def _refused(topics: Any) -> Any:
 
 def _unknown(name: str) -> Any:
     is_legal = name_problem(name) is None
-    return message(
-        DescribeTopicPartitionsResponseTopic,
+    return DescribeTopicPartitionsResponseTopic(
         error_code=(
             ErrorCode.unknown_topic_or_partition if is_legal else ErrorCode.invalid_topic_exception
         ),
@@ -107,8 +102,7 @@ def _topic(topic: TopicImage, indexes: range) -> Any:
         image = topic.partitions[index]
         led = image.leader >= 0
         partitions.append(
-            message(
-                DescribeTopicPartitionsResponsePartition,
+            DescribeTopicPartitionsResponsePartition(
                 error_code=ErrorCode.none if led else ErrorCode.leader_not_available,
                 partition_index=index,
                 leader_id=image.leader,
@@ -119,8 +113,7 @@ def _topic(topic: TopicImage, indexes: range) -> Any:
                 last_known_elr=(),
             )
         )
-    return message(
-        DescribeTopicPartitionsResponseTopic,
+    return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
         name=topic.name,
         topic_id=topic.topic_id,

@@ -6,19 +6,17 @@ NOT_COORDINATOR when another broker has it (KIP-664). Gap: none known.
 
 from __future__ import annotations
 
-import datetime
-from typing import TYPE_CHECKING, Any, Final
-
-from kio.schema.describe_transactions.v0.response import (
-    DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
-)
+from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather, unchanged
-from oncelog.protocol.messages import message, milliseconds
+from oncelog.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
 from oncelog.transaction.events import DescribeTransaction, DescribeTransactionResult
 
 if TYPE_CHECKING:
@@ -26,10 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
-
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeTransactionsRequest]) -> Any:
     """Ask the coordinator of each id."""
     answers = [
         context.transactions.ask(
@@ -44,32 +40,27 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(results: list[DescribeTransactionResult]) -> Any:
-    return message(
-        DescribeTransactionsResponse,
+    return DescribeTransactionsResponse(
         transaction_states=tuple(_state(result) for result in results),
     )
 
 
 def _state(result: DescribeTransactionResult) -> Any:
     if result.error is not ErrorCode.none:
-        return message(
-            TransactionState, transactional_id=result.transactional_id, error_code=result.error
-        )
+        return TransactionState(transactional_id=result.transactional_id, error_code=result.error)
     topics: dict[str, list[int]] = {}
     for name, index in result.partitions:
         topics.setdefault(name, []).append(index)
-    return message(
-        TransactionState,
+    return TransactionState(
         error_code=ErrorCode.none,
         transactional_id=result.transactional_id,
         transaction_state=result.state.label,
-        transaction_timeout=milliseconds(result.timeout_ms),
+        transaction_timeout_ms=result.timeout_ms,
         # Before the first transaction this is -1 ms, which tools take for none.
-        transaction_start_time=_EPOCH + milliseconds(result.start_timestamp_ms),
+        transaction_start_time_ms=result.start_timestamp_ms,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
         topics=tuple(
-            message(TopicData, topic=name, partitions=tuple(indexes))
-            for name, indexes in topics.items()
+            TopicData(topic=name, partitions=tuple(indexes)) for name, indexes in topics.items()
         ),
     )

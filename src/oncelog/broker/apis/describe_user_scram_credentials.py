@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.describe_user_scram_credentials.v0.response import (
+from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-
-from oncelog.broker.net.request import Request
-from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[DescribeUserScramCredentialsRequest]) -> Any:
     """Answer for each user by itself."""
     counts = Counter(user.name for user in request.body.users or ())
-    return message(
-        DescribeUserScramCredentialsResponse,
+    return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.none,
         results=tuple(_result(name, count) for name, count in counts.items()),
     )
@@ -43,8 +41,7 @@ def _result(name: str, count: int) -> Any:
     else:
         error = ErrorCode.resource_not_found
         text = f"Attempt to describe a user credential that does not exist: {name}"
-    return message(
-        DescribeUserScramCredentialsResult,
+    return DescribeUserScramCredentialsResult(
         user=name,
         error_code=error,
         error_message=text,

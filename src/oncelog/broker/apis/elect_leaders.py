@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.elect_leaders.v2.response import (
+from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-
-from oncelog.broker.net.request import Request
-from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -31,7 +30,7 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ElectLeadersRequest]) -> Any:
     """Answer each partition by itself."""
     body = request.body
     kind = body.election_type
@@ -72,17 +71,13 @@ def _elect(context: Context, topic: str, index: int, kind: int) -> tuple[ErrorCo
 
 
 def _response(error: ErrorCode, results: list[tuple[str, list[Result]]]) -> Any:
-    return message(
-        ElectLeadersResponse,
+    return ElectLeadersResponse(
         error_code=error,
         replica_election_results=tuple(
-            message(
-                ReplicaElectionResult,
+            ReplicaElectionResult(
                 topic=topic,
                 partition_result=tuple(
-                    message(
-                        PartitionResult, partition_id=index, error_code=code, error_message=text
-                    )
+                    PartitionResult(partition_id=index, error_code=code, error_message=text)
                     for index, code, text in partitions
                 ),
             )

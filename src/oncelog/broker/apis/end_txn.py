@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import response_class
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog.transaction.events import EndTxn, EndTxnResult
 
 if TYPE_CHECKING:
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.END_TXN)
 _TV2_SINCE = 5
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[EndTxnRequest]) -> Any:
     """Ask the transaction coordinator to commit or abort."""
     body = request.body
     event = EndTxn(
@@ -48,8 +46,7 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
-    return _Response(
-        throttle_time=NO_THROTTLE,
+    return EndTxnResponse(
         error_code=error,
         producer_id=producer_id,
         producer_epoch=producer_epoch,

@@ -51,7 +51,7 @@ __all__ = ["handle"]
 _READ_COMMITTED = 1
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[memoryview]) -> Any:
     """Answer from what is there, or wait for more."""
     version = request.version
     fetch = parse_fetch_request(request.body, version)
@@ -129,7 +129,7 @@ class Reading:
     def __init__(
         self,
         context: Context,
-        request: Request,
+        request: Request[memoryview],
         fetch: FetchRequest,
         session: FetchContext | None = None,
     ) -> None:

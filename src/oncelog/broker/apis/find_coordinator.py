@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.hashing import coordinator_partition
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
-def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request[FindCoordinatorRequest]) -> Any | Awaitable[Any]:
     """Answer from the image; only the first use, making the topic, holds later requests back."""
     keys = request.body.coordinator_keys
     name = TOPIC_OF_TYPE.get(request.body.key_type)
@@ -58,8 +60,7 @@ def _find(context: Context, topic: TopicImage, key: str) -> Any:
     leader = context.image.brokers.get(topic.partitions[index].leader)
     if leader is None:
         return _failed(key, ErrorCode.coordinator_not_available, "No leader at the moment.")
-    return message(
-        Coordinator,
+    return Coordinator(
         key=key,
         node_id=leader.broker_id,
         host=leader.host,
@@ -70,10 +71,8 @@ def _find(context: Context, topic: TopicImage, key: str) -> Any:
 
 
 def _failed(key: str, error: ErrorCode, text: str) -> Any:
-    return message(
-        Coordinator, key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text
-    )
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)
 
 
 def _response(coordinators: list[Any]) -> Any:
-    return message(FindCoordinatorResponse, coordinators=tuple(coordinators))
+    return FindCoordinatorResponse(coordinators=tuple(coordinators))

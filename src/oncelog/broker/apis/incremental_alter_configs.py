@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.incremental_alter_configs.v1.response import (
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsResponse,
-)
-
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
 from oncelog.broker.net.request import Request
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request) -> Any:
+async def handle(context: Context, request: Request[IncrementalAlterConfigsRequest]) -> Any:
     """Change the settings of each resource."""
     resources = [
         ResourceChanges(
@@ -35,11 +34,9 @@ async def handle(context: Context, request: Request) -> Any:
         for resource in request.body.resources
     ]
     outcomes = await alter(context, resources, validate_only=request.body.validate_only)
-    return message(
-        IncrementalAlterConfigsResponse,
+    return IncrementalAlterConfigsResponse(
         responses=tuple(
-            message(
-                AlterConfigsResourceResponse,
+            AlterConfigsResourceResponse(
                 error_code=outcome.error,
                 error_message=outcome.text,
                 resource_type=resource.resource_type,

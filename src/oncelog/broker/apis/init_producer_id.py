@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis.responses import NO_THROTTLE, fenced_for_old
+from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class, to_milliseconds
+from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
 
 if TYPE_CHECKING:
@@ -23,30 +22,31 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.INIT_PRODUCER_ID)
 
-
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[InitProducerIdRequest]) -> Any:
     """Issue a producer id, or ask the transaction coordinator."""
     if context.producer_ids.remaining_count == 0:
         return _when_ready(context, request)
-    if request.body.transactional_id is None:
+    transactional_id = request.body.transactional_id
+    if transactional_id is None:
         producer_id = context.producer_ids.take()
         assert producer_id is not None
         return _response(ErrorCode.none, producer_id, 0)
-    return _transactional(context, request)
+    return _transactional(context, request, transactional_id)
 
 
-async def _when_ready(context: Context, request: Request) -> Any:
+async def _when_ready(context: Context, request: Request[InitProducerIdRequest]) -> Any:
     await context.producer_ids.ready()
     return handle(context, request)
 
 
-def _transactional(context: Context, request: Request) -> Any:
+def _transactional(
+    context: Context, request: Request[InitProducerIdRequest], transactional_id: str
+) -> Any:
     body = request.body
     event = InitProducerId(
-        body.transactional_id,
-        to_milliseconds(body.transaction_timeout),
+        transactional_id,
+        body.transaction_timeout_ms,
         ProducerId(body.producer_id),
         ProducerEpoch(body.producer_epoch),
     )
@@ -56,14 +56,12 @@ def _transactional(context: Context, request: Request) -> Any:
         return _response(error, result.producer_id, result.producer_epoch)
 
     return context.transactions.ask(
-        body.transactional_id, event, convert, lambda error: _response(error, -1, -1)
+        transactional_id, event, convert, lambda error: _response(error, -1, -1)
     )
 
 
 def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
-    return message(
-        _Response,
-        throttle_time=NO_THROTTLE,
+    return InitProducerIdResponse(
         error_code=error,
         producer_id=producer_id,
         producer_epoch=producer_epoch,

@@ -7,16 +7,16 @@ dropped (D7).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.join_group.v9.response import JoinGroupResponseMember
-
-from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.net.request import Request
 from oncelog.group.events import Join, JoinProtocol
 from oncelog.group.results import JoinResult
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import response_class, to_milliseconds
+from oncelog.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from oncelog.runtime.ids import fresh_uuid
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.JOIN_GROUP)
+_NULLABLE_PROTOCOL_SINCE: Final = 7
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[JoinGroupRequest]) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Join(
@@ -37,9 +37,9 @@ def handle(context: Context, request: Request) -> Any:
         group_instance_id=body.group_instance_id,
         client_id=request.client_id,
         client_host=f"/{request.connection.peer_host}",
-        session_timeout_ms=to_milliseconds(body.session_timeout),
+        session_timeout_ms=body.session_timeout_ms,
         # Version 0 has no such field: the session timeout stands for it.
-        rebalance_timeout_ms=to_milliseconds(body.rebalance_timeout) if request.version else -1,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if request.version else -1,
         protocol_type=body.protocol_type,
         protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),
         fresh_id=str(fresh_uuid(context.rng)),
@@ -47,13 +47,16 @@ def handle(context: Context, request: Request) -> Any:
     return context.groups.ask(
         body.group_id,
         event,
-        _response,
-        lambda error: _response(JoinResult(error, body.member_id)),
+        lambda result: _response(request, result),
+        lambda error: _response(request, JoinResult(error, body.member_id)),
         holds_back=False,
     )
 
 
-def _response(result: JoinResult) -> Any:
+def _response(request: Request[JoinGroupRequest], result: JoinResult) -> Any:
+    protocol_name = result.protocol_name
+    if protocol_name is None and request.version < _NULLABLE_PROTOCOL_SINCE:
+        protocol_name = ""
     members = [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -62,12 +65,11 @@ def _response(result: JoinResult) -> Any:
         )
         for member in result.members
     ]
-    return _Response(
-        throttle_time=NO_THROTTLE,
+    return JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation_id,
         protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
+        protocol_name=protocol_name,
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,

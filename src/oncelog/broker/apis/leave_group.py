@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.leave_group.v5.response import MemberResponse
-
-from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
 from oncelog.group.events import Leave, LeavingMember
 from oncelog.group.results import LeaveResult
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.LEAVE_GROUP)
+_MEMBERS_SINCE: Final = 3
+"""Earlier versions answer with the error of the only member."""
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[LeaveGroupRequest]) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Leave(
@@ -31,20 +33,20 @@ def handle(context: Context, request: Request) -> Any:
     return context.groups.ask(
         body.group_id,
         event,
-        _response,
-        lambda error: _response(LeaveResult(error)),
+        lambda result: _response(request, result),
+        lambda error: _response(request, LeaveResult(error)),
         holds_back=False,
     )
 
 
-def _response(result: LeaveResult) -> Any:
-    return message(
-        _Response,
-        throttle_time=NO_THROTTLE,
-        error_code=result.error,
+def _response(request: Request[LeaveGroupRequest], result: LeaveResult) -> Any:
+    error = result.error
+    if request.version < _MEMBERS_SINCE and error is ErrorCode.none and result.members:
+        error = result.members[0].error
+    return LeaveGroupResponse(
+        error_code=error,
         members=tuple(
-            message(
-                MemberResponse,
+            MemberResponse(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 error_code=member.error,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -28,24 +30,23 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ListConfigResourcesRequest]) -> Any:
     """List what the image has of each type."""
-    supported = (CLIENT_METRICS,)
+    supported: tuple[int, ...] = (CLIENT_METRICS,)
     if request.version > 0:
-        supported = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)  # type: ignore[assignment]
+        supported = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
     wanted = set(request.body.resource_types or supported)
     if not wanted <= set(supported):
-        return message(ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version)
-    found = []
+        return ListConfigResourcesResponse(error_code=ErrorCode.unsupported_version)
+    found: list[tuple[int, str]] = []
     for kind in (BROKER_LOGGER, BROKER):
         if kind in wanted:
             found += [(kind, str(broker_id)) for broker_id in context.image.brokers]
     if TOPIC in wanted:
         found += [(TOPIC, name) for name in context.image.topics]
-    return message(
-        ListConfigResourcesResponse,
+    return ListConfigResourcesResponse(
         error_code=ErrorCode.none,
         config_resources=tuple(
-            message(ConfigResource, resource_name=name, resource_type=kind) for kind, name in found
+            ConfigResource(resource_name=name, resource_type=kind) for kind, name in found
         ),
     )

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather
 from oncelog.group.events import ListGroups
 from oncelog.group.results import ListResult
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ListGroupsRequest]) -> Any:
     """Ask every shard led here."""
     body = request.body
     event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))
@@ -34,13 +32,11 @@ def handle(context: Context, request: Request) -> Any:
 def _response(results: list[ListResult]) -> Any:
     failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
     if failed is not None and failed is not ErrorCode.not_coordinator:
-        return message(ListGroupsResponse, error_code=failed)
-    return message(
-        ListGroupsResponse,
+        return ListGroupsResponse(error_code=failed)
+    return ListGroupsResponse(
         error_code=ErrorCode.none,
         groups=tuple(
-            message(
-                ListedGroup,
+            ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,

@@ -15,17 +15,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.list_offsets.v11.response import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, gather
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from oncelog.runtime.disk import NotCached, StorageFailure
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ _MIN_VERSION_OF: Final = {
 }
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
     """Answer each partition by itself, when all of them are found."""
     results: list[Any] = []
     for topic in request.body.topics:
@@ -70,11 +69,13 @@ def _response(asked: Any, results: list[Any]) -> Any:
     topics, rest = [], iter(results)
     for topic in asked:
         found = tuple(islice(rest, len(topic.partitions)))
-        topics.append(message(ListOffsetsTopicResponse, name=topic.name, partitions=found))
-    return message(ListOffsetsResponse, topics=tuple(topics))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+    return ListOffsetsResponse(topics=tuple(topics))
 
 
-def _partition(context: Context, request: Request, topic: str, asked: Any) -> Any:
+def _partition(
+    context: Context, request: Request[ListOffsetsRequest], topic: str, asked: Any
+) -> Any:
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
     if partition is None:
@@ -132,8 +133,7 @@ def _look_up(
 
 def _found(index: int, timestamp_ms: int, offset: int, leader_epoch: int) -> Any:
     """An offset of -1 is "nothing found"."""
-    return message(
-        ListOffsetsPartitionResponse,
+    return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,
         timestamp=timestamp_ms,
@@ -143,4 +143,4 @@ def _found(index: int, timestamp_ms: int, offset: int, leader_epoch: int) -> Any
 
 
 def _result(index: int, error: ErrorCode) -> Any:
-    return message(ListOffsetsPartitionResponse, partition_index=index, error_code=error)
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=error)

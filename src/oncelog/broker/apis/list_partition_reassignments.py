@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ListPartitionReassignmentsRequest]) -> Any:
     """List nothing."""
-    return message(
-        ListPartitionReassignmentsResponse,
+    return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.none,
         error_message=None,
         topics=(),

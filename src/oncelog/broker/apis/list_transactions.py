@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from oncelog.transaction.events import ListTransactions, ListTransactionsResult
 from oncelog.transaction.queries import STATE_BY_LABEL
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
     """Ask every shard led here."""
     body = request.body
     event = ListTransactions(
@@ -44,14 +46,12 @@ def handle(context: Context, request: Request) -> Any:
 def _response(results: list[ListTransactionsResult], unknown_states: list[str]) -> Any:
     failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
     if failed is not None and failed is not ErrorCode.not_coordinator:
-        return message(ListTransactionsResponse, error_code=failed)
-    return message(
-        ListTransactionsResponse,
+        return ListTransactionsResponse(error_code=failed)
+    return ListTransactionsResponse(
         error_code=ErrorCode.none,
         unknown_state_filters=tuple(unknown_states),
         transaction_states=tuple(
-            message(
-                TransactionState,
+            TransactionState(
                 transactional_id=listed.transactional_id,
                 producer_id=listed.producer_id,
                 transaction_state=listed.state.label,

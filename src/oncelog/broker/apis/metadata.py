@@ -11,24 +11,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.metadata.v13.response import (
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
-from oncelog.protocol.metadata_messages import MetadataResponse
+from oncelog.core.limits import INT32_MAX
+from oncelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from oncelog.broker.apis.context import Context
+
+OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
+"""What stands for authorized operations where nobody asked for them (KIP-430)."""
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to topics."""
@@ -37,7 +40,7 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 """Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
-def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
+def handle(context: Context, request: Request[MetadataRequest]) -> Any | Awaitable[Any]:
     """Answer from the image; only when topics have to be made do later requests wait."""
     body = request.body
     wanted = body.topics
@@ -56,7 +59,7 @@ def handle(context: Context, request: Request) -> Any | Awaitable[Any]:
     return _response(context.image, request, _wanted(context, request, {}))
 
 
-async def _create(context: Context, request: Request, missing: list[str]) -> Any:
+async def _create(context: Context, request: Request[MetadataRequest], missing: list[str]) -> Any:
     errors: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(missing):
         error = await context.controller.auto_create(name)
@@ -65,28 +68,32 @@ async def _create(context: Context, request: Request, missing: list[str]) -> Any
     return _response(context.image, request, _wanted(context, request, errors))
 
 
-def _wanted(context: Context, request: Request, errors: dict[str, ErrorCode]) -> list[Any]:
+def _wanted(
+    context: Context, request: Request[MetadataRequest], errors: dict[str, ErrorCode]
+) -> list[Any]:
     image = context.image
     found = []
-    for asked in each_once(request.body.topics, lambda topic: (topic.name, topic.topic_id)):
+    for asked in each_once(request.body.topics or (), lambda topic: (topic.name, topic.topic_id)):
         if asked.topic_id is not None:
             topic = image.topic_by_id(asked.topic_id)
             missing = ErrorCode.unknown_topic_id
         else:
-            topic = image.topic(asked.name)
-            missing = errors.get(asked.name) or _unknown(asked.name)
+            name = asked.name or ""
+            topic = image.topic(name)
+            missing = errors.get(name) or _unknown(name)
         if topic is not None:
             found.append(_topic(request, topic))
         else:
             found.append(
-                message(
-                    MetadataResponseTopic,
+                MetadataResponseTopic(
                     error_code=missing,
                     # Versions below 12 cannot leave the name out.
                     name=asked.name if asked.name is not None or request.version >= 12 else "",
                     topic_id=asked.topic_id,
                     # Kafka leaves them out only where it does not know the topic's name.
-                    **(_operations(request) if asked.topic_id is None else {}),
+                    topic_authorized_operations=(
+                        _operations(request) if asked.topic_id is None else OPERATIONS_NOT_ASKED
+                    ),
                 )
             )
     return found
@@ -98,22 +105,19 @@ def _unknown(name: str) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition
 
 
-def _operations(request: Request) -> dict[str, int]:
-    if request.body.include_topic_authorized_operations:
-        return {"topic_authorized_operations": TOPIC_OPERATIONS}
-    return {}
+def _operations(request: Request[MetadataRequest]) -> int:
+    is_asked = request.body.include_topic_authorized_operations
+    return TOPIC_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED
 
 
-def _topic(request: Request, topic: TopicImage) -> Any:
-    return message(
-        MetadataResponseTopic,
+def _topic(request: Request[MetadataRequest], topic: TopicImage) -> Any:
+    return MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=tuple(
-            message(
-                MetadataResponsePartition,
+            MetadataResponsePartition(
                 error_code=(
                     ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
                 ),
@@ -126,19 +130,15 @@ def _topic(request: Request, topic: TopicImage) -> Any:
             )
             for index, partition in enumerate(topic.partitions)
         ),
-        **_operations(request),
+        topic_authorized_operations=_operations(request),
     )
 
 
-def _response(image: MetadataImage, request: Request, topics: list[Any]) -> Any:
-    operations = {}
-    if request.body.include_cluster_authorized_operations:
-        operations = {"cluster_authorized_operations": CLUSTER_OPERATIONS}
-    return message(
-        MetadataResponse,
+def _response(image: MetadataImage, request: Request[MetadataRequest], topics: list[Any]) -> Any:
+    is_asked = request.body.include_cluster_authorized_operations
+    return MetadataResponse(
         brokers=tuple(
-            message(
-                MetadataResponseBroker,
+            MetadataResponseBroker(
                 node_id=broker.broker_id,
                 host=broker.host,
                 port=broker.port,
@@ -150,5 +150,5 @@ def _response(image: MetadataImage, request: Request, topics: list[Any]) -> Any:
         controller_id=image.controller_id,
         topics=tuple(topics),
         error_code=ErrorCode.none,
-        **operations,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED,
     )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.group.events import OffsetCommit, OffsetToCommit
 from oncelog.group.results import OffsetCommitResult
-from oncelog.protocol import canonical
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import offset_commit
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[OffsetCommitRequest]) -> Any:
     """Check that the partitions exist, then ask the group coordinator."""
     body = request.body
     images = [_image_of(context, topic) for topic in body.topics]
@@ -73,7 +72,7 @@ def _image_of(context: Context, topic: Any) -> TopicImage | None:
 
 
 def _response(
-    request: Request,
+    request: Request[OffsetCommitRequest],
     images: list[TopicImage | None],
     outcome: dict[tuple[str, int], ErrorCode],
     otherwise: ErrorCode,
@@ -86,12 +85,11 @@ def _response(
             default = ErrorCode.unknown_topic_id
         name = topic.name if image is None else image.name
         topics.append(
-            canonical.OffsetCommitResponseTopic(
+            offset_commit.OffsetCommitResponseTopic(
                 name=name,
                 topic_id=topic.topic_id,
                 partitions=tuple(
-                    message(
-                        canonical.OffsetCommitResponsePartition,
+                    offset_commit.OffsetCommitResponsePartition(
                         partition_index=part.partition_index,
                         error_code=outcome.get((name or "", part.partition_index), default),
                     )
@@ -99,4 +97,4 @@ def _response(
                 ),
             )
         )
-    return canonical.OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    return offset_commit.OffsetCommitResponse(topics=tuple(topics))

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.offset_delete.v0.response import (
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.events import OffsetDelete
 from oncelog.group.results import OffsetDeleteResult
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[OffsetDeleteRequest]) -> Any:
     """Ask the group's coordinator about the partitions that exist."""
     body = request.body
     asked = [
@@ -42,7 +41,7 @@ def handle(context: Context, request: Request) -> Any:
 
     def convert(result: OffsetDeleteResult) -> Any:
         if result.error is not ErrorCode.none:
-            return message(OffsetDeleteResponse, error_code=result.error)
+            return OffsetDeleteResponse(error_code=result.error)
         errors = {(p.topic, p.partition): p.error for p in result.partitions}
         missing = ErrorCode.unknown_topic_or_partition
         return _response((tp, errors.get(tp, missing)) for tp in asked)
@@ -57,13 +56,12 @@ def _response(outcomes: Iterable[tuple[TopicPartition, ErrorCode]]) -> Any:
     topics: dict[str, list[Any]] = {}
     for (topic, index), error in outcomes:
         topics.setdefault(topic, []).append(
-            message(OffsetDeleteResponsePartition, partition_index=index, error_code=error)
+            OffsetDeleteResponsePartition(partition_index=index, error_code=error)
         )
-    return message(
-        OffsetDeleteResponse,
+    return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         topics=tuple(
-            message(OffsetDeleteResponseTopic, name=name, partitions=tuple(partitions))
+            OffsetDeleteResponseTopic(name=name, partitions=tuple(partitions))
             for name, partitions in topics.items()
         ),
     )

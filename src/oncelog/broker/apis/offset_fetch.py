@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from oncelog.broker.apis.responses import NO_THROTTLE, each_once
+from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import gather, unchanged
 from oncelog.group.events import ZERO_TOPIC_ID, OffsetFetch, OffsetToFetch
 from oncelog.group.results import FetchedOffset, OffsetFetchResult
-from oncelog.protocol import canonical
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import offset_fetch
+from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -31,7 +31,7 @@ _GROUPS_SINCE = 8
 _TOP_LEVEL_ERROR_SINCE = 2
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[OffsetFetchRequest]) -> Any:
     """Ask the coordinator of each group."""
     groups = [_distinct(group) for group in each_once(request.body.groups, lambda g: g.group_id)]
     return gather(
@@ -46,12 +46,12 @@ def _distinct(group: Any) -> Any:
     if group.topics is None:
         return group
     topics = each_once(group.topics, lambda topic: (topic.name, topic.topic_id))
-    return canonical.OffsetFetchRequestGroup(
+    return offset_fetch.OffsetFetchRequestGroup(
         group_id=group.group_id,
         member_id=group.member_id,
         member_epoch=group.member_epoch,
         topics=tuple(
-            canonical.OffsetFetchRequestTopics(
+            offset_fetch.OffsetFetchRequestTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_indexes=tuple(dict.fromkeys(topic.partition_indexes)),
@@ -61,7 +61,7 @@ def _distinct(group: Any) -> Any:
     )
 
 
-def _start(context: Context, request: Request, group: Any) -> Any:
+def _start(context: Context, request: Request[OffsetFetchRequest], group: Any) -> Any:
     wanted = None
     if group.topics is not None:
         wanted = tuple(
@@ -94,16 +94,21 @@ def _topic_id_of(context: Context, topic: Any) -> UUID:
 
 
 def _response(
-    context: Context, request: Request, groups: list[Any], results: list[OffsetFetchResult]
+    context: Context,
+    request: Request[OffsetFetchRequest],
+    groups: list[Any],
+    results: list[OffsetFetchResult],
 ) -> Any:
     answered = [
         _group(context, request, group, result)
         for group, result in zip(groups, results, strict=True)
     ]
-    return canonical.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(answered))
+    return offset_fetch.OffsetFetchResponse(groups=tuple(answered))
 
 
-def _group(context: Context, request: Request, group: Any, result: OffsetFetchResult) -> Any:
+def _group(
+    context: Context, request: Request[OffsetFetchRequest], group: Any, result: OffsetFetchResult
+) -> Any:
     by_topic: dict[str, list[FetchedOffset]] = {}
     for fetched in result.partitions:
         if group.topics is not None or not _is_of_another_topic(context, fetched):
@@ -125,7 +130,7 @@ def _group(context: Context, request: Request, group: Any, result: OffsetFetchRe
     # Where the group's error has its place in the reply, the partitions carry none of it.
     if result.error is not ErrorCode.none and request.version >= _GROUPS_SINCE:
         topics = []
-    return canonical.OffsetFetchResponseGroup(
+    return offset_fetch.OffsetFetchResponseGroup(
         group_id=group.group_id, topics=tuple(topics), error_code=result.error
     )
 
@@ -140,14 +145,13 @@ def _topic(context: Context, name: str | None, topic_id: Any, partitions: list[A
     if topic_id is None and name is not None:
         image = context.image.topic(name)
         topic_id = None if image is None else image.topic_id
-    return canonical.OffsetFetchResponseTopics(
+    return offset_fetch.OffsetFetchResponseTopics(
         name=name, topic_id=topic_id, partitions=tuple(partitions)
     )
 
 
 def _partition(fetched: FetchedOffset) -> Any:
-    return message(
-        canonical.OffsetFetchResponsePartitions,
+    return offset_fetch.OffsetFetchResponsePartitions(
         partition_index=fetched.partition,
         committed_offset=fetched.offset,
         committed_leader_epoch=fetched.leader_epoch,
@@ -157,8 +161,7 @@ def _partition(fetched: FetchedOffset) -> Any:
 
 
 def _absent(index: int, error: ErrorCode) -> Any:
-    return message(
-        canonical.OffsetFetchResponsePartitions,
+    return offset_fetch.OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=-1,
         committed_leader_epoch=-1,

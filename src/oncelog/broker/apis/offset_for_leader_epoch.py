@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.offset_for_leader_epoch.v4.response import (
-    EpochEndOffset,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
-
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[OffsetForLeaderEpochRequest]) -> Any:
     """Answer each partition by itself."""
-    return message(
-        OffsetForLeaderEpochResponse,
+    return OffsetForLeaderEpochResponse(
         topics=tuple(
-            message(
-                OffsetForLeaderTopicResult,
+            OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=tuple(_partition(context, topic.topic, p) for p in topic.partitions),
             )
@@ -45,13 +42,12 @@ def _partition(context: Context, topic: str, asked: Any) -> Any:
     partition = context.partitions.get(topic, asked.partition)
     if partition is None:
         error = absent(context.image, topic, asked.partition)
-        return message(EpochEndOffset, partition=asked.partition, error_code=error)
+        return EpochEndOffset(partition=asked.partition, error_code=error)
     error = partition.state.leader_error(asked.current_leader_epoch)
     if error is not ErrorCode.none:
-        return message(EpochEndOffset, partition=asked.partition, error_code=error)
+        return EpochEndOffset(partition=asked.partition, error_code=error)
     found = partition.log.end_offset_for_epoch(asked.leader_epoch)
-    return message(
-        EpochEndOffset,
+    return EpochEndOffset(
         partition=asked.partition,
         error_code=ErrorCode.none,
         leader_epoch=found.leader_epoch,

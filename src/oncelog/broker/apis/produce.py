@@ -57,7 +57,7 @@ class Waiting(NamedTuple):
     end_offset: int
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[memoryview]) -> Any:
     """Append, and reply now, later, or never. See the module."""
     produce = parse_produce_request(request.body, request.version)
     if produce.acks not in (-1, 1, 0):
@@ -67,7 +67,7 @@ def handle(context: Context, request: Request) -> Any:
     return _append(context, request, produce, NOTHING_REFUSED)
 
 
-def _verify(context: Context, request: Request, produce: ProduceRequest) -> Any:
+def _verify(context: Context, request: Request[memoryview], produce: ProduceRequest) -> Any:
     """Verify what opens a transaction in its partition, then append.
 
     One producer per request (Kafka's rule).
@@ -112,7 +112,7 @@ def _verify(context: Context, request: Request, produce: ProduceRequest) -> Any:
 
 def _append(
     context: Context,
-    request: Request,
+    request: Request[memoryview],
     produce: ProduceRequest,
     refused: Mapping[TopicPartition, ErrorCode],
     *,
@@ -227,7 +227,7 @@ def _refused(index: int, result: AppendResult) -> ProducePartitionResponse:
 
 def _wait(
     context: Context,
-    request: Request,
+    request: Request[memoryview],
     timeout_ms: int,
     topics: list[ProduceTopicResponse],
     waiting: list[Waiting],
@@ -245,7 +245,7 @@ def _wait(
         return encode_produce_response(request.version, request.correlation_id, topics)
 
     # The records are in the log: what waits for its replicas must not hold the frame as well.
-    request.body = None
+    request.body = memoryview(b"")
     reply = Pending(response, holds_back=False)
     delayed = DelayedProduce(reply.complete)
     for key, place in enumerate(waiting):
@@ -254,7 +254,7 @@ def _wait(
     return reply
 
 
-def _refuse_all(request: Request, produce: ProduceRequest, error: ErrorCode) -> Any:
+def _refuse_all(request: Request[memoryview], produce: ProduceRequest, error: ErrorCode) -> Any:
     """One error for every partition of the request."""
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")

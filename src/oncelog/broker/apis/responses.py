@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 
-__all__ = ["NO_THROTTLE", "absent", "each_once", "fenced_for_old"]
-
-NO_THROTTLE: Final = datetime.timedelta(0)
+__all__ = ["absent", "each_once", "fenced_for_old"]
 
 T = TypeVar("T")
 

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.net.request import Request
 from oncelog.group.events import MemberAssignment, Sync
 from oncelog.group.results import SyncResult
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.SYNC_GROUP)
 
-
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[SyncGroupRequest]) -> Any:
     """Ask the group coordinator."""
     body = request.body
     event = Sync(
@@ -47,9 +43,7 @@ def handle(context: Context, request: Request) -> Any:
 
 
 def _response(result: SyncResult) -> Any:
-    return message(
-        _Response,
-        throttle_time=NO_THROTTLE,
+    return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,

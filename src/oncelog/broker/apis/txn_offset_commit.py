@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.txn_offset_commit.v5 import response as schema
-
-from oncelog.broker.apis.responses import NO_THROTTLE
 from oncelog.broker.coordination.verification import Support, Verdict, verify_and
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
 from oncelog.group.results import OffsetCommitResult
-from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, response_class
+from oncelog.protocol.messages import txn_offset_commit as schema
+from oncelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from oncelog.storage import NO_SEQUENCE, Verification
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
-_Response = response_class(ApiKey.TXN_OFFSET_COMMIT)
 
 Outcome = Mapping[tuple[str, int], ErrorCode]
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
     """Verify the group's partition, then commit through the group coordinator."""
     body = request.body
     if not body.group_id:
@@ -77,7 +76,9 @@ def handle(context: Context, request: Request) -> Any:
     )
 
 
-def _commit(context: Context, request: Request, permit: Verification) -> Any:
+def _commit(
+    context: Context, request: Request[TxnOffsetCommitRequest], permit: Verification
+) -> Any:
     body = request.body
     offsets = []
     unknown: dict[tuple[str, int], ErrorCode] = {}
@@ -105,7 +106,7 @@ def _commit(context: Context, request: Request, permit: Verification) -> Any:
         body.transactional_id,
         body.producer_id,
         body.producer_epoch,
-        body.generation_id,
+        body.generation_id_or_member_epoch,
         body.member_id,
         tuple(offsets),
         body.group_instance_id,
@@ -119,7 +120,7 @@ def _commit(context: Context, request: Request, permit: Verification) -> Any:
     return context.groups.ask(body.group_id, event, convert, lambda error: _refuse(request, error))
 
 
-def _refuse(request: Request, error: ErrorCode) -> Any:
+def _refuse(request: Request[TxnOffsetCommitRequest], error: ErrorCode) -> Any:
     return _response(
         request,
         {
@@ -130,10 +131,8 @@ def _refuse(request: Request, error: ErrorCode) -> Any:
     )
 
 
-def _response(request: Request, outcome: Outcome) -> Any:
-    return message(
-        _Response,
-        throttle_time=NO_THROTTLE,
+def _response(request: Request[TxnOffsetCommitRequest], outcome: Outcome) -> Any:
+    return TxnOffsetCommitResponse(
         topics=tuple(
             schema.TxnOffsetCommitResponseTopic(
                 name=topic.name,

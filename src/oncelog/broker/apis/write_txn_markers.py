@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.write_txn_markers.v2.response import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersResponse,
-)
-
 from oncelog.broker.coordination.markers import append_markers
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from oncelog.transaction.events import SendMarkers
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id: Kafka answers once for each, however many markers name it."""
 
 
-def handle(context: Context, request: Request) -> Any:
+def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
     """Append every marker, and answer with the last outcome."""
     reply = Pending(_response, holds_back=False)
     outcomes: Outcomes = {}
@@ -84,10 +83,9 @@ def _append(context: Context, marker: Any, topic_partition: TopicPartition, sett
 
 
 def _response(outcomes: Outcomes) -> Any:
-    return message(
-        WriteTxnMarkersResponse,
+    return WriteTxnMarkersResponse(
         markers=tuple(
-            message(WritableTxnMarkerResult, producer_id=producer_id, topics=_topics(errors))
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
             for producer_id, errors in outcomes.items()
         ),
     )
@@ -97,9 +95,9 @@ def _topics(errors: dict[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
     topics: dict[str, list[Any]] = {}
     for (name, index), error in errors.items():
         topics.setdefault(name, []).append(
-            message(WritableTxnMarkerPartitionResult, partition_index=index, error_code=error)
+            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
         )
     return tuple(
-        message(WritableTxnMarkerTopicResult, name=name, partitions=tuple(partitions))
+        WritableTxnMarkerTopicResult(name=name, partitions=tuple(partitions))
         for name, partitions in topics.items()
     )

@@ -61,7 +61,7 @@ class Starter(Protocol):
     def start(self, connection: Connection, frame: bytearray) -> None:
         """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
-    def settle(self, connection: Connection, request: Request) -> None:
+    def settle(self, connection: Connection, request: Request[Any]) -> None:
         """The promise that `request` waits for was kept: `reply` to it, or `hold` it again."""
 
 
@@ -91,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[bytearray] = deque()
         self._queued_bytes = 0
         # Requests whose replies have not left, in the order of arrival.
-        self._waiting: deque[Request] = deque()
-        self._held_by: Request | None = None
+        self._waiting: deque[Request[Any]] = deque()
+        self._held_by: Request[Any] | None = None
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = 0
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- replies
 
-    def answer(self, request: Request, buffers: Buffers) -> None:
+    def answer(self, request: Request[Any], buffers: Buffers) -> None:
         """Reply to a request that was just started."""
         if self.closed:
             return
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._put(buffers)
 
-    def hold(self, request: Request, pending: Pending) -> None:
+    def hold(self, request: Request[Any], pending: Pending) -> None:
         """Wait for `pending`; the starter is told when it is kept.
 
         The place in the order is taken at the first call for a request.
@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
             self._let_go()
         pending.wait(partial(self._starter.settle, self, request))
 
-    def run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, request: Request[Any], work: Coroutine[Any, Any, None]) -> None:
         """Run a handler that awaits something; it holds back the requests behind it.
 
         `work` ends with `reply` or `hold`, or closes the connection.
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_by = request
         self._task = self._loop.create_task(work)
 
-    def reply(self, request: Request, buffers: Buffers | None) -> None:
+    def reply(self, request: Request[Any], buffers: Buffers | None) -> None:
         """Reply to a request that had to wait. None: it gets no reply, and its place vanishes."""
         if self.closed:
             return

@@ -19,7 +19,7 @@ from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.core.errors import InvariantViolation, ProtocolError
 from oncelog.core.pending import Pending
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey, accepts
 from oncelog.protocol.headers import RequestHeader, parse_request_header
 
@@ -63,9 +63,7 @@ class Dispatcher:
             if api.reads_bytes:
                 body = memoryview(frame)[header.body_offset :]
             elif header[:2] in self._served:
-                body = messages.parse_request(
-                    api.key, header.api_version, frame, header.body_offset
-                )
+                body = codec.parse_request(api.key, header.api_version, frame, header.body_offset)
         except ProtocolError as error:
             connection.fail(f"malformed request: {error.message}")
             return
@@ -83,7 +81,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
             self._failed(connection, request, error)
 
-    def settle(self, connection: Connection, request: Request) -> None:
+    def settle(self, connection: Connection, request: Request[Any]) -> None:
         """The promise that `request` waited for was kept."""
         pending = request.pending
         if pending is None or connection.closed:
@@ -115,7 +113,7 @@ class Dispatcher:
         return api
 
     async def _finish(
-        self, connection: Connection, request: Request, work: Coroutine[Any, Any, Any]
+        self, connection: Connection, request: Request[Any], work: Coroutine[Any, Any, Any]
     ) -> None:
         try:
             self._deliver(connection, request, await work)
@@ -123,7 +121,7 @@ class Dispatcher:
             self._failed(connection, request, error)
 
     @staticmethod
-    def _deliver(connection: Connection, request: Request, value: Any) -> None:
+    def _deliver(connection: Connection, request: Request[Any], value: Any) -> None:
         """Reply to a request that had to wait, or let it wait for the next promise."""
         while type(value) is Pending and value.done:
             value = value.response()
@@ -132,7 +130,7 @@ class Dispatcher:
         else:
             connection.reply(request, None if value is None else _encode(request, value))
 
-    def _failed(self, connection: Connection, request: Request, error: Exception) -> None:
+    def _failed(self, connection: Connection, request: Request[Any], error: Exception) -> None:
         if isinstance(error, ProtocolError):
             connection.fail(f"{request.api.name} request: {error.message}")
             return
@@ -146,10 +144,10 @@ class Dispatcher:
         connection.close()
 
 
-def _encode(request: Request, value: Any) -> Buffers:
+def _encode(request: Request[Any], value: Any) -> Buffers:
     if type(value) in _BUFFERS:
         return value  # type: ignore[no-any-return]
     version = request.version
     if request.api is ApiKey.API_VERSIONS and not accepts(request.api, version):
         version = 0
-    return messages.encode_response(request.api, version, request.correlation_id, value)
+    return codec.encode_response(request.api, version, request.correlation_id, value)

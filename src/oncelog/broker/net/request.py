@@ -3,8 +3,8 @@
 `handle(context, request)` is what a handler is. Its answer decides how the connection treats the
 requests behind it (D13):
 
-- the response itself (an object with the attributes of the API's newest class, or the reply's
-  buffers without the 4-byte size where the handler encodes it): it leaves in its turn;
+- the response itself (the API's class, or the reply's buffers without the 4-byte size where the
+  handler encodes it): it leaves in its turn;
 - a `Pending`: the response comes later; `Pending.holds_back` says whether later requests wait too;
 - a coroutine, only where the handler truly awaits something: later requests wait for it; it may end
   with a response or a `Pending`;
@@ -14,7 +14,7 @@ requests behind it (D13):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
@@ -26,6 +26,9 @@ Buffers = bytes | bytearray | memoryview | Sequence[bytes | bytearray | memoryvi
 """A reply's frame without its 4-byte size: one buffer, or several that are written one after the
 other.
 """
+
+
+Body = TypeVar("Body")
 
 
 class Peer(Protocol):
@@ -42,10 +45,10 @@ class Peer(Protocol):
         """Close because of what the peer did, with one log line."""
 
 
-class Request:
+class Request(Generic[Body]):
     """One request as its handler sees it.
 
-    `body` is the newest request class of the API, upgraded from `version`; for an API that reads
+    `body` is the API's request (`oncelog.protocol.messages`); for an API that reads
     its own bytes it is a writable `memoryview` of the frame from the body on (no copy: the frame
     belongs to this request alone). `version` is the one that the client asked in, `client_id` its
     own name for itself, empty when it gave none.
@@ -65,7 +68,7 @@ class Request:
         "version",
     )
 
-    def __init__(self, api: ApiKey, header: RequestHeader, body: Any, connection: Peer) -> None:
+    def __init__(self, api: ApiKey, header: RequestHeader, body: Body, connection: Peer) -> None:
         self.api = api
         self.version = header.api_version
         self.correlation_id = header.correlation_id
@@ -76,7 +79,7 @@ class Request:
         self.reply: Buffers | None = None
 
 
-Handler = Callable[[Any, Request], Any]
+Handler = Callable[[Any, Request[Any]], Any]
 """``handle(context, request)``; see the module for what it returns."""
 
 

@@ -5,15 +5,13 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import SASL_CHALLENGE_BYTES_MAX
 from oncelog.peer.sasl.exchange import AuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, to_milliseconds
+from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 __all__ = ["Ask", "authenticate"]
 
@@ -47,7 +45,7 @@ async def _exchange(ask: Ask, sasl: Sasl) -> int:
 
 
 async def _shake_hands(ask: Ask, sasl: Sasl) -> None:
-    request = message(SaslHandshakeRequest, mechanism=sasl.mechanism)
+    request = SaslHandshakeRequest(mechanism=sasl.mechanism)
     answer = await ask(ApiKey.SASL_HANDSHAKE, request)
     code = answer.error_code
     if code is ErrorCode.illegal_sasl_state:
@@ -63,14 +61,14 @@ async def _shake_hands(ask: Ask, sasl: Sasl) -> None:
 
 async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
     """(the broker's message, the session's lifetime in milliseconds)."""
-    request = message(SaslAuthenticateRequest, auth_bytes=out)
+    request = SaslAuthenticateRequest(auth_bytes=out)
     answer = await ask(ApiKey.SASL_AUTHENTICATE, request)
     if answer.error_code is not ErrorCode.none:
         reason = (answer.error_message or answer.error_code.name.upper())[:300]
         raise AuthenticationError(reason, answer.error_code)
     if len(answer.auth_bytes) > SASL_CHALLENGE_BYTES_MAX:
         raise AuthenticationError(f"the broker's message has {len(answer.auth_bytes)} bytes")
-    return bytes(answer.auth_bytes), to_milliseconds(answer.session_lifetime)
+    return bytes(answer.auth_bytes), answer.session_lifetime_ms
 
 
 async def _in_executor(call: Callable[..., Any], *arguments: object) -> Any:

@@ -14,10 +14,7 @@ of the topic need be there.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Any, Final
-
-from kio.schema.delete_records.v2 import request as delete_records
 
 from oncelog.client import admin_requests, requests
 from oncelog.client.values import NewTopic
@@ -25,7 +22,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import delete_records
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
 from oncelog.simulation.peers.fetching import Fetcher
@@ -167,14 +164,13 @@ class _Administrator:
             self._context.stuck(f"DeleteRecords of {at} up to {offset} gave {results}")
 
     def _delete_records(self, at: TopicPartition, offset: int) -> object:
-        partition = message(
-            delete_records.DeleteRecordsPartition, partition_index=at.partition, offset=offset
+        partition = delete_records.DeleteRecordsPartition(
+            partition_index=at.partition, offset=offset
         )
-        topic = message(delete_records.DeleteRecordsTopic, name=at.topic, partitions=(partition,))
-        return message(
-            delete_records.DeleteRecordsRequest,
+        topic = delete_records.DeleteRecordsTopic(name=at.topic, partitions=(partition,))
+        return delete_records.DeleteRecordsRequest(
             topics=(topic,),
-            timeout=timedelta(milliseconds=self._timeout_ms),
+            timeout_ms=int(self._timeout_ms),
         )
 
     async def _shorten(self, topic: str) -> None:

@@ -14,18 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kio.schema.heartbeat.v4 import request as heartbeat
-from kio.schema.join_group.v9 import request as join_group
-from kio.schema.leave_group.v5 import request as leave_group
-from kio.schema.sync_group.v5 import request as sync_group
-
 from oncelog.client import requests
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, milliseconds
+from oncelog.protocol.messages import heartbeat, join_group, leave_group, offset_fetch, sync_group
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     Assigned,
@@ -155,17 +149,15 @@ class Member:
         join_max = self.wire.flavor.at_most.get(ApiKey.JOIN_GROUP)
         is_old = join_max is not None and join_max <= _OLD_JOIN_MAX
         version = 0 if is_old else _SUBSCRIPTION_VERSION
-        return message(
-            join_group.JoinGroupRequest,
+        return join_group.JoinGroupRequest(
             group_id=self.group_id,
-            session_timeout=milliseconds(self.session_ms),
-            rebalance_timeout=milliseconds(self.rebalance_ms),
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=self.rebalance_ms,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=(
-                message(
-                    join_group.JoinGroupRequestProtocol,
+                join_group.JoinGroupRequestProtocol(
                     name=self.assignor,
                     metadata=encode_subscription(subscription, version),
                 ),
@@ -214,8 +206,7 @@ class Member:
     async def _sync(
         self, protocol: str, assignment: Mapping[str, tuple[TopicPartition, ...]]
     ) -> bool:
-        request = message(
-            sync_group.SyncGroupRequest,
+        request = sync_group.SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -223,8 +214,7 @@ class Member:
             protocol_type="consumer",
             protocol_name=protocol,
             assignments=tuple(
-                message(
-                    sync_group.SyncGroupRequestAssignment,
+                sync_group.SyncGroupRequestAssignment(
                     member_id=member,
                     assignment=encode_assignment(partitions),
                 )
@@ -266,8 +256,7 @@ class Member:
         if not now and self.context.elapsed_s() - self._beat_s < self._interval_s:
             return
         self._beat_s = self.context.elapsed_s()
-        request = message(
-            heartbeat.HeartbeatRequest,
+        request = heartbeat.HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -333,12 +322,10 @@ class Member:
         return offsets
 
     def _offsets_request(self, wanted: Sequence[TopicPartition], stable: bool) -> object:
-        group = message(
-            canonical.OffsetFetchRequestGroup,
+        group = offset_fetch.OffsetFetchRequestGroup(
             group_id=self.group_id,
             topics=tuple(
-                message(
-                    canonical.OffsetFetchRequestTopics,
+                offset_fetch.OffsetFetchRequestTopics(
                     name=name,
                     topic_id=self.wire.topic_id(name),
                     partition_indexes=tuple(indexes),
@@ -346,7 +333,7 @@ class Member:
                 for name, indexes in requests.by_topic(wanted).items()
             ),
         )
-        return message(canonical.OffsetFetchRequest, groups=(group,), require_stable=stable)
+        return offset_fetch.OffsetFetchRequest(groups=(group,), require_stable=stable)
 
     def _offsets_of(self, answer: Any) -> tuple[ErrorCode, dict[TopicPartition, int]]:
         """The first error of an OffsetFetch answer, and the offsets in it."""
@@ -370,12 +357,10 @@ class Member:
         self._revoke(self.assigned)
         if self.generation < 0 or self.instance_id is not None:
             return
-        request = message(
-            leave_group.LeaveGroupRequest,
+        request = leave_group.LeaveGroupRequest(
             group_id=self.group_id,
             members=(
-                message(
-                    leave_group.MemberIdentity,
+                leave_group.MemberIdentity(
                     member_id=self.member_id,
                     group_instance_id=None,
                     reason="done",

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kio.schema.describe_groups.v6 import request as describe_groups
-from kio.schema.describe_producers.v0 import request as describe_producers
-from kio.schema.describe_transactions.v0 import request as describe_transactions
-from kio.schema.list_transactions.v2 import request as list_transactions
-
 from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import (
+    describe_groups,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
@@ -108,8 +108,7 @@ class _Probe:
 
     async def _transactions(self) -> bool:
         """ListTransactions, and what DescribeTransactions says of one of them."""
-        request = message(
-            list_transactions.ListTransactionsRequest,
+        request = list_transactions.ListTransactionsRequest(
             state_filters=(),
             producer_id_filters=(),
             transactional_id_pattern=None,
@@ -132,8 +131,8 @@ class _Probe:
         to = await self._wire.coordinator(TRANSACTION, transactional_id)
         if to is None:
             return False
-        request = message(
-            describe_transactions.DescribeTransactionsRequest, transactional_ids=(transactional_id,)
+        request = describe_transactions.DescribeTransactionsRequest(
+            transactional_ids=(transactional_id,)
         )
         answer = await self._ask(ApiKey.DESCRIBE_TRANSACTIONS, request, to)
         if answer is None:
@@ -160,7 +159,7 @@ class _Probe:
             to = await self._wire.coordinator(GROUP, group_id)
             if to is None:
                 return False
-            request = message(describe_groups.DescribeGroupsRequest, groups=(group_id,))
+            request = describe_groups.DescribeGroupsRequest(groups=(group_id,))
             answer = await self._ask(ApiKey.DESCRIBE_GROUPS, request, to)
             if answer is None:
                 self._wire.forget_coordinator(GROUP, group_id)
@@ -190,10 +189,8 @@ class _Probe:
 
     async def _producers(self, at: TopicPartition) -> bool:
         """DescribeProducers of a partition."""
-        topic = message(
-            describe_producers.TopicRequest, name=at.topic, partition_indexes=(at.partition,)
-        )
-        request = message(describe_producers.DescribeProducersRequest, topics=(topic,))
+        topic = describe_producers.TopicRequest(name=at.topic, partition_indexes=(at.partition,))
+        request = describe_producers.DescribeProducersRequest(topics=(topic,))
         answer = await self._ask(ApiKey.DESCRIBE_PRODUCERS, request, self._wire.leader(at))
         if answer is None:
             return False

@@ -220,7 +220,10 @@ class Transactional:
             {at: OffsetAndMetadata(offset) for at, offset in offsets.items()},
         )
         return replace(
-            request, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+            request,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
         )
 
     # --- the end ----------------------------------------------------------------------

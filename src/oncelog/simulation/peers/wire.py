@@ -22,7 +22,7 @@ from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import parse_response
+from oncelog.protocol.codec import parse_response
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import Flavor

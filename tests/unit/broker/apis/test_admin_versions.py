@@ -5,28 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kio.schema.alter_configs.v2.request import AlterConfigsResource
-from kio.schema.alter_replica_log_dirs.v2.request import (
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.messages.alter_configs import AlterConfigsResource
+from oncelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirTopic,
 )
-from kio.schema.create_acls.v3.request import AclCreation
-from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter
-from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
-from kio.schema.elect_leaders.v2.request import TopicPartitions
-from kio.schema.incremental_alter_configs.v1.request import (
+from oncelog.protocol.messages.create_acls import AclCreation
+from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
+from oncelog.protocol.messages.delete_acls import DeleteAclsFilter
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from oncelog.protocol.messages.elect_leaders import TopicPartitions
+from oncelog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
-from kio.schema.offset_for_leader_epoch.v4.request import (
+from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic
-
-from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from tests.unit.broker.apis.test_topics import create, topic
 from tests.unit.broker.context import Client, running
 
@@ -34,13 +32,13 @@ NONE = ErrorCode.none
 
 
 def of(cls: type, **fields: Any) -> Any:
-    return message(cls, **fields)
+    return cls(**fields)
 
 
 def elsewhere(name: str) -> Any:
     """Move a partition to a folder that is not the broker's."""
-    moved = message(AlterReplicaLogDirTopic, name=name, partitions=(0,))
-    return message(AlterReplicaLogDir, path="/x", topics=(moved,))
+    moved = AlterReplicaLogDirTopic(name=name, partitions=(0,))
+    return AlterReplicaLogDir(path="/x", topics=(moved,))
 
 
 async def everything(client: Client, api: ApiKey, version: int, name: str) -> list[ErrorCode]:

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_configs.v2.request import AlterableConfig as PlainConfig
-from kio.schema.alter_configs.v2.request import AlterConfigsResource as PlainResource
-from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
-from kio.schema.describe_configs.v4.request import DescribeConfigsResource
-from kio.schema.incremental_alter_configs.v1.request import AlterableConfig, AlterConfigsResource
 
 from oncelog.broker.apis.config_changes import BROKER_RESOURCE, TOPIC_RESOURCE
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.alter_configs import AlterableConfig as PlainConfig
+from oncelog.protocol.messages.alter_configs import AlterConfigsResource as PlainResource
+from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
+from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
+from oncelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+)
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, produce
 from tests.unit.broker.support import NOW_MS, batch
@@ -35,12 +37,11 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 def changes(name: str, *entries: tuple[str, int, str | None], kind: int = TOPIC_RESOURCE) -> Any:
-    return message(
-        AlterConfigsResource,
+    return AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=tuple(
-            message(AlterableConfig, name=key, config_operation=operation, value=value)
+            AlterableConfig(name=key, config_operation=operation, value=value)
             for key, operation, value in entries
         ),
     )
@@ -129,15 +130,15 @@ async def test_each_resource_is_answered_by_itself_unless_it_comes_twice(context
 async def test_all_settings_are_replaced(context: Running) -> None:
     client = await context.connect()
     await alter(client, changes("t", ("retention.ms", SET, "1")))
-    entry = message(PlainConfig, name="segment.ms", value="7")
-    resource = message(PlainResource, resource_type=2, resource_name="t", configs=(entry,))
+    entry = PlainConfig(name="segment.ms", value="7")
+    resource = PlainResource(resource_type=2, resource_name="t", configs=(entry,))
     response = await client.ask(ApiKey.ALTER_CONFIGS, resources=(resource,))
     assert [answer.error_code for answer in response.responses] == [ErrorCode.none]
     assert context.broker.image.topics["t"].config == {"segment.ms": "7"}
 
 
 def grown(name: str, count: int) -> Any:
-    return message(CreatePartitionsTopic, name=name, count=count, assignments=None)
+    return CreatePartitionsTopic(name=name, count=count, assignments=None)
 
 
 async def test_new_partitions_can_be_written_to(context: Running) -> None:
@@ -171,7 +172,7 @@ async def test_groups_and_client_metrics_have_no_settings(context: Running) -> N
     client = await context.connect()
 
     async def described(kind: int, name: str) -> tuple[ErrorCode, int]:
-        asked = message(DescribeConfigsResource, resource_type=kind, resource_name=name)
+        asked = DescribeConfigsResource(resource_type=kind, resource_name=name)
         (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, resources=(asked,))).results
         return result.error_code, len(result.configs)
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
-from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsTopic
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.topics import NewTopic
@@ -21,7 +19,8 @@ from oncelog.protocol.fetch import (
     FetchTopic,
     encode_fetch_request,
 )
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from oncelog.runtime.disk import NotCached, StorageFailure
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, receive_fetch, until, values
@@ -74,14 +73,12 @@ async def fetch_both(client: Client, offset: int, **options: int) -> list[tuple[
 
 
 async def list_offset(client: Client, topic: str, timestamp: int) -> tuple[ErrorCode, int]:
-    asked = message(
-        ListOffsetsPartition, partition_index=0, timestamp=timestamp, current_leader_epoch=-1
-    )
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
     response = await client.ask(
         ApiKey.LIST_OFFSETS,
         replica_id=-1,
         isolation_level=0,
-        topics=(message(ListOffsetsTopic, name=topic, partitions=(asked,)),),
+        topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),),
     )
     found = response.topics[0].partitions[0]
     return found.error_code, found.offset
@@ -194,12 +191,10 @@ async def test_a_write_that_the_disk_refuses_is_answered_and_takes_the_folder_of
 
 
 async def delete(client: Client, offset: int) -> list[tuple[ErrorCode, int]]:
-    asked = message(DeleteRecordsPartition, partition_index=0, offset=offset)
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     response = await client.ask(
         ApiKey.DELETE_RECORDS,
-        topics=tuple(
-            message(DeleteRecordsTopic, name=name, partitions=(asked,)) for name in ("t", "none")
-        ),
+        topics=tuple(DeleteRecordsTopic(name=name, partitions=(asked,)) for name in ("t", "none")),
     )
     answers = [topic.partitions[0] for topic in response.topics]
     return [(answer.error_code, answer.low_watermark) for answer in answers]

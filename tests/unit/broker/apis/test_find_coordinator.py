@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from tests.unit.broker.context import running
 
@@ -80,10 +80,8 @@ async def test_a_topic_that_a_lost_connection_asked_for_still_comes_into_being(
 ) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
-        request = messages.message(
-            messages.request_class(ApiKey.FIND_COORDINATOR), coordinator_keys=("me",), key_type=0
-        )
-        frame = messages.encode_request(ApiKey.FIND_COORDINATOR, 6, 1, "test", request)
+        request = codec.request_class(ApiKey.FIND_COORDINATOR)(coordinator_keys=("me",), key_type=0)
+        frame = codec.encode_request(ApiKey.FIND_COORDINATOR, 6, 1, "test", request)
         await client.send(frame)
         while not context.broker.controller._changes:  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0)

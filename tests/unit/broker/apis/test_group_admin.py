@@ -7,26 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.join_group.v9.request import JoinGroupRequestProtocol
-from kio.schema.leave_group.v5.request import MemberIdentity
-from kio.schema.offset_delete.v0.request import (
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, milliseconds
+from oncelog.protocol.messages import offset_commit, offset_fetch
+from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
+from oncelog.protocol.messages.leave_group import MemberIdentity
+from oncelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from oncelog.protocol.messages.sync_group import SyncGroupRequestAssignment
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import init_producer
 
 NONE = ErrorCode.none
 GROUP = "group"
-FEW_SECONDS = milliseconds(10_000)
+FEW_SECONDS = 10_000
 
 
 @pytest.fixture
@@ -45,13 +44,13 @@ async def join(client: Client) -> str:
         ApiKey.JOIN_GROUP,
         3,
         group_id=GROUP,
-        session_timeout=FEW_SECONDS,
-        rebalance_timeout=FEW_SECONDS,
+        session_timeout_ms=FEW_SECONDS,
+        rebalance_timeout_ms=FEW_SECONDS,
         protocol_type="consumer",
-        protocols=(message(JoinGroupRequestProtocol, name="range", metadata=b"subscription"),),
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=b"subscription"),),
     )
     assert joined.error_code is NONE
-    mine = message(SyncGroupRequestAssignment, member_id=joined.member_id, assignment=b"all")
+    mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
     synced = await client.ask(
         ApiKey.SYNC_GROUP,
         3,
@@ -66,7 +65,7 @@ async def join(client: Client) -> str:
 
 async def commit(client: Client, *partitions: int) -> None:
     offsets = tuple(
-        message(canonical.OffsetCommitRequestPartition, partition_index=index, committed_offset=5)
+        offset_commit.OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
         for index in partitions
     )
     answer = await client.ask(
@@ -74,7 +73,7 @@ async def commit(client: Client, *partitions: int) -> None:
         8,
         group_id=GROUP,
         generation_id_or_member_epoch=-1,
-        topics=(message(canonical.OffsetCommitRequestTopic, name="t", partitions=offsets),),
+        topics=(offset_commit.OffsetCommitRequestTopic(name="t", partitions=offsets),),
     )
     assert {p.error_code for topic in answer.topics for p in topic.partitions} == {NONE}
 
@@ -142,7 +141,7 @@ async def test_only_an_empty_group_is_deleted(context: Running) -> None:
 
 async def member_of(client: Client) -> Any:
     (member,) = (await described(client)).members
-    return message(MemberIdentity, member_id=member.member_id)
+    return MemberIdentity(member_id=member.member_id)
 
 
 async def forget(client: Client, group: str, *places: tuple[str, int]) -> Any:
@@ -150,10 +149,9 @@ async def forget(client: Client, group: str, *places: tuple[str, int]) -> Any:
         ApiKey.OFFSET_DELETE,
         group_id=group,
         topics=tuple(
-            message(
-                OffsetDeleteRequestTopic,
+            OffsetDeleteRequestTopic(
                 name=topic,
-                partitions=(message(OffsetDeleteRequestPartition, partition_index=index),),
+                partitions=(OffsetDeleteRequestPartition(partition_index=index),),
             )
             for topic, index in places
         ),
@@ -173,7 +171,7 @@ async def test_offsets_are_forgotten_where_they_may_be(context: Running) -> None
         NONE,
         {("t", 0): NONE, ("t", 9): unknown, ("gone", 0): unknown},
     )
-    asked = message(canonical.OffsetFetchRequestGroup, group_id=GROUP, topics=None)
+    asked = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
     response = await client.ask(ApiKey.OFFSET_FETCH, 8, groups=(asked,))
     ((topic,),) = [group.topics for group in response.groups]
     assert [p.partition_index for p in topic.partitions] == [1]
@@ -182,7 +180,7 @@ async def test_offsets_are_forgotten_where_they_may_be(context: Running) -> None
 
 async def test_transactions_are_listed_and_described(context: Running) -> None:
     client = await context.connect()
-    made = await init_producer(client, "tx", transaction_timeout=FEW_SECONDS)
+    made = await init_producer(client, "tx", transaction_timeout_ms=FEW_SECONDS)
 
     async def ids(**filters: Any) -> Any:
         response = await client.ask(ApiKey.LIST_TRANSACTIONS, **{"duration_filter": -1, **filters})
@@ -206,6 +204,6 @@ async def test_transactions_are_listed_and_described(context: Running) -> None:
     response = await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=("tx", "gone", ""))
     known, gone, empty = response.transaction_states
     assert (known.transaction_state, known.producer_epoch) == ("Empty", made.producer_epoch)
-    assert known.transaction_timeout == FEW_SECONDS
+    assert known.transaction_timeout_ms == FEW_SECONDS
     assert gone.error_code is ErrorCode.transactional_id_not_found
     assert empty.error_code is ErrorCode.invalid_request

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -144,7 +143,7 @@ async def test_no_marker_is_written_before_prepare_is_synced(broker: Cold) -> No
         ApiKey.INIT_PRODUCER_ID,
         4,
         transactional_id="x",
-        transaction_timeout=timedelta(minutes=1),
+        transaction_timeout_ms=60_000,
         producer_id=-1,
         producer_epoch=-1,
     )

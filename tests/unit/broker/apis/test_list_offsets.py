@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsTopic
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from oncelog.protocol.record import Record, build_batch
 from tests.unit.broker.context import Client, Running, running
 
@@ -21,8 +20,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -1, -2
 async def ask(
     client: Client, timestamp: int, version: int = 11, isolation_level: int = 0, **partition: int
 ) -> Any:
-    asked = message(
-        ListOffsetsPartition,
+    asked = ListOffsetsPartition(
         **({"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1} | partition),
     )
     response = await client.ask(
@@ -30,7 +28,7 @@ async def ask(
         version,
         replica_id=-1,
         isolation_level=isolation_level,
-        topics=(message(ListOffsetsTopic, name="t", partitions=(asked,)),),
+        topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
     )
     return response.topics[0].partitions[0]
 

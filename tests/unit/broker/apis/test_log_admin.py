@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
-from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic
-from kio.schema.describe_producers.v0.request import TopicRequest
-from kio.schema.offset_for_leader_epoch.v4.request import (
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
+from oncelog.protocol.messages.describe_log_dirs import DescribableLogDirTopic
+from oncelog.protocol.messages.describe_producers import TopicRequest
+from oncelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, values
 from tests.unit.broker.support import batch
@@ -39,8 +38,8 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def delete(client: Client, offset: int, topic: str = "t") -> tuple[ErrorCode, int]:
-    partition = message(DeleteRecordsPartition, partition_index=0, offset=offset)
-    asked = message(DeleteRecordsTopic, name=topic, partitions=(partition,))
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    asked = DeleteRecordsTopic(name=topic, partitions=(partition,))
     response = await client.ask(ApiKey.DELETE_RECORDS, topics=(asked,))
     ((result,),) = [answer.partitions for answer in response.topics]
     return result.error_code, result.low_watermark
@@ -114,12 +113,10 @@ async def test_the_end_of_an_epoch_is_found(context: Running) -> None:
     await produce(client, 9, batch(3))
 
     async def end_of(epoch: int, current: int = -1, topic: str = "t") -> tuple[Any, ...]:
-        asked = message(
-            OffsetForLeaderTopic,
+        asked = OffsetForLeaderTopic(
             topic=topic,
             partitions=(
-                message(
-                    OffsetForLeaderPartition,
+                OffsetForLeaderPartition(
                     partition=0,
                     current_leader_epoch=current,
                     leader_epoch=epoch,
@@ -143,7 +140,7 @@ async def test_the_folder_is_described_for_all_topics_or_for_some(context: Runni
     assert {topic.name for topic in folder.topics} == {"t", "compacted", OFFSETS}
     assert folder.log_dir == context.broker.logs.folders[0].directory
     assert folder.total_bytes >= folder.usable_bytes > 0
-    asked = message(DescribableLogDirTopic, topic="t", partitions=(0, 9))
+    asked = DescribableLogDirTopic(topic="t", partitions=(0, 9))
     (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=(asked,))).results
     ((partition,),) = [topic.partitions for topic in folder.topics]
     held = context.broker.partitions.get("t", 0)
@@ -152,7 +149,7 @@ async def test_the_folder_is_described_for_all_topics_or_for_some(context: Runni
 
 
 async def producers(client: Client, topic: str = "t") -> Any:
-    asked = message(TopicRequest, name=topic, partition_indexes=(0,))
+    asked = TopicRequest(name=topic, partition_indexes=(0,))
     response = await client.ask(ApiKey.DESCRIBE_PRODUCERS, topics=(asked,))
     ((partition,),) = [answer.partitions for answer in response.topics]
     return partition
@@ -160,10 +157,9 @@ async def producers(client: Client, topic: str = "t") -> Any:
 
 async def mark(client: Client, *, epoch: int, coordinator_epoch: int = 5, **fields: Any) -> Any:
     topics = tuple(
-        message(WritableTxnMarkerTopic, name=name, partition_indexes=(0,)) for name in ("t", "gone")
+        WritableTxnMarkerTopic(name=name, partition_indexes=(0,)) for name in ("t", "gone")
     )
-    marker = message(
-        WritableTxnMarker,
+    marker = WritableTxnMarker(
         producer_id=PRODUCER_ID,
         producer_epoch=epoch,
         coordinator_epoch=coordinator_epoch,

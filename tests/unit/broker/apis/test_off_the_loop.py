@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 
 from oncelog.broker.broker import Broker
 from oncelog.controller.image import TopicImage
@@ -20,7 +19,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime import DiskFile, StorageFailure, SystemDisk
 from tests.unit.broker.apis.test_topics import create, topic
@@ -174,7 +173,7 @@ async def test_new_partitions_that_cannot_be_made_leave_the_topic_as_it_was(
         await create(client, topic("t", 2))
         await produce(client, 9, batch(), partition=1)
         broker.disk.refuses = lambda asked, path: asked == "mkdir" and path.endswith("t-5")
-        asked = message(CreatePartitionsTopic, name="t", count=8, assignments=None)
+        asked = CreatePartitionsTopic(name="t", count=8, assignments=None)
         answer = await client.ask(ApiKey.CREATE_PARTITIONS, topics=(asked,), validate_only=False)
         assert answer.results[0].error_code is ErrorCode.kafka_storage_error
         assert len(broker.broker.image.topics["t"].partitions) == 2

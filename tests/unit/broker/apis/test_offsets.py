@@ -16,9 +16,8 @@ from oncelog.core.pending import unchanged
 from oncelog.group.events import OffsetCommit, OffsetToCommit
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.metadata.sqlite import SqliteStore
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages import offset_commit, offset_fetch
 from tests.unit.broker.context import Client, Running, running
 
 NONE = ErrorCode.none
@@ -49,13 +48,11 @@ async def commit(
 ) -> ErrorCode:
     """Commit an offset for `count` partitions of `t` from the `first` on."""
     partitions = tuple(
-        message(
-            canonical.OffsetCommitRequestPartition, partition_index=index, committed_offset=offset
-        )
+        offset_commit.OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
         for index in range(first, first + count)
     )
-    topic = message(
-        canonical.OffsetCommitRequestTopic, name="t", topic_id=topic_id, partitions=partitions
+    topic = offset_commit.OffsetCommitRequestTopic(
+        name="t", topic_id=topic_id, partitions=partitions
     )
     answer = await client.ask(
         ApiKey.OFFSET_COMMIT,
@@ -70,8 +67,10 @@ async def commit(
 
 async def fetch(client: Client, version: int = 9, topic_id: UUID | None = None) -> int:
     """The offset committed for `t-0`, -1 for none."""
-    topic = canonical.OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,))
-    group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
+    topic = offset_fetch.OffsetFetchRequestTopics(
+        name="t", topic_id=topic_id, partition_indexes=(0,)
+    )
+    group = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
     answer = await client.ask(ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=False)
     return int(answer.groups[0].topics[0].partitions[0].committed_offset)
 
@@ -148,7 +147,7 @@ async def test_a_fetch_of_any_version_leaves_out_what_an_earlier_topic_had(tmp_p
         client = await context.connect()
         for version in FETCH_VERSIONS:
             assert await fetch(client, version, topic_id) == -1
-        group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+        group = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
         for version in FETCH_VERSIONS[1:]:
             answer = await client.ask(
                 ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=False

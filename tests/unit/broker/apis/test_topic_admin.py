@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.create_acls.v3.request import AclCreation
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter
-from kio.schema.describe_client_quotas.v1.request import ComponentData
-from kio.schema.describe_topic_partitions.v0.request import Cursor, TopicRequest
-from kio.schema.describe_user_scram_credentials.v0.request import UserName
-from kio.schema.elect_leaders.v2.request import TopicPartitions
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.create_acls import AclCreation
+from oncelog.protocol.messages.delete_acls import DeleteAclsFilter
+from oncelog.protocol.messages.describe_client_quotas import ComponentData
+from oncelog.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
+from oncelog.protocol.messages.describe_user_scram_credentials import UserName
+from oncelog.protocol.messages.elect_leaders import TopicPartitions
 from tests.unit.broker.context import Client, Running, running
 
 NONE = ErrorCode.none
@@ -33,11 +32,9 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
 async def page(client: Client, *names: str, limit: int = 99, cursor: Any = None) -> Any:
     response = await client.ask(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        topics=tuple(message(TopicRequest, name=name) for name in names),
+        topics=tuple(TopicRequest(name=name) for name in names),
         response_partition_limit=limit,
-        cursor=None
-        if cursor is None
-        else message(Cursor, topic_name=cursor[0], partition_index=cursor[1]),
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
     shown = [
         (topic.name, partition.partition_index)
@@ -88,7 +85,7 @@ async def elected(client: Client, kind: int, partitions: Any) -> tuple[ErrorCode
 async def test_no_election_is_needed(context: Running) -> None:
     client = await context.connect()
     asked = tuple(
-        message(TopicPartitions, topic=topic, partitions=(index,))
+        TopicPartitions(topic=topic, partitions=(index,))
         for topic, index in (("a", 0), ("a", 9), ("gone", 0))
     )
     unknown = ErrorCode.unknown_topic_or_partition
@@ -126,8 +123,8 @@ async def test_there_is_no_authorizer(context: Running) -> None:
     client = await context.connect()
     disabled = ErrorCode.security_disabled
     described = await client.ask(ApiKey.DESCRIBE_ACLS)
-    created = await client.ask(ApiKey.CREATE_ACLS, creations=(message(AclCreation),) * 2)
-    deleted = await client.ask(ApiKey.DELETE_ACLS, filters=(message(DeleteAclsFilter),) * 2)
+    created = await client.ask(ApiKey.CREATE_ACLS, creations=(AclCreation(),) * 2)
+    deleted = await client.ask(ApiKey.DELETE_ACLS, filters=(DeleteAclsFilter(),) * 2)
     assert described.error_code is disabled
     assert [result.error_code for result in created.results] == [disabled] * 2
     assert [result.error_code for result in deleted.filter_results] == [disabled] * 2
@@ -137,7 +134,7 @@ async def test_there_are_no_credentials(context: Running) -> None:
     client = await context.connect()
 
     async def errors(*names: str) -> list[ErrorCode]:
-        users = tuple(message(UserName, name=name) for name in names)
+        users = tuple(UserName(name=name) for name in names)
         response = await client.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=users)
         return [result.error_code for result in response.results]
 
@@ -165,7 +162,7 @@ async def test_there_are_no_quotas(
 ) -> None:
     client = await context.connect()
     asked = tuple(
-        message(ComponentData, entity_type=kind, match_type=how, match=name)
+        ComponentData(entity_type=kind, match_type=how, match=name)
         for kind, how, name in components
     )
     response = await client.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, components=asked)

@@ -10,29 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.create_topics.v7.request import (
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
 )
-from kio.schema.delete_topics.v6.request import DeleteTopicState
-from kio.schema.describe_configs.v4.request import DescribeConfigsResource
-from kio.schema.metadata.v13.request import MetadataRequestTopic
-
-from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.delete_topics import DeleteTopicState
+from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
+from oncelog.protocol.messages.metadata import MetadataRequestTopic
 from tests.unit.broker.context import Client, running
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **config: str | None) -> Any:
-    return message(
-        CreatableTopic,
+    return CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
         configs=tuple(
-            message(CreatableTopicConfig, name=key.replace("_", "."), value=value)
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in config.items()
         ),
     )
@@ -48,7 +46,7 @@ async def create(
 
 
 def named(*names: str) -> tuple[Any, ...]:
-    return tuple(message(MetadataRequestTopic, name=name, topic_id=None) for name in names)
+    return tuple(MetadataRequestTopic(name=name, topic_id=None) for name in names)
 
 
 @pytest.mark.parametrize("version", range(ADVERTISED[ApiKey.METADATA].max + 1))
@@ -122,7 +120,7 @@ async def test_a_topic_is_found_by_its_id_and_never_created_by_one(tmp_path: Pat
         client = await context.connect()
         made = (await create(client, topic("a")))["a"]
         asked = tuple(
-            message(MetadataRequestTopic, name=None, topic_id=topic_id)
+            MetadataRequestTopic(name=None, topic_id=topic_id)
             for topic_id in (made.topic_id, uuid.uuid4())
         )
         found, missing = (await client.ask(ApiKey.METADATA, topics=asked)).topics
@@ -176,13 +174,12 @@ async def test_validation_alone_creates_nothing(tmp_path: Path) -> None:
 
 async def test_replicas_can_be_assigned_by_hand_to_brokers_that_exist(tmp_path: Path) -> None:
     def assigned(name: str, *replicas: tuple[int, ...]) -> Any:
-        return message(
-            CreatableTopic,
+        return CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=tuple(
-                message(CreatableReplicaAssignment, partition_index=index, broker_ids=ids)
+                CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
                 for index, ids in enumerate(replicas)
             ),
         )
@@ -202,9 +199,9 @@ async def test_topics_are_deleted_by_name_and_from_version_6_by_id(
     async with running(tmp_path) as context:
         client = await context.connect()
         made = await create(client, topic("a"), topic("b"))
-        states = [message(DeleteTopicState, name=name, topic_id=None) for name in ("a", "nope")]
+        states = [DeleteTopicState(name=name, topic_id=None) for name in ("a", "nope")]
         if version >= 6:
-            states.append(message(DeleteTopicState, name=None, topic_id=made["b"].topic_id))
+            states.append(DeleteTopicState(name=None, topic_id=made["b"].topic_id))
         response = await client.ask(ApiKey.DELETE_TOPICS, version, topics=tuple(states))
         errors = {result.name: result.error_code for result in response.responses}
         assert errors["a"] is ErrorCode.none
@@ -217,7 +214,7 @@ async def test_a_topic_made_again_has_a_new_id_and_an_empty_log(tmp_path: Path) 
     async with running(tmp_path) as context:
         client = await context.connect()
         first = (await create(client, topic("a")))["a"].topic_id
-        state = message(DeleteTopicState, name="a", topic_id=None)
+        state = DeleteTopicState(name="a", topic_id=None)
         await client.ask(ApiKey.DELETE_TOPICS, topics=(state,))
         assert (await create(client, topic("a")))["a"].topic_id != first
 
@@ -273,9 +270,7 @@ async def test_describe_configs_names_value_source_and_synonyms(tmp_path: Path) 
 
 
 def _resource(kind: int, name: str, keys: tuple[str, ...] | None) -> Any:
-    return message(
-        DescribeConfigsResource, resource_type=kind, resource_name=name, configuration_keys=keys
-    )
+    return DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.add_partitions_to_txn.v5 import request as add_partitions
-from kio.schema.txn_offset_commit.v5 import request as txn_offset_commit
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from oncelog.protocol import canonical
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message, milliseconds
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
+from oncelog.protocol.messages import offset_fetch, txn_offset_commit
 from oncelog.runtime.clock import SystemClock
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, fetch, init_producer, produce, values
@@ -25,7 +23,7 @@ from tests.unit.broker.support import batch
 
 ID = "txn"
 GROUP = "group"
-TIMEOUT = milliseconds(60_000)
+TIMEOUT = 60_000
 FOLLOWER = 99
 
 
@@ -53,12 +51,11 @@ class Producing:
         self.sequence = 0
 
     async def add(self, topic: str = "t", version: int = 3) -> list[ErrorCode]:
-        wanted = message(
-            add_partitions.AddPartitionsToTxnTransaction,
+        wanted = add_partitions.AddPartitionsToTxnTransaction(
             transactional_id=ID,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=(message(add_partitions.AddPartitionsToTxnTopic, name=topic, partitions=(0,)),),
+            topics=(add_partitions.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
         )
         answer = await self.client.ask(
             ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=(wanted,)
@@ -112,16 +109,13 @@ class Producing:
         return ErrorCode(answer.error_code)
 
     async def commit_offset(self, offset: int, version: int) -> ErrorCode:
-        partition = message(
-            txn_offset_commit.TxnOffsetCommitRequestPartition,
+        partition = txn_offset_commit.TxnOffsetCommitRequestPartition(
             partition_index=0,
             committed_offset=offset,
             committed_leader_epoch=-1,
             committed_metadata="note",
         )
-        topic = message(
-            txn_offset_commit.TxnOffsetCommitRequestTopic, name="t", partitions=(partition,)
-        )
+        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=(partition,))
         answer = await self.client.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             version,
@@ -129,7 +123,7 @@ class Producing:
             group_id=GROUP,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            generation_id=-1,
+            generation_id_or_member_epoch=-1,
             member_id="",
             topics=(topic,),
         )
@@ -138,7 +132,7 @@ class Producing:
 
 async def started(context: Running) -> Producing:
     client = await context.connect()
-    answer = await init_producer(client, ID, transaction_timeout=TIMEOUT)
+    answer = await init_producer(client, ID, transaction_timeout_ms=TIMEOUT)
     assert answer.error_code == ErrorCode.none
     return Producing(client, answer.producer_id, answer.producer_epoch)
 
@@ -169,8 +163,8 @@ async def committed_values(context: Running) -> int:
 
 
 async def offset_of(context: Running) -> tuple[int, ErrorCode]:
-    topic = canonical.OffsetFetchRequestTopics(name="t", partition_indexes=(0,))
-    group = canonical.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
+    topic = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=(0,))
+    group = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
     answer = await (await context.connect()).ask(
         ApiKey.OFFSET_FETCH, 9, groups=(group,), require_stable=True
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from tests.unit.broker.raw import init_producer
 
 NONE, NOT_COORDINATOR = ErrorCode.none, ErrorCode.not_coordinator
 LOADER = "oncelog.broker.coordination.loading"
-TIMEOUT = timedelta(seconds=60)
+TIMEOUT = 60_000
 
 KEY_OF_NO_KIND = b"\x7f"
 TRANSACTION_KEY = b"\x00\x00\x00\x01a"
@@ -46,7 +45,9 @@ async def use(context: Running, client: Client, topic: str, index: int) -> Error
     """A request that writes to one partition of an internal topic, and how it ended."""
     id_ = id_in(context, topic, index)
     if topic == TRANSACTION_STATE_TOPIC:
-        return ErrorCode((await init_producer(client, id_, transaction_timeout=TIMEOUT)).error_code)
+        return ErrorCode(
+            (await init_producer(client, id_, transaction_timeout_ms=TIMEOUT)).error_code
+        )
     answer = await client.ask(
         ApiKey.HEARTBEAT, 4, group_id=id_, generation_id=1, member_id="nobody"
     )

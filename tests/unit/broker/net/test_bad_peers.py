@@ -15,8 +15,9 @@ import pytest
 
 from oncelog.core.limits import CONNECTION_WRITE_BUFFER_BYTES_HIGH, UNREAD_REPLIES_BYTES_HIGH
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import encode_request, request_class
 from oncelog.protocol.headers import request_header_bytes
-from oncelog.protocol.messages import encode_request, message, milliseconds, request_class
+from oncelog.protocol.messages.create_topics import CreatableTopic
 from oncelog.protocol.produce import encode_produce_request
 from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.wire import uvarint
@@ -51,7 +52,7 @@ def sized(frame: bytes) -> bytes:
 
 
 def request(api: ApiKey, version: int, **fields: object) -> bytes:
-    return sized(encode_request(api, version, 7, "bad", message(request_class(api), **fields)))
+    return sized(encode_request(api, version, 7, "bad", request_class(api)(**fields)))
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +79,10 @@ def served(tmp_path_factory: pytest.TempPathFactory, files: None) -> Iterator[Se
 def make_topics(served: Served) -> None:
     with contextlib.closing(served.connect()) as wire:
         names = (HOME, "bulk")
-        fields = {
-            "num_partitions": 2,
-            "replication_factor": 1,
-            "assignments": (),
-            "configs": (),
-        }
-        from kio.schema.create_topics.v7.request import CreatableTopic
-
-        topics = tuple(message(CreatableTopic, name=name, **fields) for name in names)
-        wire.give(request(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=milliseconds(10_000)))
+        topics = tuple(
+            CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names
+        )
+        wire.give(request(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout_ms=10_000))
         assert wire.answer()
 
 

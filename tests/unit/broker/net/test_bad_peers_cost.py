@@ -13,18 +13,12 @@ from collections.abc import Callable, Iterator
 
 import cramjam
 import pytest
-from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig
 
 from oncelog.core.limits import LOOKED_INTO_BYTES_MAX, MESSAGE_ELEMENTS_COUNT_MAX
 from oncelog.protocol.api import ApiKey, is_flexible
+from oncelog.protocol.codec import encode_request, parse_response, request_class
 from oncelog.protocol.headers import request_header_bytes
-from oncelog.protocol.messages import (
-    encode_request,
-    message,
-    milliseconds,
-    parse_response,
-    request_class,
-)
+from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.protocol.wire import uvarint
 from tests.fuzz.batches import around, with_crc
@@ -47,14 +41,12 @@ HOME = "home"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Served(tmp_path_factory.mktemp("cost") / "data") as served:
         topics = tuple(
-            message(
-                CreatableTopic,
+            CreatableTopic(
                 name=name,
                 num_partitions=partitions,
                 replication_factor=1,
                 configs=tuple(
-                    message(CreatableTopicConfig, name=key, value=value)
-                    for key, value in configs.items()
+                    CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
                 ),
             )
             for name, partitions, configs in (
@@ -64,9 +56,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 ("packed", 1, {"compression.type": "zstd"}),
             )
         )
-        timeout = milliseconds(10_000)
+        timeout = 10_000
         with contextlib.closing(served.connect()) as wire:
-            request = message(request_class(ApiKey.CREATE_TOPICS), topics=topics, timeout=timeout)
+            request = request_class(ApiKey.CREATE_TOPICS)(topics=topics, timeout_ms=timeout)
             frame = encode_request(ApiKey.CREATE_TOPICS, 7, 7, "bad", request)
             wire.give(struct.pack(">i", len(frame)) + frame)
             assert wire.answer()

@@ -28,7 +28,7 @@ from oncelog.runtime.framed import grow
 
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 
-Answer = Callable[[bytes, Request], None]
+Answer = Callable[[bytes, Request[Any]], None]
 
 
 class FakeTransport:
@@ -88,7 +88,7 @@ class FakeDispatcher:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.requests: list[Request] = []
+        self.requests: list[Request[Any]] = []
         self.answer: Answer | None = None
 
     def start(self, connection: Connection, frame: bytearray) -> None:
@@ -101,7 +101,7 @@ class FakeDispatcher:
         else:
             connection.answer(request, bytes(frame).upper())
 
-    def settle(self, connection: Connection, request: Request) -> None:
+    def settle(self, connection: Connection, request: Request[Any]) -> None:
         assert request.pending is not None
         connection.reply(request, request.pending.response())
 
@@ -138,7 +138,7 @@ class Peer:
     def hold(self, held: bytes, pending: Pending) -> None:
         """From now on a frame `held` waits for `pending`; any other is answered with itself."""
 
-        def answer(frame: bytes, request: Request) -> None:
+        def answer(frame: bytes, request: Request[Any]) -> None:
             if frame == held:
                 self.connection.hold(request, pending)
             else:
@@ -250,11 +250,11 @@ async def test_an_awaiting_handler_holds_back_later_requests() -> None:
     peer = Peer()
     gate = asyncio.Event()
 
-    async def work(request: Request, frame: bytes) -> None:
+    async def work(request: Request[Any], frame: bytes) -> None:
         await gate.wait()
         peer.connection.reply(request, frame)
 
-    def answer(frame: bytes, request: Request) -> None:
+    def answer(frame: bytes, request: Request[Any]) -> None:
         if frame == b"slow":
             peer.connection.run(request, work(request, frame))
         else:
@@ -297,7 +297,7 @@ async def test_reading_stops_when_too_many_replies_wait_and_resumes() -> None:
     peer = Peer()
     promises: list[Pending] = []
 
-    def answer(_frame: bytes, request: Request) -> None:
+    def answer(_frame: bytes, request: Request[Any]) -> None:
         promises.append(promise(holds_back=False))
         peer.connection.hold(request, promises[-1])
 
@@ -316,7 +316,7 @@ async def test_reading_stops_when_too_many_requests_are_queued() -> None:
     peer = Peer()
     gate = asyncio.Event()
 
-    async def wait(request: Request) -> None:
+    async def wait(request: Request[Any]) -> None:
         await gate.wait()
         peer.connection.reply(request, b"ok")
 
@@ -350,7 +350,7 @@ async def test_a_promise_made_on_a_closed_connection_is_dropped_at_once() -> Non
     peer = Peer()
     pending = promise(holds_back=True)
 
-    def answer(_frame: bytes, request: Request) -> None:
+    def answer(_frame: bytes, request: Request[Any]) -> None:
         peer.connection.abort()
         peer.connection.hold(request, pending)
 

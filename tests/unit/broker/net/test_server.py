@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol import messages
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from tests.unit.broker.context import Client, running
 
@@ -30,7 +30,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_p
         frame = await client.receive()
         assert frame is not None
         assert frame[:4] == (7).to_bytes(4, "big")
-        response = messages.parse_response(ApiKey.API_VERSIONS, 0, frame, 4)
+        response = codec.parse_response(ApiKey.API_VERSIONS, 0, frame, 4)
         assert response.error_code is ErrorCode.unsupported_version
         ranges = {entry.api_key: entry for entry in response.api_keys}
         assert ranges[ApiKey.API_VERSIONS].max_version == 4
@@ -117,16 +117,15 @@ async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
 async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
-        cls = messages.request_class(ApiKey.METADATA)
-        body = messages.message(cls, topics=())
-        creating = messages.message(
-            cls,
-            topics=(messages.message(_topic_class(), name="made", topic_id=None),),
+        cls = codec.request_class(ApiKey.METADATA)
+        body = cls(topics=())
+        creating = cls(
+            topics=(_topic_class()(name="made"),),
             allow_auto_topic_creation=True,
         )
         for correlation_id, request in enumerate([body, creating, body, body]):
             await client.send(
-                messages.encode_request(ApiKey.METADATA, 12, correlation_id, "t", request)
+                codec.encode_request(ApiKey.METADATA, 12, correlation_id, "t", request)
             )
         order = []
         for _ in range(4):
@@ -147,7 +146,7 @@ async def test_a_connection_lost_in_mid_frame_leaves_nothing_behind(tmp_path: Pa
 
 
 def _topic_class() -> type:
-    from kio.schema.metadata.v13.request import MetadataRequestTopic
+    from oncelog.protocol.messages.metadata import MetadataRequestTopic
 
     return MetadataRequestTopic
 

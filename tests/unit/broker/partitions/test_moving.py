@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_replica_log_dirs.v2.request import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirTopic,
-)
 
 from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import message
+from oncelog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirTopic,
+)
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.moves import LogMove
 from tests.unit.broker.context import Client, Running, running
@@ -41,10 +40,9 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
 
 async def alter(client: Client, path: Path, *partitions: TopicPartition) -> list[ErrorCode]:
     topics = tuple(
-        message(AlterReplicaLogDirTopic, name=name, partitions=(index,))
-        for name, index in partitions
+        AlterReplicaLogDirTopic(name=name, partitions=(index,)) for name, index in partitions
     )
-    directory = message(AlterReplicaLogDir, path=str(path), topics=topics)
+    directory = AlterReplicaLogDir(path=str(path), topics=topics)
     response = await client.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, dirs=(directory,))
     return [p.error_code for topic in response.results for p in topic.partitions]
 

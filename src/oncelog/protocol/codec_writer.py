@@ -1,33 +1,18 @@
-"""Writes the source of a writer of one message class (see `oncelog.protocol.schema`).
+"""Writes the source of a writer of one message in one version (see `oncelog.protocol.codec`).
 
 A field that may not be null and is, or a value beyond what its field can carry, raises: such a
-message was built wrongly here. The length of compact strings is not bounded, as kio's is not.
+message was built wrongly here. The length of compact strings is not bounded.
 """
 
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import is_dataclass
-from typing import Final
 
 from oncelog.core.errors import OncelogError
 from oncelog.protocol import wire
-from oncelog.protocol.conversion import FieldShape, defaults, shapes
-from oncelog.protocol.schema_reader import (
-    EPOCH,
-    LAYOUTS,
-    MILLISECOND,
-    NULL_MARKER,
-    PRESENT_MARKER,
-)
-from oncelog.protocol.schema_source import Source
-
-_CHANGES: Final[dict[str, str]] = {
-    "timedelta_i32": "{0} // MILLISECOND",
-    "timedelta_i64": "{0} // MILLISECOND",
-    "datetime_i64": "({0} - EPOCH) // MILLISECOND",
-}
-"""What is packed of a value, where that is not the value itself."""
+from oncelog.protocol.codec_reader import LAYOUTS, NULL_MARKER, PRESENT_MARKER
+from oncelog.protocol.codec_source import Source
+from oncelog.protocol.fields import FieldShape, shapes
 
 
 class MisfitError(OncelogError, ValueError):
@@ -35,13 +20,11 @@ class MisfitError(OncelogError, ValueError):
 
 
 class WriterSource:
-    """The source of the function that appends a `cls`, or what looks like one, to a bytearray."""
+    """The source of the function that appends a version of `cls` to a bytearray."""
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: type, version: int, *, flexible: bool) -> None:
         self.source = Source(
             *("write", "out", "message", "value", "items", "raw", "size"),
-            EPOCH=EPOCH,
-            MILLISECOND=MILLISECOND,
             NO_UUID_BYTES=wire.NO_UUID_BYTES,
             ONE_BYTE=wire.ONE_BYTE,
             StructError=struct.error,
@@ -50,7 +33,8 @@ class WriterSource:
             tag=wire.tag,
             uvarint=wire.uvarint,
         )
-        self._flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+        self._version = version
+        self._flexible = flexible
         self._out = "out"
         """The variable of the bytearray that is appended to."""
         self._run: list[tuple[str, str]] = []
@@ -59,53 +43,51 @@ class WriterSource:
         with block("def write(out, message):"):
             with block("try:"):
                 self._entity(cls, "message")
-            with block("except (StructError, AttributeError, TypeError, ValueError) as error:"):
+            with block(
+                "except (StructError, AttributeError, IndexError, TypeError, ValueError) as error:"
+            ):
                 line(f'raise MisfitError(f"{cls.__name__}: {{error}}") from error')
 
-    def _entity(self, cls: type, value: str) -> None:
+    def _entity(self, cls: type, value: str, *, has_tags: bool = True) -> None:
         tagged = []
-        for shape in shapes(cls):
+        for shape in shapes(cls, self._version):
             if shape.tag is None:
                 self._field(f"{value}.{shape.name}", shape)
             else:
                 tagged.append(shape)
         if tagged:
-            self._tags(cls, value, sorted(tagged, key=lambda shape: shape.tag or 0))
-        elif self._flexible:
+            self._tags(value, sorted(tagged, key=lambda shape: shape.tag or 0))
+        elif self._flexible and has_tags:
             self._run.append(("x", ""))
         self._pack()
 
     def _field(self, value: str, shape: FieldShape) -> None:
-        if shape.is_array:
+        if shape.is_single:
+            self._single(value, shape)
+        elif shape.is_array:
             self._array(value, shape)
-        elif is_dataclass(shape.inner):
-            self._nested(value, shape)
-        elif shape.kafka_type == "string":
+        elif shape.inner is not None:
+            self._nested(value, shape, shape.inner)
+        elif shape.kind == "string":
             self._string(value, shape.is_nullable)
-        elif shape.kafka_type in ("bytes", "records"):
+        elif shape.kind == "bytes":
             self._bytes(value, shape.is_nullable)
         else:
             self._fixed(value, shape)
 
-    def _named(self, value: str) -> str:
+    def _named(self, value: str, wanted: str = "") -> str:
         """A variable with a value that is looked at more than once."""
         if value.isidentifier():
             return value
-        name = self.source.variable(value.rpartition(".")[2])
+        name = self.source.variable(wanted or value.rpartition(".")[2])
         self.source.line(f"{name} = {value}")
         return name
 
     def _fixed(self, value: str, shape: FieldShape) -> None:
-        kind = shape.kafka_type or ""
-        layout = LAYOUTS[kind]
-        if kind in _CHANGES:
-            change = _CHANGES[kind].format(value)
-            is_nullable = kind == "datetime_i64" and shape.is_nullable
-            value = f"-1 if {value} is None else {change}" if is_nullable else change
-        elif kind == "uuid":
+        if shape.kind == "uuid":
             uuid = self._named(value)
             value = f'NO_UUID_BYTES if {uuid} is None else {uuid}.int.to_bytes(16, "big")'
-        self._run.append((layout, value))
+        self._run.append((LAYOUTS[shape.kind], value))
 
     def _pack(self) -> None:
         """Write the run of fields of fixed size that was collected."""
@@ -155,36 +137,44 @@ class WriterSource:
             self._length("len(raw)", "i")
             self.source.line(f"{self._out} += raw")
 
+    def _single(self, value: str, shape: FieldShape) -> None:
+        """Write the only element of an array that has no count."""
+        item = self._named(f"{value}[0]", shape.name + "_item")
+        if shape.inner is not None:
+            self._entity(shape.inner, item, has_tags=False)
+        else:
+            self._field(item, shape._replace(is_array=False, is_single=False))
+
     def _array(self, value: str, shape: FieldShape) -> None:
         self.source.line(f"items = {value}")
         with self._unless_null("items", "i", shape.is_nullable):
             self._length("len(items)", "i")
-            layout = LAYOUTS.get(shape.kafka_type or "")
-            if layout and shape.kafka_type not in (*_CHANGES, "uuid"):
+            layout = LAYOUTS.get(shape.kind)
+            if layout and shape.kind != "uuid":
                 self.source.line(f'{self._out} += pack(f">{{len(items)}}{layout}", *items)')
                 return
             item = self.source.variable(value.rpartition(".")[2] + "_item")
             with self.source.block(f"for {item} in items:"):
-                if is_dataclass(shape.inner):
-                    self._entity(shape.inner, item)
+                if shape.inner is not None:
+                    self._entity(shape.inner, item, has_tags=not shape.is_bare)
                 else:
                     # For arrays of primitives nullability is that of the array.
                     self._field(item, shape._replace(is_array=False, is_nullable=False))
                     self._pack()
 
-    def _nested(self, value: str, shape: FieldShape) -> None:
+    def _nested(self, value: str, shape: FieldShape, inner: type) -> None:
         name = self._named(value)
         if not shape.is_nullable:
-            self._entity(shape.inner, name)
+            self._entity(inner, name)
             return
         self._pack()
         with self.source.block(f"if {name} is None:"):
             self.source.line(f"{self._out}.append({NULL_MARKER})")
         with self.source.block("else:"):
             self.source.line(f"{self._out}.append({PRESENT_MARKER})")
-            self._entity(shape.inner, name)
+            self._entity(inner, name)
 
-    def _tags(self, cls: type, value: str, tagged: list[FieldShape]) -> None:
+    def _tags(self, value: str, tagged: list[FieldShape]) -> None:
         """Write the tagged fields that differ from their default, in the order of their tags."""
         self._pack()
         line = self.source.line
@@ -193,7 +183,7 @@ class WriterSource:
         line(f"{tags} = []")
         for shape in tagged:
             name = self.source.variable(shape.name)
-            default = self.source.constant(f"{shape.name}_default", defaults(cls)[shape.name])
+            default = self.source.constant(f"{shape.name}_default", shape.default)
             line(f"{name} = {value}.{shape.name}")
             with self.source.block(f"if {name} != {default}:"):
                 self._out = self.source.variable(f"{name}_bytes")

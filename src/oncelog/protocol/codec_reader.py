@@ -1,25 +1,21 @@
-"""Writes the source of a reader of one message class (see `oncelog.protocol.schema`).
+"""Writes the source of a reader of one message in one version (see `oncelog.protocol.codec`).
 
 Every length is checked against the bytes that are left before anything is made from it, and the
 elements of all arrays of a message together are bounded (`MESSAGE_ELEMENTS_COUNT_MAX`).
 """
 
-import datetime
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Final
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import MESSAGE_ELEMENTS_COUNT_MAX, STRING_BYTES_MAX
 from oncelog.protocol import wire
-from oncelog.protocol.conversion import FieldShape, converter, defaults, shapes
-from oncelog.protocol.schema_source import Source
+from oncelog.protocol.codec_source import Source
+from oncelog.protocol.fields import FieldShape, shapes
 
 ERRORS: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCode}
-EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 NULL_MARKER: Final = 0xFF
 PRESENT_MARKER: Final = 1
 """The byte in front of a nullable struct (KIP-893); any other than `NULL_MARKER` means present."""
@@ -29,45 +25,35 @@ LAYOUTS: Final[dict[str, str]] = {
     "int16": "h",
     "int32": "i",
     "int64": "q",
-    "uint8": "B",
     "uint16": "H",
     "uint32": "I",
-    "uint64": "Q",
     "float64": "d",
     "bool": "?",
     "error_code": "h",
-    "timedelta_i32": "i",
-    "timedelta_i64": "q",
-    "datetime_i64": "q",
     "uuid": "16s",
 }
 """How the kinds of fixed size are packed."""
 
 _CHANGES: Final[dict[str, str]] = {
     "error_code": "errors_get({0}, unknown_server_error)",
-    "timedelta_i32": "MILLISECOND * {0}",
-    "timedelta_i64": "MILLISECOND * {0}",
-    "datetime_i64": "EPOCH + MILLISECOND * {0}",
     "uuid": "uuid_of({0})",
 }
 """What makes the value of a kind of what was unpacked, where that is not the value itself."""
 
 
-def _has_arrays(cls: type) -> bool:
+def _has_arrays(cls: type, version: int) -> bool:
     return any(
-        shape.is_array or (is_dataclass(shape.inner) and _has_arrays(shape.inner))
-        for shape in shapes(cls)
+        shape.is_array or (shape.inner is not None and _has_arrays(shape.inner, version))
+        for shape in shapes(cls, version)
     )
 
 
 class ReaderSource:
-    """The source of the function that reads `cls` and returns a `target`."""
+    """The source of the function that reads a version of `cls`."""
 
-    def __init__(self, cls: type, target: type) -> None:
+    def __init__(self, cls: type, version: int, *, flexible: bool) -> None:
         self.source = Source(
             *("read", "buffer", "position", "limit", "budget", "size", "count", "end"),
-            EPOCH=EPOCH,
-            MILLISECOND=MILLISECOND,
             StructError=struct.error,
             errors_get=ERRORS.get,
             iter_tags=wire.iter_tags,
@@ -78,7 +64,8 @@ class ReaderSource:
             unpack_from=struct.unpack_from,
             uuid_of=wire.uuid_of,
         )
-        self._flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
+        self._version = version
+        self._flexible = flexible
         self._run: list[tuple[str, str]] = []
         """Layout and variable of the fields of fixed size that come next."""
         self._changes: list[str] = []
@@ -86,64 +73,53 @@ class ReaderSource:
         line, block = self.source.line, self.source.block
         with block("def read(buffer, position):"):
             line("limit = len(buffer)")
-            if _has_arrays(cls):
+            if _has_arrays(cls, version):
                 line(f"budget = {MESSAGE_ELEMENTS_COUNT_MAX}")
             with block("try:"):
-                self._entity(cls, target, "", "return ")
+                self._entity(cls, "", "return ")
             with block(
                 "except (IndexError, StructError, UnicodeDecodeError, OverflowError) as error:"
             ):
                 line(f'raise malformed(f"{cls.__name__}: {{error}}") from error')
 
-    def _entity(self, cls: type, target: type, prefix: str, before: str, after: str = "") -> None:
+    def _entity(
+        self, cls: type, prefix: str, before: str, after: str = "", *, has_tags: bool = True
+    ) -> None:
         """Read a struct; `before` and `after` stand around the call that makes the value of it."""
-        wanted = {shape.name: shape for shape in shapes(target)}
-        variables = {shape.name: self.source.variable(prefix + shape.name) for shape in shapes(cls)}
+        carried = shapes(cls, self._version)
+        variables = {shape.name: self.source.variable(prefix + shape.name) for shape in carried}
         tagged = []
-        for shape in shapes(cls):
-            # What the target lacks is read as what it is, and left there.
-            inner = wanted.get(shape.name, shape).inner
+        for shape in carried:
             if shape.tag is None:
-                self._field(variables[shape.name], shape, inner)
+                self._field(variables[shape.name], shape)
             else:
-                tagged.append((variables[shape.name], shape, inner))
+                tagged.append((variables[shape.name], shape))
         if tagged:
-            self._tags(cls, tagged, prefix)
-        elif self._flexible:
+            self._tags(tagged, prefix)
+        elif self._flexible and has_tags:
             self._skip_tags(prefix)
         self._unpack()
-        arguments = []
-        for field in fields(target):
-            if field.name in variables:
-                arguments.append(f"{field.name}={variables[field.name]}")
-            elif field.default is MISSING:
-                default = self.source.constant(
-                    f"{field.name}_default", defaults(target)[field.name]
-                )
-                arguments.append(f"{field.name}={default}")
-        name = self.source.constant(target.__name__, target)
-        self.source.call(before, name, arguments, after)
+        arguments = [f"{name}={variable}" for name, variable in variables.items()]
+        self.source.call(before, self.source.constant(cls.__name__, cls), arguments, after)
 
-    def _field(self, variable: str, shape: FieldShape, target: type) -> None:
-        if shape.is_array:
-            self._array(variable, shape, target)
-        elif is_dataclass(shape.inner):
-            self._nested(variable, shape, target)
-        elif shape.kafka_type == "string":
+    def _field(self, variable: str, shape: FieldShape) -> None:
+        if shape.is_single:
+            self._single(variable, shape)
+        elif shape.is_array:
+            self._array(variable, shape)
+        elif shape.inner is not None:
+            self._nested(variable, shape, shape.inner)
+        elif shape.kind == "string":
             self._string(variable, shape.is_nullable)
-        elif shape.kafka_type in ("bytes", "records"):
+        elif shape.kind == "bytes":
             self._bytes(variable, shape.is_nullable)
         else:
             self._fixed(variable, shape)
 
     def _fixed(self, variable: str, shape: FieldShape) -> None:
-        kind = shape.kafka_type or ""
-        self._run.append((LAYOUTS[kind], variable))
-        if kind in _CHANGES:
-            change = _CHANGES[kind].format(variable)
-            if kind == "datetime_i64" and shape.is_nullable:
-                change = f"None if {variable} == -1 else {change}"
-            self._changes.append(f"{variable} = {change}")
+        self._run.append((LAYOUTS[shape.kind], variable))
+        if shape.kind in _CHANGES:
+            self._changes.append(f"{variable} = {_CHANGES[shape.kind].format(variable)}")
 
     def _unpack(self) -> None:
         """Read the run of fields of fixed size that was collected."""
@@ -215,7 +191,16 @@ class ReaderSource:
             line(f"{variable} = memoryview(buffer)[position:end].tobytes()")
             line("position = end")
 
-    def _array(self, variable: str, shape: FieldShape, target: type) -> None:
+    def _single(self, variable: str, shape: FieldShape) -> None:
+        """Read the only element of an array that has no count."""
+        if shape.inner is not None:
+            self._entity(shape.inner, f"{shape.name}_", f"{variable} = (", ",)", has_tags=False)
+            return
+        self._field(variable, shape._replace(is_array=False, is_single=False))
+        self._unpack()
+        self.source.line(f"{variable} = ({variable},)")
+
+    def _array(self, variable: str, shape: FieldShape) -> None:
         line = self.source.line
         self._length("count", "i")
         with self._unless("count == -1", variable, shape.is_nullable):
@@ -226,33 +211,39 @@ class ReaderSource:
             )
             line("budget -= count")
             self._refuse_if("budget < 0", f"more than {MESSAGE_ELEMENTS_COUNT_MAX} elements")
-            layout = LAYOUTS.get(shape.kafka_type or "")
-            if layout and shape.kafka_type not in _CHANGES:
+            layout = LAYOUTS.get(shape.kind)
+            if layout and shape.kind not in _CHANGES:
                 line(f'{variable} = unpack_from(f">{{count}}{layout}", buffer, position)')
                 line(f"position += {struct.calcsize('>' + layout)} * count")
                 return
             line(f"{variable} = []")
             with self.source.block("for _ in range(count):"):
-                self._element(variable, shape, target)
+                self._element(variable, shape)
             line(f"{variable} = tuple({variable})")
 
-    def _element(self, variable: str, shape: FieldShape, target: type) -> None:
-        if is_dataclass(shape.inner):
-            self._entity(shape.inner, target, f"{shape.name}_", f"{variable}.append(", ")")
+    def _element(self, variable: str, shape: FieldShape) -> None:
+        if shape.inner is not None:
+            self._entity(
+                shape.inner,
+                f"{shape.name}_",
+                f"{variable}.append(",
+                ")",
+                has_tags=not shape.is_bare,
+            )
             return
         item = self.source.variable(f"{variable}_item")
         # For arrays of primitives nullability is that of the array.
-        self._field(item, shape._replace(is_array=False, is_nullable=False), target)
+        self._field(item, shape._replace(is_array=False, is_nullable=False))
         self._unpack()
         self.source.line(f"{variable}.append({item})")
 
-    def _nested(self, variable: str, shape: FieldShape, target: type) -> None:
+    def _nested(self, variable: str, shape: FieldShape, inner: type) -> None:
         marker = self.source.variable(f"{variable}_marker")
         if shape.is_nullable:
             self._run.append(("B", marker))
         self._unpack()
         with self._unless(f"{marker} == {NULL_MARKER}", variable, shape.is_nullable):
-            self._entity(shape.inner, target, f"{shape.name}_", f"{variable} = ")
+            self._entity(inner, f"{shape.name}_", f"{variable} = ")
 
     def _skip_tags(self, prefix: str) -> None:
         """Step over the tagged fields of a struct that has none that we know: mostly a zero."""
@@ -262,22 +253,20 @@ class ReaderSource:
         with self.source.block(f"if {tags}:"):
             self.source.line("position = skip_tags(buffer, position - 1)")
 
-    def _tags(self, cls: type, tagged: list[tuple[str, FieldShape, type]], prefix: str) -> None:
+    def _tags(self, tagged: list[tuple[str, FieldShape]], prefix: str) -> None:
         """Read the tagged fields that we know, and step over the others."""
         self._unpack()
         line, block = self.source.line, self.source.block
-        for variable, shape, target in tagged:
-            default = defaults(cls)[shape.name]
-            if is_dataclass(default):
-                default = converter(shape.inner, target)(default)
-            line(f"{variable} = {self.source.constant(variable + '_default', default)}")
+        for variable, shape in tagged:
+            default = self.source.constant(f"{variable}_default", shape.default)
+            line(f"{variable} = {default}")
         tag = self.source.variable(f"{prefix}tag")
         end = self.source.variable(f"{prefix}tag_end")
         with block(f"for {tag}, position, {end} in iter_tags(buffer, position):"):
-            for variable, shape, target in tagged:
+            for variable, shape in tagged:
                 with block(f"if {tag} == {shape.tag}:"):
                     # A tagged field is null by its absence; what is present is not nullable.
-                    self._field(variable, shape._replace(is_nullable=False), target)
+                    self._field(variable, shape._replace(is_nullable=False))
                     self._unpack()
                     self._refuse_if(
                         f"position != {end}",

@@ -1,0 +1,194 @@
+"""How the messages of `oncelog.protocol.messages` are declared.
+
+A message is one dataclass for all versions (as Kafka's generator has it): its fields in the order
+of the wire, each annotated with how it is encoded and which versions carry it. A field that a
+version does not carry keeps its default when that version is read, and is left out when it is
+written. Where versions differ in shape and not only in fields, the annotation says so too
+(`Single`, `Bare`, `Leading`), so that no class of an old version is needed.
+
+Codecs are made of these declarations (`oncelog.protocol.codec`). This module must not know any
+message.
+"""
+
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from oncelog.core.errors import ErrorCode
+
+__all__ = [
+    "NEVER_NULL",
+    "Bare",
+    "Boolean",
+    "Bytes",
+    "Error",
+    "FieldShape",
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Leading",
+    "Nullable",
+    "Single",
+    "String",
+    "Tag",
+    "Uint16",
+    "Uint32",
+    "Uuid",
+    "Versions",
+    "shapes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is encoded: the name of a type of Kafka's protocol guide."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions that carry a field. Without this annotation all do."""
+
+    first: int
+    last: int = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """The first version in which a field that can be None may be null on the wire."""
+
+    first: int
+
+
+NEVER_NULL: Final = Nullable(1 << 15)
+"""None stands for a version that does not carry the field; it is never null on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The number of a tagged field (KIP-482)."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Up to this version the array's only element stands in its place, without a count."""
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """Up to this version the array's elements are their first field alone, without tags."""
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Up to this version the field stands in front of the others."""
+
+    last: int
+
+
+Int8 = Annotated[int, Kind("int8")]
+Int16 = Annotated[int, Kind("int16")]
+Int32 = Annotated[int, Kind("int32")]
+Int64 = Annotated[int, Kind("int64")]
+Uint16 = Annotated[int, Kind("uint16")]
+Uint32 = Annotated[int, Kind("uint32")]
+Float64 = Annotated[float, Kind("float64")]
+Boolean = Annotated[bool, Kind("bool")]
+String = Annotated[str, Kind("string")]
+Bytes = Annotated[bytes, Kind("bytes")]
+Error = Annotated[ErrorCode, Kind("error_code")]
+Uuid = Annotated[UUID | None, Kind("uuid")]
+"""None is Kafka's zero UUID."""
+
+
+class FieldShape(NamedTuple):
+    """What a reader or writer of one version needs to know of a field."""
+
+    name: str
+    default: Any
+    is_array: bool
+    is_nullable: bool
+    inner: type | None
+    """The class of a nested value; None for one of Kafka's primitive types."""
+    kind: str = ""
+    """How a primitive is encoded."""
+    tag: int | None = None
+    is_single: bool = False
+    is_bare: bool = False
+    is_leading: bool = False
+
+
+@cache
+def shapes(cls: type, version: int) -> tuple[FieldShape, ...]:
+    """The fields that a version carries, in their order on the wire."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = [
+        _shape(field.name, _default(field), hints[field.name], version)
+        for field in fields(cls)
+        if _is_carried(hints[field.name], version)
+    ]
+    return tuple(sorted(found, key=lambda shape: not shape.is_leading))
+
+
+def _is_carried(hint: Any, version: int) -> bool:
+    return all(
+        mark.first <= version <= mark.last
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, Versions)
+    )
+
+
+def _default(field: Any) -> Any:
+    if field.default is MISSING:
+        raise TypeError(f"{field.name} has no default")
+    return field.default
+
+
+def _shape(name: str, default: Any, hint: Any, version: int) -> FieldShape:
+    kind, marks = _unwrapped(hint)
+    is_nullable = False
+    if get_origin(kind) in _UNIONS and "uuid" not in _kinds(marks):
+        is_nullable = all(mark.first <= version for mark in marks if isinstance(mark, Nullable))
+        kind, more = _unwrapped(next(part for part in get_args(kind) if part is not NoneType))
+        marks += more
+    is_array = get_origin(kind) is tuple
+    if is_array:
+        kind, more = _unwrapped(get_args(kind)[0])
+        marks += more
+    return FieldShape(
+        name,
+        default,
+        is_array,
+        is_nullable,
+        kind if isinstance(kind, type) and is_dataclass(kind) else None,
+        "".join(_kinds(marks)),
+        next((mark.number for mark in marks if isinstance(mark, Tag)), None),
+        *(
+            any(isinstance(mark, wanted) and version <= mark.last for mark in marks)
+            for wanted in (Single, Bare, Leading)
+        ),
+    )
+
+
+_UNIONS: Final = (UnionType, Union)
+
+
+def _kinds(marks: list[Any]) -> list[str]:
+    return [mark.name for mark in marks if isinstance(mark, Kind)]
+
+
+def _unwrapped(hint: Any) -> tuple[Any, list[Any]]:
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[0], list(hint.__metadata__)
+    return hint, []

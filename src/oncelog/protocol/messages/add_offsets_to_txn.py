@@ -1,0 +1,24 @@
+"""AddOffsetsToTxn."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsetsToTxnRequest:
+    """AddOffsetsToTxn, versions 0 to 4."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsetsToTxnResponse:
+    """AddOffsetsToTxn's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.none

@@ -1,0 +1,68 @@
+"""AddPartitionsToTxn."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int16, Int32, Int64, Single, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnTopic:
+    """An element of `topics` in AddPartitionsToTxnTransaction."""
+
+    name: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnTransaction:
+    """An element of `transactions` in AddPartitionsToTxnRequest."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    verify_only: Annotated[Boolean, Versions(4)] = False
+    topics: tuple[AddPartitionsToTxnTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnRequest:
+    """AddPartitionsToTxn, versions 0 to 5."""
+
+    transactions: Annotated[tuple[AddPartitionsToTxnTransaction, ...], Single(3)] = ()
+    """Up to version 3 its fields are the request's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnPartitionResult:
+    """An element of `results_by_partition` in AddPartitionsToTxnTopicResult."""
+
+    partition_index: Int32 = 0
+    partition_error_code: Error = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnTopicResult:
+    """An element of `topic_results` in AddPartitionsToTxnResult."""
+
+    name: String = ""
+    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnResult:
+    """An element of `results_by_transaction` in AddPartitionsToTxnResponse."""
+
+    transactional_id: Annotated[String, Versions(4)] = ""
+    topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitionsToTxnResponse:
+    """AddPartitionsToTxn's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Error, Versions(4)] = ErrorCode.none
+    results_by_transaction: Annotated[tuple[AddPartitionsToTxnResult, ...], Single(3)] = ()
+    """Up to version 3 its topics are the response's own."""

@@ -1,0 +1,49 @@
+"""AlterConfigs."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterableConfig:
+    """An element of `configs` in AlterConfigsResource."""
+
+    name: String = ""
+    value: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResource:
+    """An element of `resources` in AlterConfigsRequest."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsRequest:
+    """AlterConfigs, versions 0 to 2."""
+
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: Boolean = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResourceResponse:
+    """An element of `responses` in AlterConfigsResponse."""
+
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResponse:
+    """AlterConfigs's response."""
+
+    throttle_time_ms: Int32 = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()

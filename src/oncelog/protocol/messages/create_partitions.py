@@ -1,0 +1,48 @@
+"""CreatePartitions."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int32, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsAssignment:
+    """An element of `assignments` in CreatePartitionsTopic."""
+
+    broker_ids: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsTopic:
+    """An element of `topics` in CreatePartitionsRequest."""
+
+    name: String = ""
+    count: Int32 = 0
+    assignments: tuple[CreatePartitionsAssignment, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsRequest:
+    """CreatePartitions, versions 0 to 3."""
+
+    topics: tuple[CreatePartitionsTopic, ...] = ()
+    timeout_ms: Int32 = 0
+    validate_only: Boolean = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsTopicResult:
+    """An element of `results` in CreatePartitionsResponse."""
+
+    name: String = ""
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsResponse:
+    """CreatePartitions's response."""
+
+    throttle_time_ms: Int32 = 0
+    results: tuple[CreatePartitionsTopicResult, ...] = ()

@@ -1,0 +1,49 @@
+"""DescribeAcls."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int8, Int32, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsRequest:
+    """DescribeAcls, versions 1 to 3."""
+
+    resource_type_filter: Int8 = 0
+    resource_name_filter: String | None = None
+    pattern_type_filter: Int8 = 3
+    principal_filter: String | None = None
+    host_filter: String | None = None
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclDescription:
+    """An element of `acls` in DescribeAclsResource."""
+
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsResource:
+    """An element of `resources` in DescribeAclsResponse."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Int8 = 3
+    acls: tuple[AclDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeAclsResponse:
+    """DescribeAcls's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+    resources: tuple[DescribeAclsResource, ...] = ()

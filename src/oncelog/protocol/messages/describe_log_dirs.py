@@ -1,0 +1,61 @@
+"""DescribeLogDirs."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int32, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribableLogDirTopic:
+    """An element of `topics` in DescribeLogDirsRequest."""
+
+    topic: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsRequest:
+    """DescribeLogDirs, versions 1 to 5."""
+
+    topics: tuple[DescribableLogDirTopic, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsPartition:
+    """An element of `partitions` in DescribeLogDirsTopic."""
+
+    partition_index: Int32 = 0
+    partition_size: Int64 = 0
+    offset_lag: Int64 = 0
+    is_future_key: Boolean = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsTopic:
+    """An element of `topics` in DescribeLogDirsResult."""
+
+    name: String = ""
+    partitions: tuple[DescribeLogDirsPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResult:
+    """An element of `results` in DescribeLogDirsResponse."""
+
+    error_code: Error = ErrorCode.none
+    log_dir: String = ""
+    topics: tuple[DescribeLogDirsTopic, ...] = ()
+    total_bytes: Annotated[Int64, Versions(4)] = -1
+    usable_bytes: Annotated[Int64, Versions(4)] = -1
+    is_cordoned: Annotated[Boolean, Versions(5)] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResponse:
+    """DescribeLogDirs's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Error, Versions(3)] = ErrorCode.none
+    results: tuple[DescribeLogDirsResult, ...] = ()

@@ -1,0 +1,59 @@
+"""DescribeProducers."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int32, Int64, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRequest:
+    """An element of `topics` in DescribeProducersRequest."""
+
+    name: String = ""
+    partition_indexes: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeProducersRequest:
+    """DescribeProducers, versions 0 to 0."""
+
+    topics: tuple[TopicRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """An element of `active_producers` in PartitionResponse."""
+
+    producer_id: Int64 = 0
+    producer_epoch: Int32 = 0
+    last_sequence: Int32 = -1
+    last_timestamp: Int64 = -1
+    coordinator_epoch: Int32 = 0
+    current_txn_start_offset: Int64 = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResponse:
+    """An element of `partitions` in TopicResponse."""
+
+    partition_index: Int32 = 0
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+    active_producers: tuple[ProducerState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResponse:
+    """An element of `topics` in DescribeProducersResponse."""
+
+    name: String = ""
+    partitions: tuple[PartitionResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeProducersResponse:
+    """DescribeProducers's response."""
+
+    throttle_time_ms: Int32 = 0
+    topics: tuple[TopicResponse, ...] = ()

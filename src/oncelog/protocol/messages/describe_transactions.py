@@ -1,0 +1,43 @@
+"""DescribeTransactions."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTransactionsRequest:
+    """DescribeTransactions, versions 0 to 0."""
+
+    transactional_ids: tuple[String, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicData:
+    """An element of `topics` in TransactionState."""
+
+    topic: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """An element of `transaction_states` in DescribeTransactionsResponse."""
+
+    error_code: Error = ErrorCode.none
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: tuple[TopicData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTransactionsResponse:
+    """DescribeTransactions's response."""
+
+    throttle_time_ms: Int32 = 0
+    transaction_states: tuple[TransactionState, ...] = ()

@@ -1,0 +1,50 @@
+"""ElectLeaders."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int8, Int32, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartitions:
+    """An element of `topic_partitions` in ElectLeadersRequest."""
+
+    topic: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersRequest:
+    """ElectLeaders, versions 0 to 2."""
+
+    election_type: Annotated[Int8, Versions(1)] = 0
+    topic_partitions: tuple[TopicPartitions, ...] | None = ()
+    timeout_ms: Int32 = 60000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """An element of `partition_result` in ReplicaElectionResult."""
+
+    partition_id: Int32 = 0
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaElectionResult:
+    """An element of `replica_election_results` in ElectLeadersResponse."""
+
+    topic: String = ""
+    partition_result: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersResponse:
+    """ElectLeaders's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Error, Versions(1)] = ErrorCode.none
+    replica_election_results: tuple[ReplicaElectionResult, ...] = ()

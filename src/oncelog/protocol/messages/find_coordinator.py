@@ -1,0 +1,37 @@
+"""FindCoordinator."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int8, Int32, Leading, Single, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCoordinatorRequest:
+    """FindCoordinator, versions 0 to 6."""
+
+    key_type: Annotated[Int8, Versions(1)] = 0
+    coordinator_keys: Annotated[tuple[String, ...], Single(3), Leading(3)] = ()
+    """`key` up to version 3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """An element of `coordinators` in FindCoordinatorResponse."""
+
+    key: Annotated[String, Versions(4)] = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Annotated[Error, Leading(3)] = ErrorCode.none
+    error_message: Annotated[String | None, Versions(1), Leading(3)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCoordinatorResponse:
+    """FindCoordinator's response."""
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    coordinators: Annotated[tuple[Coordinator, ...], Single(3)] = ()
+    """Up to version 3 its fields are the response's own."""

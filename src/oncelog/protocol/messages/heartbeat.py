@@ -1,0 +1,25 @@
+"""Heartbeat."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int32, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """Heartbeat, versions 0 to 4."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(3)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse:
+    """Heartbeat's response."""
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Error = ErrorCode.none

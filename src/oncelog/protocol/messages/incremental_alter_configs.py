@@ -1,0 +1,50 @@
+"""IncrementalAlterConfigs."""
+
+from dataclasses import dataclass
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterableConfig:
+    """An element of `configs` in AlterConfigsResource."""
+
+    name: String = ""
+    config_operation: Int8 = 0
+    value: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResource:
+    """An element of `resources` in IncrementalAlterConfigsRequest."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementalAlterConfigsRequest:
+    """IncrementalAlterConfigs, versions 0 to 1."""
+
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: Boolean = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResourceResponse:
+    """An element of `responses` in IncrementalAlterConfigsResponse."""
+
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncrementalAlterConfigsResponse:
+    """IncrementalAlterConfigs's response."""
+
+    throttle_time_ms: Int32 = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()

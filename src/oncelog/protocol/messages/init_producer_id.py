@@ -1,0 +1,27 @@
+"""InitProducerId."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdRequest:
+    """InitProducerId, versions 0 to 5."""
+
+    transactional_id: String | None = None
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, Versions(3)] = -1
+    producer_epoch: Annotated[Int16, Versions(3)] = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdResponse:
+    """InitProducerId's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.none
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0

@@ -1,0 +1,31 @@
+"""ListConfigResources."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int8, Int32, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfigResourcesRequest:
+    """ListConfigResources, versions 0 to 1."""
+
+    resource_types: Annotated[tuple[Int8, ...], Versions(1)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigResource:
+    """An element of `config_resources` in ListConfigResourcesResponse."""
+
+    resource_name: String = ""
+    resource_type: Annotated[Int8, Versions(1)] = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfigResourcesResponse:
+    """ListConfigResources's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.none
+    config_resources: tuple[ConfigResource, ...] = ()

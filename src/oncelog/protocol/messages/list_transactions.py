@@ -1,0 +1,36 @@
+"""ListTransactions."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int32, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTransactionsRequest:
+    """ListTransactions, versions 0 to 2."""
+
+    state_filters: tuple[String, ...] = ()
+    producer_id_filters: tuple[Int64, ...] = ()
+    duration_filter: Annotated[Int64, Versions(1)] = -1
+    transactional_id_pattern: Annotated[String | None, Versions(2)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """An element of `transaction_states` in ListTransactionsResponse."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTransactionsResponse:
+    """ListTransactions's response."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.none
+    unknown_state_filters: tuple[String, ...] = ()
+    transaction_states: tuple[TransactionState, ...] = ()

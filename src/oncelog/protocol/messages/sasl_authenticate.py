@@ -1,0 +1,24 @@
+"""SaslAuthenticate."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Bytes, Error, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslAuthenticateRequest:
+    """SaslAuthenticate, versions 0 to 2."""
+
+    auth_bytes: Bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslAuthenticateResponse:
+    """SaslAuthenticate's response."""
+
+    error_code: Error = ErrorCode.none
+    error_message: String | None = None
+    auth_bytes: Bytes = b""
+    session_lifetime_ms: Annotated[Int64, Versions(1)] = 0

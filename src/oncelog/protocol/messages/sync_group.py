@@ -1,0 +1,39 @@
+"""SyncGroup."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Bytes, Error, Int32, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroupRequestAssignment:
+    """An element of `assignments` in SyncGroupRequest."""
+
+    member_id: String = ""
+    assignment: Bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroupRequest:
+    """SyncGroup, versions 0 to 5."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(3)] = None
+    protocol_type: Annotated[String | None, Versions(5)] = None
+    protocol_name: Annotated[String | None, Versions(5)] = None
+    assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroupResponse:
+    """SyncGroup's response."""
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Error = ErrorCode.none
+    protocol_type: Annotated[String | None, Versions(5)] = None
+    protocol_name: Annotated[String | None, Versions(5)] = None
+    assignment: Bytes = b""

@@ -1,0 +1,63 @@
+"""TxnOffsetCommit."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequestPartition:
+    """An element of `partitions` in TxnOffsetCommitRequestTopic."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, Versions(2)] = -1
+    committed_metadata: String | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequestTopic:
+    """An element of `topics` in TxnOffsetCommitRequest."""
+
+    name: String = ""
+    partitions: tuple[TxnOffsetCommitRequestPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitRequest:
+    """TxnOffsetCommit, versions 0 to 5."""
+
+    transactional_id: String = ""
+    group_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    generation_id_or_member_epoch: Annotated[Int32, Versions(3)] = -1
+    member_id: Annotated[String, Versions(3)] = ""
+    group_instance_id: Annotated[String | None, Versions(3)] = None
+    topics: tuple[TxnOffsetCommitRequestTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponsePartition:
+    """An element of `partitions` in TxnOffsetCommitResponseTopic."""
+
+    partition_index: Int32 = 0
+    error_code: Error = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponseTopic:
+    """An element of `topics` in TxnOffsetCommitResponse."""
+
+    name: String = ""
+    partitions: tuple[TxnOffsetCommitResponsePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommitResponse:
+    """TxnOffsetCommit's response."""
+
+    throttle_time_ms: Int32 = 0
+    topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()

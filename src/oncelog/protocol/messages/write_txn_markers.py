@@ -1,0 +1,65 @@
+"""WriteTxnMarkers."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fields import Boolean, Error, Int8, Int16, Int32, Int64, String, Versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerTopic:
+    """An element of `topics` in WritableTxnMarker."""
+
+    name: String = ""
+    partition_indexes: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarker:
+    """An element of `markers` in WriteTxnMarkersRequest."""
+
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Boolean = False
+    topics: tuple[WritableTxnMarkerTopic, ...] = ()
+    coordinator_epoch: Int32 = 0
+    transaction_version: Annotated[Int8, Versions(2)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarkersRequest:
+    """WriteTxnMarkers, versions 1 to 2."""
+
+    markers: tuple[WritableTxnMarker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerPartitionResult:
+    """An element of `partitions` in WritableTxnMarkerTopicResult."""
+
+    partition_index: Int32 = 0
+    error_code: Error = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerTopicResult:
+    """An element of `topics` in WritableTxnMarkerResult."""
+
+    name: String = ""
+    partitions: tuple[WritableTxnMarkerPartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritableTxnMarkerResult:
+    """An element of `markers` in WriteTxnMarkersResponse."""
+
+    producer_id: Int64 = 0
+    topics: tuple[WritableTxnMarkerTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTxnMarkersResponse:
+    """WriteTxnMarkers's response."""
+
+    markers: tuple[WritableTxnMarkerResult, ...] = ()
