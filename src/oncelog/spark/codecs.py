@@ -29,6 +29,7 @@ from oncelog.protocol.batch import (
     iter_headers,
 )
 from oncelog.protocol.compression import compress, decompress
+from oncelog.spark.record_bounds import record_bounds
 
 __all__ = ["HEADERS_TYPE", "DecodedRecords", "EncodedBatch", "decode_batches", "encode_batches"]
 
@@ -99,7 +100,7 @@ def _decode_records(section: bytes, header: BatchHeader) -> DecodedRecords:
     # Fields are read a few bytes past the end of a short record; padding keeps that inside the
     # array.
     padded = np.concatenate([data, np.zeros(VARINT_SIZE_MAX, np.uint8)])
-    starts, ends = _record_bounds(section, count)
+    starts, ends = record_bounds(section, count)
     deltas, at = _read_varints(padded, starts + 1)
     offset_deltas, at = _read_varints(padded, at)
     key_lengths, key_starts = _read_varints(padded, at)
@@ -122,38 +123,6 @@ def _decode_records(section: bytes, header: BatchHeader) -> DecodedRecords:
         np.full(count, header.timestamp_type, np.int32),
         _decode_headers(section, header_counts, header_starts),
     )
-
-
-def _record_bounds(section: bytes, count: int) -> tuple[Int64s, Int64s]:
-    """Where each record's fields begin and end.
-
-    The only thing about a record that depends on the one before it.
-    """
-    starts = np.empty(count, np.int64)
-    position = 0
-    size = len(section)
-    for index in range(count):
-        shift = length = 0
-        while True:
-            if position >= size or shift > 28:
-                raise _corrupt("a record's length is cut")
-            byte = section[position]
-            position += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        length >>= 1
-        starts[index] = position
-        position += length
-        if length < 6:
-            raise _corrupt("a record is shorter than its fields")
-    if position != size:
-        raise _corrupt(f"{count} records take {position} bytes of {size}")
-    ends = np.empty(count, np.int64)
-    ends[:-1] = starts[1:]
-    ends[-1] = size
-    return starts, ends
 
 
 def _read_varints(data: Uint8s, at: Int64s) -> tuple[Int64s, Int64s]:
