@@ -41,6 +41,10 @@ ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
 """Bytes per fetch, unless ``max.partition.fetch.bytes`` says otherwise."""
 
+FETCH_SIZE_BYTES_MIN: Final = 64 * 1024
+LIKELY_RECORD_SIZE_BYTES: Final = 1024
+"""A range of few records is not worth megabytes: its first fetch asks for what they may take."""
+
 RETRY_TIMEOUT_MS: Final = 2_000
 """The consumer asks again for this time; then the range looks at what was the matter."""
 
@@ -121,7 +125,9 @@ class _RangeFetcher:
         self._wanted = wanted
         self._loop, self._consumer = _shared_consumer(options)
         settings = options.client_settings(Role.CONSUMER)
-        self._fetch_size = settings.get("max_partition_fetch_bytes", FETCH_SIZE_BYTES)
+        self._fetch_size_max = settings.get("max_partition_fetch_bytes", FETCH_SIZE_BYTES)
+        likely = (wanted.end - wanted.start) * LIKELY_RECORD_SIZE_BYTES
+        self._fetch_size = min(max(likely, FETCH_SIZE_BYTES_MIN), self._fetch_size_max)
         self._waits_since_s: float | None = None
 
     def fetches(self) -> Iterator[tuple[int, Any]]:
@@ -144,6 +150,7 @@ class _RangeFetcher:
             if len(fetched.batches):
                 yield offset, fetched.batches
             offset = fetched.next_offset
+            self._fetch_size = min(self._fetch_size * 4, self._fetch_size_max)
 
     def _fetch(self, offset: int) -> FetchedPartition | None:
         wanted = self._wanted

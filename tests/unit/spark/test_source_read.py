@@ -36,14 +36,16 @@ class Log:
         self.first = first
         self.answers = list(answers or [])
         self.asked: list[int] = []
+        self.sizes: list[int] = []
         records = [Record(offset, 5, None, b"%d" % offset, ()) for offset in range(10)]
         self.batches = bytes(build_batch(records, base_offset=0))
 
     async def fetch_batches(
-        self, _tp: TopicPartition, offset: int, _size: int, *, topic_id: TopicId | None
+        self, _tp: TopicPartition, offset: int, size: int, *, topic_id: TopicId | None
     ) -> FetchedPartition:
         assert topic_id == TOPIC
         self.asked.append(offset)
+        self.sizes.append(size)
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
             raise answer
@@ -99,6 +101,13 @@ class Reading:
 
 def test_a_range_is_read_exactly(read: Reading) -> None:
     assert read(Log(), 3, 7) == [3, 4, 5, 6]
+
+
+def test_few_records_are_not_fetched_with_megabytes(read: Reading) -> None:
+    log = Log()
+    read(log, 3, 7)
+    read(log, 0, 10, **{"kafka.max.partition.fetch.bytes": "1000"})
+    assert log.sizes == [64 * 1024, 1000]
 
 
 def test_deleted_records_of_a_batch_that_is_still_there_are_not_delivered(
