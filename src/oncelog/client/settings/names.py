@@ -53,7 +53,7 @@ def client_options(role: Role, given: Mapping[str, Any]) -> dict[str, Any]:
         elif name in WITHOUT_EFFECT:
             ignored.append(name)
         else:
-            _check_known(name)
+            _check_others(name, value)
     if security:
         options["security"] = Security.parse(security)
     if ignored:
@@ -95,9 +95,12 @@ def _is_secret(name: str) -> bool:
     return name in SECRET_NAMES or any(word in name for word in _SECRET_WORDS)
 
 
-def _check_known(name: str) -> None:
-    if name in _NAMES:
-        return
+def _check_others(name: str, value: Any) -> None:
+    """Raise `ConfigError` unless it is a setting of another class, with a value that it takes."""
+    for table in BY_ROLE.values():
+        if name in table:
+            table[name][1](name, value)
+            return
     if name in REFUSED:
         raise ConfigError(f"{name} cannot be set: {REFUSED[name]}")
     if name.startswith("sasl.kerberos."):

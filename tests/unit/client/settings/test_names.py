@@ -47,6 +47,7 @@ def test_what_has_no_effect_here_is_passed_over() -> None:
         ({"no.such.thing.at.all": 1}, "not a known setting"),
         ({"linger.ms": "soon"}, "linger.ms 'soon' must be a whole number"),
         ({"linger.ms": "-1"}, "must be a whole number"),
+        ({"check.crcs": "yes"}, "check.crcs 'yes' must be true or false"),
         ({"enable.idempotence": "yes"}, "must be true or false"),
         ({"compression.type": "rar"}, "must be one of none"),
         ({"linger.ms": 1, "linger_ms": 2}, "linger.ms is given twice"),

@@ -3,6 +3,8 @@
 import base64
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncelog.core.secret import Secret
 from oncelog.peer.sasl.exchange import AuthenticationError
@@ -90,3 +92,23 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     scram.first()
     with pytest.raises(AuthenticationError, match="UTF-8"):
         scram.answer(b"\xff\xfe")
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=3))
+def test_whatever_a_broker_says_it_is_refused_or_goes_on(messages: list[bytes]) -> None:
+    scram = exchange()
+    scram.first()
+    for message in [SERVER_FIRST, *messages]:
+        try:
+            scram.answer(message)
+        except AuthenticationError:
+            break
+    assert not scram.is_complete
+
+
+@given(st.text(alphabet="rsimve=,0123456789AZ+/" + NONCE, max_size=80))
+def test_no_text_that_looks_like_scram_breaks_it(text: str) -> None:
+    scram = exchange()
+    scram.first()
+    with pytest.raises(AuthenticationError):
+        scram.answer(text.encode())
