@@ -7,7 +7,7 @@ same windows warm a broker up and measure it.
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.systems import NO_SETTINGS, Endpoint
+from bench.systems import Endpoint
 
 PARTITIONS = 4
 TIMEOUT_S = 60
@@ -77,9 +77,7 @@ class Plain:
         delete_topic(self.system, self.topic)
 
 
-def fresh_topic(
-    system: Endpoint, partitions: int = PARTITIONS, config: Mapping[str, str] = NO_SETTINGS
-) -> str:
+def fresh_topic(system: Endpoint, partitions: int = PARTITIONS) -> str:
     """A topic that nobody else uses."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     client = admin(system)
@@ -87,9 +85,7 @@ def fresh_topic(
         # It knows no CreateTopics, and makes four partitions for every topic that is asked for.
         client.list_topics(topic, timeout=TIMEOUT_S)
         return topic
-    for future in client.create_topics(
-        [NewTopic(topic, partitions, 1, config=dict(config))]
-    ).values():
+    for future in client.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result(TIMEOUT_S)
     return topic
 

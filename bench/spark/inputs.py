@@ -45,16 +45,6 @@ def topics(system: System, count: int) -> Iterator[list[str]]:
             delete_topic(system, topic)
 
 
-@contextmanager
-def marker_topic(system: System) -> Iterator[str]:
-    """A topic for the marker of a query whose source is not Kafka."""
-    topic = fresh_topic(system, 1, {"cleanup.policy": "compact"})
-    try:
-        yield topic
-    finally:
-        delete_topic(system, topic)
-
-
 def fill_keyed(system: System, topic: str, value_bytes: int, count: int) -> None:
     """Produce records round robin, the same for every system."""
     client = producer(system, **dict(BIG))

@@ -17,7 +17,7 @@ from rich.table import Table
 from bench.peer.kafka import ROOT
 from bench.run import folder
 from bench.spark import queries, session
-from bench.spark.inputs import marker_topic, topics
+from bench.spark.inputs import topics
 from bench.systems import Oncelog, install
 from oncelog.spark import exactly_once, read_progress
 
@@ -35,13 +35,12 @@ def main() -> None:
         stack.push(system.__exit__)
         system.start()
         path = str(Path(place) / "progress")
-        with topics(system, 1) as (topic,), marker_topic(system) as marker:
+        with topics(system, 1) as (topic,):
             writer = exactly_once(
                 session.generated(spark, rows, value_bytes, keyed=True),
                 bootstrap_servers=system.bootstrap_servers,
                 application_id=f"{topic}-application",
                 topic=topic,
-                marker_topic=marker,
                 progress_path=path,
             )
             progress = queries.first_batches(writer, count)

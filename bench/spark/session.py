@@ -73,14 +73,13 @@ def written_by_spark(rows: DataFrame, system: Endpoint, topic: str) -> Any:
     return writer.option("kafka.bootstrap.servers", system.bootstrap_servers).option("topic", topic)
 
 
-def written_by_us(rows: DataFrame, system: Endpoint, topic: str, marker: str | None = None) -> Any:
+def written_by_us(rows: DataFrame, system: Endpoint, topic: str) -> Any:
     """A writer through our sink, with its defaults."""
     return exactly_once(
         rows,
         bootstrap_servers=system.bootstrap_servers,
         application_id=f"{topic}-application",
         topic=topic,
-        marker_topic=marker,
     )
 
 

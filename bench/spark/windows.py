@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark import latency, queries
-from bench.spark.inputs import Inputs, marker_topic, topics, touch
+from bench.spark.inputs import Inputs, topics, touch
 from bench.spark.rows import NOOP, OURS, STREAMS, Copy, Job, Sink, Source, Visible
 from bench.spark.session import (
     dropped,
@@ -49,11 +49,11 @@ def measure(bench: Bench, job: Job, peer: str, system: System) -> Figures:
 def sink(bench: Bench, job: Sink, peer: str, system: System) -> Figures:
     touch(system, job.rows * job.batches * job.value_bytes)
     rows = generated(bench.spark, job.rows, job.value_bytes, job.keyed)
-    with topics(system, 1) as (topic,), marker_topic(system) as marker:
+    with topics(system, 1) as (topic,):
         if peer == NOOP:
             writer = dropped(rows)
         elif peer == OURS:
-            writer = written_by_us(rows, system, topic, marker)
+            writer = written_by_us(rows, system, topic)
         else:
             writer = written_by_spark(rows, system, topic)
         progress = queries.first_batches(writer, job.batches)
