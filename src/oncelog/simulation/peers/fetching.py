@@ -5,7 +5,10 @@ from the first offset of its aborted transaction on, up to its abort marker. Ans
 through as well: nothing may come from at or above the high watermark, for read_committed the last
 stable offset (INV-7), and offsets ascend.
 
-Sources: `CompletedFetch`, `FetchSessionHandler`, `OffsetFetcher` (Java).
+Where the flavor compares leader epochs (KIP-320), a position whose leader has a new one is
+validated before it is fetched from: did the epoch of the batch before it end at or behind it?
+
+Sources: `CompletedFetch`, `FetchSessionHandler`, `OffsetFetcher`, `SubscriptionState` (Java).
 """
 
 from __future__ import annotations
@@ -77,6 +80,8 @@ class Read:
 
     records: tuple[tuple[int, Value], ...]
     position: int
+    leader_epoch: int = -1
+    """Of the last batch, -1 if there was none."""
 
 
 def read_batches(
@@ -90,12 +95,12 @@ def read_batches(
     pending = sorted((first, producer_id) for producer_id, first in aborted or ())
     hidden: set[int] = set()
     found: list[tuple[int, Value]] = []
-    reached = -1
+    reached = leader_epoch = -1
     for start, header in iter_headers(buffer, allow_partial=True):
         if header.base_offset < reached:
             text = f"offset {header.base_offset} after {reached - 1}"
             raise ProtocolError(ErrorCode.invalid_request, text)
-        reached = header.next_offset
+        reached, leader_epoch = header.next_offset, header.leader_epoch
         if not check_crc(buffer, start, header):
             raise ProtocolError(ErrorCode.corrupt_message, f"offset {header.base_offset}: CRC")
         while pending and pending[0][0] <= header.last_offset:
@@ -109,7 +114,7 @@ def read_batches(
                 for record in iter_records(buffer, start, header)
                 if record.offset >= position and record.value is not None
             ]
-    return Read(tuple(found), max(position, reached))
+    return Read(tuple(found), max(position, reached), leader_epoch)
 
 
 def _ends_an_abort(buffer: bytes | memoryview, start: int, header: BatchHeader) -> bool:
@@ -125,7 +130,8 @@ class _Session:
 
     session_id: int = 0
     epoch: int = 0
-    known: dict[TopicPartition, tuple[int, UUID | None]] = field(default_factory=dict)
+    known: dict[TopicPartition, tuple[int, UUID | None, int]] = field(default_factory=dict)
+    """(position, topic id, leader epoch) as last sent."""
 
 
 class Fetcher:
@@ -142,6 +148,10 @@ class Fetcher:
         self.positions: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.has_sessions = bool(context.get("sessions", wire.flavor.fetch_sessions))
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epoch of the batch before each position, where it is known."""
+        self._validated: dict[TopicPartition, int] = {}
+        """The leader epoch under which each position was found to be right, or read from."""
         self._ids: dict[TopicPartition, UUID | None] = {}
         self._sessions: dict[Address, _Session] = {}
         self._to_reset: set[TopicPartition] = set()
@@ -150,9 +160,10 @@ class Fetcher:
 
     # --- positions --------------------------------------------------------------------
 
-    def seek(self, at: TopicPartition, offset: int, reason: str) -> None:
-        """Go on there."""
+    def seek(self, at: TopicPartition, offset: int, reason: str, epoch: int = -1) -> None:
+        """Go on there, behind a batch of that leader epoch."""
         self.positions[at] = offset
+        self._epochs[at] = epoch
         self._ids[at] = self.wire.topic_id(at.topic)
         self._to_reset.discard(at)
         self.context.record(Positioned, at, offset, reason)
@@ -223,7 +234,9 @@ class Fetcher:
         leaders: dict[Address, list[TopicPartition]] = {}
         for at in sorted(self.positions):
             leader = self.wire.leader(at)
-            if leader is not None and at not in self._to_reset:
+            if leader is None or at in self._to_reset:
+                continue
+            if await self._is_valid(leader, at):
                 leaders.setdefault(leader, []).append(at)
         if not leaders:
             await self.context.back_off(self._attempt)
@@ -239,6 +252,34 @@ class Fetcher:
             self._attempt = 0
             await self._take(answer, given)
         return given
+
+    async def _is_valid(self, leader: Address, at: TopicPartition) -> bool:
+        """Whether the position may be fetched from. One behind a lost tail goes back first."""
+        epoch, now = self._epochs.get(at, -1), self._leader_epoch(at)
+        if epoch < 0 or now < 0 or self._validated.get(at) == now:
+            self._validated[at] = now
+            return True
+        request = requests.offset_for_leader_epoch_request({at: (now, epoch)})
+        try:
+            answer = await self.wire.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, request, to=leader)
+        except LostError:
+            return False
+        ((told,),) = [topic.partitions for topic in answer.topics]
+        if told.error_code is not ErrorCode.none:
+            if told.error_code in _MOVED:
+                self.wire.topics.pop(at.topic, None)
+            elif told.error_code not in _RETRY:
+                self.context.stuck(f"the end of an epoch of {at}: {told.error_code.name}")
+            return False
+        self._validated[at] = now
+        if told.leader_epoch < 0 or told.end_offset < 0:
+            self.reset(at)
+        elif told.end_offset < self.positions.get(at, -1):
+            self.seek(at, int(told.end_offset), "truncated", int(told.leader_epoch))
+        return at not in self._to_reset
+
+    def _leader_epoch(self, at: TopicPartition) -> int:
+        return self.wire.leader_epoch(at) if self.wire.flavor.compares_epochs else -1
 
     async def _learn(self) -> None:
         """Metadata of topics that have none; a topic made again is read from its beginning."""
@@ -302,12 +343,15 @@ class Fetcher:
         forgotten: list[TopicPartition] = []
         if self.has_sessions and version >= 7:
             session = self._sessions.setdefault(leader, _Session())
-            now = {at: (self.positions[at], self._ids.get(at)) for at in partitions}
+            now = {
+                at: (self.positions[at], self._ids.get(at), self._validated.get(at, -1))
+                for at in partitions
+            }
             if session.epoch > 0:
                 asked = [at for at in partitions if session.known.get(at) != now[at]]
                 forgotten = [
                     at
-                    for at, (_offset, topic_id) in session.known.items()
+                    for at, (_offset, topic_id, _epoch) in session.known.items()
                     if at not in now or now[at][1] != topic_id
                 ]
             session.known, known = now, session.known
@@ -324,7 +368,9 @@ class Fetcher:
                     name,
                     self.wire.topic_id(name),
                     [
-                        FetchPartition(index, self.positions[at], sizes[at])
+                        FetchPartition(
+                            index, self.positions[at], sizes[at], self._validated.get(at, -1)
+                        )
                         for index in indexes
                         for at in [TopicPartition(name, index)]
                     ],
@@ -388,7 +434,9 @@ class Fetcher:
             )
         if read.position > position:
             self.positions[at] = read.position
-            self.context.record(Polled, at, self.committed, read.records, read.position)
+            epoch = read.leader_epoch if self.wire.flavor.compares_epochs else -1
+            self._epochs[at] = epoch
+            self.context.record(Polled, at, self.committed, read.records, read.position, epoch)
             given[at] = read
 
     def _cannot_read(self, at: TopicPartition, error: ProtocolError) -> None:

@@ -41,6 +41,8 @@ class Flavor:
     static_membership: bool = True
     knows_generation: bool = True
     """TxnOffsetCommit carries member and generation (KIP-447)."""
+    compares_epochs: bool = True
+    """A consumer notices when the log lost what it read (KIP-320)."""
 
 
 LIBRDKAFKA: Final = Flavor(
@@ -52,6 +54,7 @@ LIBRDKAFKA: Final = Flavor(
             ApiKey.LIST_OFFSETS: 7,
             ApiKey.OFFSET_COMMIT: 9,
             ApiKey.OFFSET_FETCH: 9,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
             ApiKey.FIND_COORDINATOR: 2,
             ApiKey.JOIN_GROUP: 5,
             ApiKey.HEARTBEAT: 3,
@@ -119,6 +122,7 @@ OLD: Final = Flavor(
     fetch_sessions=False,
     static_membership=False,
     knows_generation=False,
+    compares_epochs=False,
 )
 
 FLAVORS: Final[Mapping[str, Flavor]] = MappingProxyType(

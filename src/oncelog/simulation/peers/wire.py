@@ -51,10 +51,11 @@ class LostError(OncelogError):
 
 @dataclass(slots=True)
 class TopicView:
-    """What Metadata said of a topic: its id and the leaders of its partitions."""
+    """What Metadata said of a topic: its id, the leaders of its partitions and their epochs."""
 
     topic_id: UUID | None
     leaders: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
 
 
 def _send(connection: Connection, api: ApiKey, version: int, request: object) -> None:
@@ -254,6 +255,7 @@ class Wire:
             self.topics[name] = TopicView(
                 description.topic_id if description.topic_id and description.topic_id.int else None,
                 {p.index: p.leader for p in description.partitions},
+                {p.index: p.leader_epoch for p in description.partitions},
             )
         return told_all
 
@@ -263,6 +265,11 @@ class Wire:
         if view is None:
             return None
         return self._nodes.get(view.leaders.get(at.partition, -1))
+
+    def leader_epoch(self, at: TopicPartition) -> int:
+        """The epoch of a partition's leader, -1 where it is not told."""
+        view = self.topics.get(at.topic)
+        return -1 if view is None else view.epochs.get(at.partition, -1)
 
     def topic_id(self, name: str) -> UUID | None:
         """A topic's id, where the client speaks versions that tell it."""

@@ -16,9 +16,9 @@ from tests.unit.client.scripted_broker import DROP
 from tests.unit.simulation.peers.scripted import AT, Stage
 
 
-def batch(first: int, *values: Value | None) -> bytes:
+def batch(first: int, *values: Value | None, epoch: int = 0) -> bytes:
     records = [Record(0, 0, None, value.encode() if value else b"?") for value in values]
-    return bytes(build_batch(records, base_offset=first))
+    return bytes(build_batch(records, base_offset=first, leader_epoch=epoch))
 
 
 async def reader(stage: Stage, flavor: str = "java", position: int = 0) -> Fetcher:
@@ -123,3 +123,38 @@ async def test_a_dropped_partition_is_read_no_more() -> None:
     (request,) = stage.broker.requests(ApiKey.FETCH)
     assert [p.partition for topic in request.topics for p in topic.partitions] == [1]
     await stage.close()
+
+
+async def read_past_a_lost_tail(stage: Stage, flavor: str) -> None:
+    """Two records are read, the second is lost, and one of the next epoch takes its offset."""
+    stage.broker.records = {0: batch(0, Value("c", 0), Value("c", 1))}
+    stage.broker.end_offset = 2
+    fetcher = await reader(stage, flavor)
+    await fetcher.poll(0)
+    stage.broker.leader_epoch = 1
+    stage.broker.epoch_ends = {0: (0, 1)}
+    stage.broker.records = {
+        1: batch(1, Value("d", 0), Value("d", 1), epoch=1),
+        2: batch(2, Value("d", 1), epoch=1),
+    }
+    stage.broker.end_offset = 3
+    for _ in range(3):
+        await fetcher.poll(0)
+    await stage.close()
+
+
+async def test_a_reader_behind_a_lost_tail_goes_back_to_the_end_of_its_epoch() -> None:
+    stage = Stage()
+    await read_past_a_lost_tail(stage, "java")
+    assert [(e.offset, e.reason) for e in stage.events(Positioned)] == [
+        (0, "test"),
+        (1, "truncated"),
+    ]
+    assert [(e.position, e.leader_epoch) for e in stage.events(Polled)] == [(2, 0), (3, 1)]
+
+
+async def test_an_old_client_compares_no_epochs() -> None:
+    stage = Stage()
+    await read_past_a_lost_tail(stage, "old")
+    assert len(stage.events(Positioned)) == 1
+    assert [(e.position, e.leader_epoch) for e in stage.events(Polled)] == [(2, -1), (3, -1)]
