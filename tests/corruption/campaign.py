@@ -21,8 +21,9 @@ from typing import NamedTuple
 from rich.console import Console
 
 from tests.corruption.judge import Baseline, judge
-from tests.corruption.matrix import baselines, scratch_folder
+from tests.corruption.matrix import baselines
 from tests.support import evidence
+from tests.support.scratch import scratch_folder
 
 __all__ = ["Result", "campaign", "run"]
 

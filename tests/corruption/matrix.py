@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from tests.corruption.judge import Baseline, Outcome, judge, sound_baseline
 from tests.support import data_folder
+from tests.support.scratch import scratch_folder
 
-__all__ = ["DAMAGES", "KINDS", "Cell", "all_cells", "baselines", "run_cell", "scratch_folder"]
+__all__ = ["DAMAGES", "KINDS", "Cell", "all_cells", "baselines", "run_cell"]
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "durability.md"
 BEGIN = "<!-- Made by `python -m tests.corruption.matrix`. -->"
@@ -122,11 +123,6 @@ def baselines(scratch: Path) -> dict[str, Baseline]:
         "clean stop": sound_baseline(scratch / "clean", scratch, was_clean=True),
         "kill": sound_baseline(scratch / "killed", scratch, was_clean=False),
     }
-
-
-def scratch_folder() -> str | None:
-    """Memory if there is some: hundreds of brokers that sync would wear a disk for nothing."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _run(cells: list[Cell]) -> list[tuple[Cell, Outcome | None]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.corruption.campaign import run
-from tests.corruption.matrix import baselines, scratch_folder
+from tests.corruption.matrix import baselines
+from tests.support.scratch import scratch_folder
 
 pytestmark = pytest.mark.slow
 

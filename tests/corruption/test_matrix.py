@@ -18,10 +18,10 @@ from tests.corruption.matrix import (
     baselines,
     run_all,
     run_cell,
-    scratch_folder,
     section_in,
     table,
 )
+from tests.support.scratch import scratch_folder
 
 pytestmark = pytest.mark.slow
 

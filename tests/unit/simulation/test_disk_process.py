@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.runtime.disk import Disk, DiskFile, StorageFailure, SystemDisk
 from tests.support.examples import examples
 from tests.support.machine import Machine
+from tests.support.scratch import scratch_folder
 
 paths = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f/g", ".hidden"])
 positions = st.integers(0, 40)
@@ -97,7 +98,7 @@ def everything(user: User, path: str = ".") -> list[Any]:
 @example([("open", "a", True), ("close", 0), ("size", 0), ("truncate", 0, 1), ("fsync", 0)])
 @example([("open", "a", True), ("read", "a/b"), ("exists", "a/b"), ("remove", "a/b")])
 def test_it_answers_every_operation_as_the_real_one_does(steps: list[tuple[Any, ...]]) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         real = User(SystemDisk(), folder)
         machine = Machine()
         machine.disk.mkdir("/data")

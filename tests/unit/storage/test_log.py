@@ -21,6 +21,7 @@ from oncelog.storage import CorruptBatch, LogConfig, OffsetOutOfRange, Origin
 from tests.support.examples import examples
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
@@ -37,7 +38,7 @@ MakeLog = Callable[..., LogContext]
 def test_a_read_is_the_longest_run_of_whole_batches_that_fits(
     sizes: list[tuple[int, int]], interval: int, reopened: bool, data: st.DataObject
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         ctx = LogContext(Path(folder) / "t-0", segment_bytes=2200, index_interval_bytes=interval)
         for count, size in sizes:
             ctx.append_well(batch(count, value=b"x" * size))

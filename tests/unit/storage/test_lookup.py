@@ -9,6 +9,7 @@ from oncelog.core.limits import INT64_MAX, LOOKED_INTO_BATCHES_COUNT_MAX
 from oncelog.protocol.batch import HEADER, iter_headers, read_header, renew_crc, set_max_timestamp
 from oncelog.protocol.record import Record, build_batch, iter_records
 from tests.support.examples import examples
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 
@@ -22,7 +23,7 @@ from tests.unit.storage.context import NOW_MS, LogContext, batch
 def test_records_are_found_by_time_as_a_walk_over_all_finds_them(
     batches: list[tuple[int, int]], target: int, reopened: bool
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         ctx = LogContext(Path(folder) / "t-0", segment_bytes=400, index_interval_bytes=100)
         for ahead, count in batches:
             ctx.append_well(batch(count, timestamp_ms=NOW_MS + ahead))

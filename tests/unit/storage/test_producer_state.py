@@ -12,6 +12,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX
 from oncelog.storage import Origin
 from tests.support.examples import examples
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
@@ -46,7 +47,7 @@ class Model:
 def test_sequences_in_the_log_have_no_gap_and_no_repeat(
     moves: list[tuple[str, int, int, int]],
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         ctx = LogContext(Path(folder) / "t-0", segment_bytes=600)
         models = {1: Model(), 2: Model()}
         for kind, producer, count, back in moves:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
 from tests.support.examples import examples, places
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import LogContext, batch, read_all
 
 MakeLog = Callable[..., LogContext]
@@ -100,7 +101,7 @@ def continues(ctx: LogContext) -> None:
 def test_any_segment_may_be_cut_and_what_follows_goes(
     segment_bytes: int, count: int, data: st.DataObject
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         ctx = LogContext(Path(folder) / "t-0", segment_bytes=segment_bytes)
         for number in range(count):
             ctx.append_well(producer=1, epoch=0, sequence=number, value=b"%d" % number)

@@ -12,6 +12,7 @@ from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.protocol.record import control_batch
 from oncelog.storage import AbortedTransaction, Origin
 from tests.support.examples import examples
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import LogContext, batch
 
 moves = st.lists(
@@ -52,7 +53,7 @@ class Model:
 def test_readers_are_stopped_and_told_as_the_whole_log_says(
     steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch_folder()) as folder:
         ctx, model = LogContext(Path(folder) / "t-0", segment_bytes=500), Model()
         sequences = dict.fromkeys((1, 2, 3), 0)
         for kind, producer in steps:

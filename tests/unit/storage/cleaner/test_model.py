@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tests.support.scratch import scratch_folder
 from tests.unit.storage.cleaner.context import RETENTION_MS, CompactedLog, Pair
 
 CODECS = ["none", "gzip", "lz4"]
@@ -161,7 +162,7 @@ class Play:
 def test_a_reader_sees_the_newest_of_each_key_and_no_offset_moves(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         play = Play(Path(folder))
         for kind, *arguments in [*steps, ("seal",), ("clean", 1 << 20), ("forget",)]:
             if kind == "put":
