@@ -5,6 +5,7 @@ Most of it runs without Spark: the reader is called as Spark calls it.
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from oncelog.spark.source import OncelogBatchReader, OncelogStreamReader
 from oncelog.spark.source_options import SourceOptions
 from tests.spark.job import QUICK_JVM
 from tests.spark.support import Job, load
+from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -125,6 +127,27 @@ def test_records_below_the_log_start_are_not_delivered(job: Job) -> None:
         available_now(job, [], startingOffsets=places)
     seen = available_now(job, [], startingOffsets=places, failOnDataLoss="false")
     assert seen == sorted(kept)
+
+
+def test_a_broker_that_starts_again_fails_neither_the_plan_nor_a_task(
+    tmp_path: Path,
+) -> None:
+    with BrokerProcess(tmp_path / "data") as broker, ThreadPoolExecutor() as pool:
+        job = Job(broker.bootstrap_servers, tmp_path, "job")
+        load(job.bootstrap_servers, job.name, 0, 20)
+        reader = OncelogStreamReader(options(job), SCHEMA)
+        start = reader.initialOffset()
+        planned = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+        broker.kill()
+        back = pool.submit(broker.start)
+        assert rows_of(reader, planned) == list(range(20))
+        back.result()
+        broker.kill()
+        back = pool.submit(broker.start)
+        end = reader.latestOffset(start, ReadAllAvailable())
+        back.result()
+        assert rows_of(reader, reader.partitions(start, end)) == list(range(20))
+        reader.stop()
 
 
 def test_a_partition_that_is_added_is_read_from_its_beginning(job: Job) -> None:

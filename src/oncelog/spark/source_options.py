@@ -82,7 +82,7 @@ class SourceOptions:
 
         Raises `UsageError` in one sentence; an unknown option is named, not ignored.
         """
-        given = _Given({name.lower(): value.strip() for name, value in options.items()})
+        given = _Given({name.lower(): value for name, value in options.items()})
         given.check_names()
         topics, pattern, assigned = _subscription(given)
         servers = given.either("bootstrapServers", "kafka.bootstrap.servers")
@@ -165,7 +165,7 @@ class _Given:
         self._values = {name: value for name, value in values.items() if name != "path"}
 
     def get(self, name: str) -> str | None:
-        return self._values.get(name.lower()) or None
+        return self._values.get(name.lower(), "").strip() or None
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values
