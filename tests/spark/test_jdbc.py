@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from oncelog.spark import PipelineError, exactly_once_jdbc, session
+from oncelog.spark import PipelineError, UsageError, exactly_once_jdbc, last_progress, session
 from tests.spark.job import QUICK_JVM
 from tests.spark.support import JOB_TIMEOUT_S, kill_session
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
@@ -196,10 +196,15 @@ def test_a_failed_task_runs_again_inside_its_batch_and_an_upsert_keeps_one_row_p
     progress = tmp_path / "progress"
     options = {"key_columns": ["customer"], "progress_path": str(progress)}
     writer = write(counts, postgres, tmp_path, table="customers", **options)
-    writer.outputMode("update").start().awaitTermination()
+    query = writer.outputMode("update").start()
+    query.awaitTermination()
     assert postgres.rows("SELECT * FROM customers") == [('Ann, "A"', FILES_COUNT * ROWS_PER_FILE)]
     assert Path(path).exists()
     assert '"failed"' not in progress.read_text(), "the batch, not the task, ran again"
+    told = last_progress(query)
+    assert told is not None
+    assert told["oncelog"]["outcome"] == "committed"
+    assert told["oncelog"]["numOutputRows"] == 1
 
 
 @pytest.mark.parametrize(
@@ -236,3 +241,15 @@ def test_what_does_not_fit_is_refused_before_the_start(
     with pytest.raises(PipelineError, match=message) as refusal:
         write(rows_of(spark, tmp_path), postgres, tmp_path, table=table, **options)
     assert PASSWORD not in str(refusal.value)
+
+
+def test_a_query_without_a_lasting_checkpoint_does_not_start(
+    spark: SparkSession, postgres: PostgresProcess, tmp_path: Path
+) -> None:
+    postgres.run("CREATE TABLE IF NOT EXISTS plain (id bigint, customer text)")
+    settings: dict[str, Any] = {"url": postgres.url, "user": USER, "password": PASSWORD}
+    writer = exactly_once_jdbc(
+        rows_of(spark, tmp_path), application_id="a", table="plain", **settings
+    )
+    with pytest.raises(UsageError, match="name a lasting one"):
+        writer.start()

@@ -27,6 +27,7 @@ from oncelog.spark.errors import (
 )
 from oncelog.spark.java import find_java_home, prepare_environment, session
 from oncelog.spark.jdbc import exactly_once_jdbc
+from oncelog.spark.once import write_once
 from oncelog.spark.progress import CRASH_POINTS, CrashPoint, CrashRow, crash_row, read_progress
 from oncelog.spark.sink import exactly_once
 from oncelog.spark.source import OncelogSource
@@ -53,4 +54,5 @@ __all__ = [
     "read_progress",
     "session",
     "watch",
+    "write_once",
 ]

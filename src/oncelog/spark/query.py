@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlparse
 from weakref import WeakValueDictionary
@@ -25,10 +25,12 @@ from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.progress import CrashPoint, Progress
 
 __all__ = [
+    "Query",
     "QueryBatch",
     "QueryRun",
     "RunningSink",
     "SinkRun",
+    "SparkQuery",
     "described",
     "read_matching",
     "read_text",
@@ -42,26 +44,63 @@ STARTING_OFFSETS: Final = ("oncelog-starting-offsets-*.json", "sources/*/0")
 """Where sources note the beginning of a query, within its checkpoint."""
 
 
-class QueryRun:
-    """One run of one query, and its checkpoint.
+class Query(Protocol):
+    """What a run has to know of its query."""
+
+    run_id: str
+    query_id: str
+    checkpoint: str
+
+    def is_active(self) -> bool:
+        """Whether it runs, and is not being stopped."""
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+
+
+class SparkQuery:
+    """A streaming query of this process.
 
     Raises `UnsupportedModeError` for a mode without plain micro-batches.
     """
 
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self.run_id = str(query.runId)
+        self.query_id = str(query.id)
+        execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
+        refuse_execution(execution)
+        self.checkpoint = str(execution.resolvedCheckpointRoot())
+
+    def is_active(self) -> bool:
+        """Whether it runs, and is not being stopped; not without its JVM."""
+        try:
+            return bool(self._query.isActive)
+        except (Py4JError, OSError):
+            return False
+
+    def wait(self) -> None:
+        """Return when it has ended, however."""
+        # The query failed, or the JVM is gone; its user is told elsewhere.
+        with suppress(Py4JError, PySparkException, OSError):
+            self._query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
+
+
+class QueryRun:
+    """One run of one query, and its checkpoint."""
+
     def __init__(
         self,
-        query: Any,
+        query: Query,
         context: Any,
         crash_point: CrashPoint | None,
         progress_path: str | None,
     ) -> None:
-        self.query = query
-        self.run_id = str(query.runId)
-        self.query_id = str(query.id)
+        self._query = query
+        self.run_id = query.run_id
+        self.query_id = query.query_id
+        self.checkpoint = query.checkpoint
         self.context = context
-        execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
-        refuse_execution(execution)
-        self.checkpoint = str(execution.resolvedCheckpointRoot())
         self.is_local = str(context.master).startswith("local")
         self.crash_point = _with_pids(crash_point, context)
         self.progress = Progress(progress_path)
@@ -69,25 +108,18 @@ class QueryRun:
 
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""
-        try:
-            return not self.query.isActive
-        except (Py4JError, OSError):
-            return True
+        return not self._query.is_active()
 
     def call_at_end(self, close: Callable[[], None]) -> None:
         """Have `close` called once the query has ended, on a thread of its own."""
-        threading.Thread(
-            target=self._wait_and_call, args=(close,), name="oncelog-watch", daemon=True
-        ).start()
 
-    def _wait_and_call(self, close: Callable[[], None]) -> None:
-        try:
-            self.query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
-        except (Py4JError, PySparkException, OSError):
-            # The query failed, or the JVM is gone; its user is told elsewhere.
-            pass
-        finally:
-            close()
+        def wait_and_call() -> None:
+            try:
+                self._query.wait()
+            finally:
+                close()
+
+        threading.Thread(target=wait_and_call, name="oncelog-watch", daemon=True).start()
 
 
 _RUNS: Final[WeakValueDictionary[str, QueryRun]] = WeakValueDictionary()
@@ -155,7 +187,7 @@ class RunningSink(Generic[R]):
     def __init__(
         self,
         spark: Any,
-        start: Callable[[Any, Any], R],
+        start: Callable[[Query, Any], R],
         batch: Callable[[R, DataFrame, int], MicroBatch],
     ) -> None:
         self._spark = spark
@@ -179,7 +211,7 @@ class RunningSink(Generic[R]):
             if self._run is None or self._run_id != str(query.runId):
                 if self._run is not None:
                     self._run.close()
-                self._run = self._start(query, context)
+                self._run = self._start(SparkQuery(query), context)
                 self._run_id = str(query.runId)
             return self._run
 

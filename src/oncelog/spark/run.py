@@ -14,7 +14,7 @@ from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.driver import BatchDriver, MicroBatch
 from oncelog.spark.errors import PipelineError, StoppedError, UsageError
 from oncelog.spark.preflight import Cluster, explained
-from oncelog.spark.query import QueryRun
+from oncelog.spark.query import Query, QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.tasks import Targets
 from oncelog.spark.write_stage import slots_of
@@ -36,7 +36,7 @@ class Run(QueryRun):
     Its connections, its driver, and what does not change between micro-batches.
     """
 
-    def __init__(self, query: Any, context: Any, options: SinkOptions, cluster: Cluster) -> None:
+    def __init__(self, query: Query, context: Any, options: SinkOptions, cluster: Cluster) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.slots = slots_of(context)

@@ -18,8 +18,10 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.driver import DriverOptions
 from oncelog.spark.errors import UsageError
+from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.preflight import check_client_options
 from oncelog.spark.progress import CrashPoint
+from oncelog.spark.query import RunningSink
 from oncelog.spark.sink_options import (
     BATCH_SIZE_BYTES,
     MARKER_TOPIC,
@@ -27,7 +29,7 @@ from oncelog.spark.sink_options import (
     SinkOptions,
     check_options,
 )
-from oncelog.spark.writer import ExactlyOnceWriter
+from oncelog.spark.writer import ExactlyOnceWriter, KafkaStart
 
 __all__ = ["exactly_once"]
 
@@ -122,4 +124,6 @@ def exactly_once(
     check_options(options)
     check_client_options(options)
 
-    return ExactlyOnceWriter(df, options)
+    start = KafkaStart(df, options)
+    sink = RunningSink(df.sparkSession, start.run, SparkBatch)
+    return ExactlyOnceWriter(df, sink, start.examine)

@@ -16,7 +16,8 @@ the same records or says that they are gone.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -75,14 +76,15 @@ class OncelogSource(DataSource):
     `groupId` committed. Wrong options raise `UsageError` from ``load()``.
     """
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._options = SourceOptions.parse(options)
-
     @classmethod
     def name(cls) -> str:
         """The name for ``format``."""
         return "oncelog"
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        """Read by ``load()``; a writer is refused whatever its options are."""
+        return SourceOptions.parse(self.options)
 
     def schema(self) -> str:
         """The columns of Spark's Kafka source; headers are null where a record has none."""
@@ -95,6 +97,20 @@ class OncelogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``read``: a bounded read of what is there now."""
         return OncelogBatchReader(self._options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refused: Spark would run a failed task again, and tell nobody what it wrote before."""
+        raise UsageError(
+            "write.format('oncelog') could write a row twice when a task fails: use "
+            "oncelog.spark.write_once(df, ...), one transaction for all rows"
+        )
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        """Refused: as `writer`, and such a sink does not see its checkpoint."""
+        raise UsageError(
+            "writeStream.format('oncelog') could write a row twice when a task fails: use "
+            "oncelog.spark.exactly_once(df, ...)"
+        )
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -1,7 +1,9 @@
 """A few lines in the terminal about a running query."""
 
 import contextlib
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.spark.batch_progress import last_progress
@@ -26,18 +28,36 @@ def watch(query: Any, console: "Console | None" = None) -> None:
     console = console or Console(stderr=True)
     restarts = Restarts()
     with contextlib.ExitStack() as stack:
+        interruption = stack.enter_context(_interruption())
         live = None
         if console.is_terminal:
             live = stack.enter_context(Live(shown(None, 0), console=console, auto_refresh=False))
-        try:
-            is_ended = False
-            while not is_ended:
-                is_ended = bool(query.awaitTermination(REFRESH_S))
-                progress = last_progress(query)
-                if live is not None:
-                    live.update(shown(progress, restarts.count(progress)), refresh=True)
-        except KeyboardInterrupt:
-            query.stop()
+        is_ended = False
+        while not is_ended:
+            is_ended = bool(query.awaitTermination(REFRESH_S))
+            progress = last_progress(query)
+            if live is not None:
+                live.update(shown(progress, restarts.count(progress)), refresh=True)
+            if interruption.is_set() and not is_ended:
+                query.stop()
+                is_ended = True
+
+
+@contextlib.contextmanager
+def _interruption() -> Iterator[threading.Event]:
+    """Note Ctrl-C instead of raising in the middle of a call to the JVM, which would break it.
+
+    Signals come to the main thread only; elsewhere nothing is changed.
+    """
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def shown(progress: Mapping[str, Any] | None, restarts: int) -> "RenderableType":

@@ -1,11 +1,11 @@
-"""The `DataStreamWriter` of `exactly_once`: it refuses at `start()` what would fail later.
+"""The `DataStreamWriter` of the exactly-once sinks: it refuses at `start()` what would fail later.
 
 Spark's own writer lets most mistakes through: without a checkpoint it takes a temporary one,
 another format replaces the sink without a word, and a wrong address is found by the first batch.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from pyspark.sql import DataFrame
@@ -15,13 +15,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from oncelog.client.settings.names import PREFIX
 from oncelog.spark.checks import check_configuration
 from oncelog.spark.errors import UnsupportedModeError, UsageError
-from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.preflight import Cluster, examine
-from oncelog.spark.query import RunningSink, read_matching
+from oncelog.spark.query import Query, RunningSink, read_matching
 from oncelog.spark.run import Run
 from oncelog.spark.sink_options import SinkOptions
 
-__all__ = ["ExactlyOnceWriter", "kafka_sources"]
+__all__ = ["ExactlyOnceWriter", "KafkaStart", "kafka_sources"]
 
 CHECKPOINT: Final = "checkpointLocation"
 CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
@@ -29,16 +28,19 @@ ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
 KAFKA_SOURCES: Final = ("oncelog", "kafka")
 
 
+Examine = Callable[[str | None, bool], None]
+"""Called before the start: with the id of the checkpoint's query, None if there is none yet, and
+whether that is sure."""
+
+
 class ExactlyOnceWriter(DataStreamWriter):
     """Trigger, output mode, name and checkpoint are the user's; the sink is not."""
 
-    def __init__(self, df: DataFrame, options: SinkOptions) -> None:
+    def __init__(self, df: DataFrame, sink: RunningSink[Any], examine: Examine) -> None:
         super().__init__(df)
-        self._sink = RunningSink(df.sparkSession, self._start_run, SparkBatch)
-        super().foreachBatch(self._sink)
-        self._frame = df
-        self._sink_options = options
-        self._cluster = Cluster(None, marker_topic_is_new=False)
+        super().foreachBatch(sink)
+        self._sink = sink
+        self._examine = examine
         self._given: dict[str, str] = {}
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
@@ -101,9 +103,7 @@ class ExactlyOnceWriter(DataStreamWriter):
         if path is not None or format is not None or partitionBy is not None:
             raise UsageError("start() of exactly_once takes no path, format or partitionBy")
         self.options(**options)
-        check_configuration(self._frame)
-        query_id, is_known = self._query_id()
-        self._cluster = examine(self._sink_options, kafka_sources(self._frame), query_id, is_known)
+        self._examine(*self._query_id())
         query = super().start(outputMode=outputMode, queryName=queryName)
         try:
             self._sink.run_of(query, self._spark.sparkContext).prepare()
@@ -111,9 +111,6 @@ class ExactlyOnceWriter(DataStreamWriter):
             query.stop()
             raise
         return query
-
-    def _start_run(self, query: Any, context: Any) -> Run:
-        return Run(query, context, self._sink_options, self._cluster)
 
     def _query_id(self) -> tuple[str | None, bool]:
         """The id of the checkpoint's query, None if there is none yet; and whether that is sure."""
@@ -129,6 +126,24 @@ class ExactlyOnceWriter(DataStreamWriter):
             return None, False
         texts = read_matching(self._spark.sparkContext, location, "metadata")
         return (str(json.loads(texts[0])["id"]) if texts else None), True
+
+
+class KafkaStart:
+    """Looks at the cluster before a query starts, and makes its run."""
+
+    def __init__(self, df: DataFrame, options: SinkOptions) -> None:
+        self._frame = df
+        self._options = options
+        self._cluster = Cluster(None, marker_topic_is_new=False)
+
+    def examine(self, query_id: str | None, is_known: bool) -> None:
+        """Raise `PipelineError` for what would fail later."""
+        check_configuration(self._frame)
+        self._cluster = examine(self._options, kafka_sources(self._frame), query_id, is_known)
+
+    def run(self, query: Query, context: Any) -> Run:
+        """The run of a query that has just started."""
+        return Run(query, context, self._options, self._cluster)
 
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:

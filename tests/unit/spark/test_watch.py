@@ -1,6 +1,7 @@
 """What a terminal shows of a running query."""
 
 import io
+import signal
 from typing import Any
 
 import pytest
@@ -78,13 +79,23 @@ def test_a_file_gets_nothing() -> None:
     assert console.file.getvalue() == ""  # type: ignore[attr-defined]
 
 
-def test_the_querys_failure_is_raised_and_an_interruption_stops_it() -> None:
+def test_the_querys_failure_is_raised() -> None:
     console = Console(file=io.StringIO())
     with pytest.raises(ValueError, match="why"):
         watch(Query(ValueError("why")), console)
-    query = Query(KeyboardInterrupt())
-    watch(query, console)
+
+
+def test_ctrl_c_stops_the_query_between_two_calls_and_leaves_the_handler_as_it_was() -> None:
+    class Interrupted(Query):
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+            signal.raise_signal(signal.SIGINT)
+            return False
+
+    before = signal.getsignal(signal.SIGINT)
+    query = Interrupted()
+    watch(query, Console(file=io.StringIO()))
     assert query.is_stopped
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_attempt_that_failed_and_a_batch_found_committed_are_restarts_counted_once() -> None:

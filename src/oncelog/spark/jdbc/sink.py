@@ -1,6 +1,8 @@
 """The way into PostgreSQL: `exactly_once_jdbc`, a run of its query, and a micro-batch."""
 
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from oncelog.client.errors import RetriableError
+from oncelog.client.errors import ClientError, RetriableError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect
 from oncelog.spark.driver import (
@@ -18,7 +20,7 @@ from oncelog.spark.driver import (
     ProducerIdentity,
     TaskReport,
 )
-from oncelog.spark.errors import UsageError
+from oncelog.spark.errors import PipelineError, UsageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
 from oncelog.spark.jdbc.database import Database, parse_url
 from oncelog.spark.jdbc.target import Target, describe, projected
@@ -30,8 +32,9 @@ from oncelog.spark.jdbc.transaction import (
 )
 from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.progress import CrashPoint
-from oncelog.spark.query import QueryBatch, QueryRun, RunningSink, described
+from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
 from oncelog.spark.write_stage import failure_of, tagged
+from oncelog.spark.writer import ExactlyOnceWriter
 
 __all__ = ["exactly_once_jdbc"]
 
@@ -100,10 +103,13 @@ def exactly_once_jdbc(
         crash_point=crash_point or CrashPoint.from_environment(),
     )
 
-    def start(query: Any, context: Any) -> JdbcRun:
+    def start(query: Query, context: Any) -> JdbcRun:
         return JdbcRun(query, context, options)
 
-    return df.writeStream.foreachBatch(RunningSink(df.sparkSession, start, JdbcBatch))
+    def examine(query_id: str | None, is_known: bool) -> None:
+        """The table was looked at already."""
+
+    return ExactlyOnceWriter(df, RunningSink(df.sparkSession, start, JdbcBatch), examine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +128,15 @@ class JdbcOptions:
 class JdbcRun(QueryRun):
     """One run of one query: its connection and its protocol driver."""
 
-    def __init__(self, query: Any, context: Any, options: JdbcOptions) -> None:
+    def __init__(self, query: Query, context: Any, options: JdbcOptions) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.transaction = PostgresTransaction(
             options.database, options.driver.application_id, options.marker_table, options.target
         )
         self._runner = DirectRunner()
+        # A connection is closed only when no call uses it: a query may be stopped in mid-batch.
+        self._in_use = threading.Lock()
         self._driver = BatchDriver(
             options.driver,
             self.transaction,
@@ -138,13 +146,20 @@ class JdbcRun(QueryRun):
         )
         self.call_at_end(self.close)
 
+    def prepare(self) -> None:
+        """Fence other drivers before the first batch comes."""
+        with self._in_use, _said():
+            self._driver.prepare()
+
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
-        self._driver.process(batch)
+        with self._in_use, _said():
+            self._driver.process(batch)
 
     def close(self) -> None:
         """Close the connection. No transaction is open between batches."""
-        self._runner.call(self.transaction.close())
+        with self._in_use:
+            self._runner.call(self.transaction.close())
 
 
 class JdbcBatch(QueryBatch):
@@ -184,3 +199,12 @@ class JdbcBatch(QueryBatch):
             crash_point=run.crash_point if run.is_local else None,
         )
         return projected(self._df, options.columns).mapInArrow(task, REPORT_DDL)
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """Raise what the database says, without the code that a Kafka error has."""
+    try:
+        yield
+    except ClientError as error:
+        raise PipelineError(error.message) from error
