@@ -5,7 +5,7 @@ Plain values on one side, messages on the other. Pure functions, as in
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.values import ConfigEntry
 from oncelog.core.errors import ErrorCode
@@ -29,7 +29,9 @@ _SOURCES: Final = {
 """`DescribeConfigsResponse.ConfigSource` in words."""
 
 
-def create_partitions_request(counts: Mapping[str, int], timeout_ms: float) -> object:
+def create_partitions_request(
+    counts: Mapping[str, int], timeout_ms: float
+) -> create_partitions.CreatePartitionsRequest:
     """CreatePartitions up to so many per topic, with the broker choosing replicas."""
     return create_partitions.CreatePartitionsRequest(
         topics=tuple(
@@ -41,7 +43,7 @@ def create_partitions_request(counts: Mapping[str, int], timeout_ms: float) -> o
     )
 
 
-def describe_configs_request(topics: Iterable[str]) -> object:
+def describe_configs_request(topics: Iterable[str]) -> describe_configs.DescribeConfigsRequest:
     """DescribeConfigs of topics, every key."""
     return describe_configs.DescribeConfigsRequest(
         resources=tuple(
@@ -57,7 +59,9 @@ def describe_configs_request(topics: Iterable[str]) -> object:
     )
 
 
-def configs_of(response: Any) -> Iterator[tuple[str, ErrorCode, str, dict[str, ConfigEntry]]]:
+def configs_of(
+    response: describe_configs.DescribeConfigsResponse,
+) -> Iterator[tuple[str, ErrorCode, str, dict[str, ConfigEntry]]]:
     """(topic, error, the broker's words, entries by key) of each resource of an answer."""
     for result in response.results:
         entries = {
@@ -75,7 +79,7 @@ def configs_of(response: Any) -> Iterator[tuple[str, ErrorCode, str, dict[str, C
 
 def alter_configs_request(
     topic: str, to_set: Mapping[str, str], to_delete: Sequence[str]
-) -> object:
+) -> alter_configs.IncrementalAlterConfigsRequest:
     """IncrementalAlterConfigs of one topic."""
     return alter_configs.IncrementalAlterConfigsRequest(
         resources=(

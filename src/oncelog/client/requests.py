@@ -58,7 +58,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 # --- cluster --------------------------------------------------------------------------
 
 
-def metadata_request(names: Sequence[str] | None, *, create: bool) -> object:
+def metadata_request(names: Sequence[str] | None, *, create: bool) -> MetadataRequest:
     """Metadata of `names` (None: all topics)."""
     topics = None
     if names is not None:
@@ -70,12 +70,14 @@ def metadata_request(names: Sequence[str] | None, *, create: bool) -> object:
     )
 
 
-def nodes_of(response: Any) -> list[Node]:
+def nodes_of(response: metadata.MetadataResponse) -> list[Node]:
     """The brokers of a Metadata answer."""
     return [Node(broker.node_id, broker.host, broker.port) for broker in response.brokers]
 
 
-def topics_of(response: Any) -> Iterator[tuple[str, ErrorCode, TopicDescription]]:
+def topics_of(
+    response: metadata.MetadataResponse,
+) -> Iterator[tuple[str, ErrorCode, TopicDescription]]:
     """(name, error, description) of each topic of a Metadata answer."""
     for topic in response.topics:
         partitions = tuple(
@@ -96,7 +98,7 @@ def topics_of(response: Any) -> Iterator[tuple[str, ErrorCode, TopicDescription]
         )
 
 
-def describe_cluster_request() -> object:
+def describe_cluster_request() -> describe_cluster.DescribeClusterRequest:
     """DescribeCluster, brokers only."""
     return describe_cluster.DescribeClusterRequest(
         include_cluster_authorized_operations=False,
@@ -104,7 +106,9 @@ def describe_cluster_request() -> object:
     )
 
 
-def create_topics_request(topics: Sequence[NewTopic], timeout_ms: float) -> object:
+def create_topics_request(
+    topics: Sequence[NewTopic], timeout_ms: float
+) -> create_topics.CreateTopicsRequest:
     """CreateTopics with the broker choosing replicas."""
     return create_topics.CreateTopicsRequest(
         topics=tuple(
@@ -124,7 +128,9 @@ def create_topics_request(topics: Sequence[NewTopic], timeout_ms: float) -> obje
     )
 
 
-def delete_topics_request(names: Sequence[str], timeout_ms: float) -> object:
+def delete_topics_request(
+    names: Sequence[str], timeout_ms: float
+) -> delete_topics.DeleteTopicsRequest:
     """DeleteTopics by name."""
     return delete_topics.DeleteTopicsRequest(
         topics=tuple(delete_topics.DeleteTopicState(name=name, topic_id=None) for name in names),
@@ -134,7 +140,7 @@ def delete_topics_request(names: Sequence[str], timeout_ms: float) -> object:
 
 def list_offsets_request(
     timestamps: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: float
-) -> object:
+) -> list_offsets.ListOffsetsRequest:
     """ListOffsets; a timestamp is milliseconds, `EARLIEST` or `LATEST`."""
     return list_offsets.ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
@@ -158,7 +164,7 @@ def list_offsets_request(
 
 def offset_for_leader_epoch_request(
     epochs: Mapping[TopicPartition, tuple[int, int]],
-) -> object:
+) -> offset_for_leader_epoch.OffsetForLeaderEpochRequest:
     """OffsetForLeaderEpoch of a consumer; (current leader epoch, epoch to look up) of each."""
     return offset_for_leader_epoch.OffsetForLeaderEpochRequest(
         replica_id=CONSUMER_REPLICA_ID,
@@ -179,12 +185,14 @@ def offset_for_leader_epoch_request(
     )
 
 
-def find_coordinator_request(kind: int, key: str) -> object:
+def find_coordinator_request(kind: int, key: str) -> find_coordinator.FindCoordinatorRequest:
     """FindCoordinator for one key."""
     return find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
 
 
-def coordinator_of(response: Any) -> tuple[ErrorCode, Node, str | None]:
+def coordinator_of(
+    response: find_coordinator.FindCoordinatorResponse,
+) -> tuple[ErrorCode, Node, str | None]:
     """(error, broker, message) of a FindCoordinator answer for one key."""
     found = response.coordinators[0]
     return found.error_code, Node(found.node_id, found.host, found.port), found.error_message
@@ -195,7 +203,7 @@ def coordinator_of(response: Any) -> tuple[ErrorCode, Node, str | None]:
 
 def init_producer_id_request(
     transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
-) -> object:
+) -> init_producer_id.InitProducerIdRequest:
     """InitProducerId.
 
     With a producer id and epoch it asks for the next epoch of exactly that producer (KIP-360).
@@ -213,7 +221,7 @@ def add_partitions_request(
     producer_id: int,
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
-) -> object:
+) -> add_partitions.AddPartitionsToTxnRequest:
     """AddPartitionsToTxn for one transaction."""
     return add_partitions.AddPartitionsToTxnRequest(
         transactions=(
@@ -232,7 +240,7 @@ def add_partitions_request(
 
 def add_offsets_request(
     transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
-) -> object:
+) -> add_offsets.AddOffsetsToTxnRequest:
     """AddOffsetsToTxn."""
     return add_offsets.AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
@@ -244,7 +252,7 @@ def add_offsets_request(
 
 def end_txn_request(
     transactional_id: str, producer_id: int, producer_epoch: int, commit: bool
-) -> object:
+) -> end_txn.EndTxnRequest:
     """EndTxn."""
     return end_txn.EndTxnRequest(
         transactional_id=transactional_id,
@@ -260,7 +268,7 @@ def txn_offset_commit_request(
     producer_epoch: int,
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> object:
+) -> txn_offset_commit.TxnOffsetCommitRequest:
     """TxnOffsetCommit of somebody who is no member of the group (generation -1)."""
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
@@ -280,7 +288,7 @@ def txn_offset_commit_request(
 
 def offset_commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> object:
+) -> offset_commit.OffsetCommitRequest:
     """OffsetCommit of somebody who is no member of the group."""
     return offset_commit.OffsetCommitRequest(
         group_id=group_id,
@@ -294,7 +302,7 @@ def offset_commit_request(
 
 def offset_fetch_request(
     group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
-) -> object:
+) -> offset_fetch.OffsetFetchRequest:
     """OffsetFetch for one group (None: everything it committed)."""
     topics = None
     if partitions is not None:
@@ -309,7 +317,7 @@ def offset_fetch_request(
 
 
 def offsets_of(
-    response: Any,
+    response: offset_fetch.OffsetFetchResponse,
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata]]:
     """(first error, offsets) of an OffsetFetch answer for one group.
 
@@ -333,7 +341,7 @@ def offsets_of(
 
 
 def partition_errors(
-    response: Any,
+    response: offset_commit.OffsetCommitResponse | txn_offset_commit.TxnOffsetCommitResponse,
 ) -> list[tuple[TopicPartition, ErrorCode]]:
     """Every partition's error of an OffsetCommit or TxnOffsetCommit answer, `none` left out."""
     return [
@@ -344,7 +352,9 @@ def partition_errors(
     ]
 
 
-def add_partitions_errors(response: Any) -> list[tuple[TopicPartition, ErrorCode]]:
+def add_partitions_errors(
+    response: add_partitions.AddPartitionsToTxnResponse,
+) -> list[tuple[TopicPartition, ErrorCode]]:
     """The failed partitions of an AddPartitionsToTxn answer for one transaction."""
     return [
         (TopicPartition(str(topic.name), int(p.partition_index)), p.partition_error_code)

@@ -84,114 +84,79 @@ class VersionRange(NamedTuple):
         return isinstance(version, int) and self.min <= version <= self.max
 
 
-ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
+NEVER: Final = 1 << 15
+"""A version beyond every other: what never came."""
+
+
+class Row(NamedTuple):
+    """What is spoken of an API."""
+
+    min: int
+    max: int
+    flexible_since: int
+    """The first version with compact types, tagged fields and request header v2 (KIP-482)."""
+
+
+_TABLE: Final[Mapping[int, Row]] = MappingProxyType(
     {
         # Produce announces 0 though 3 is the lowest accepted: librdkafka takes a higher minimum for
         # a broker too old for its features (KAFKA-18659).
-        ApiKey.PRODUCE: VersionRange(0, 13),
-        ApiKey.FETCH: VersionRange(4, 18),
-        ApiKey.LIST_OFFSETS: VersionRange(1, 11),
-        ApiKey.METADATA: VersionRange(0, 13),
-        ApiKey.OFFSET_COMMIT: VersionRange(2, 10),
-        ApiKey.OFFSET_FETCH: VersionRange(1, 10),
-        ApiKey.FIND_COORDINATOR: VersionRange(0, 6),
-        ApiKey.JOIN_GROUP: VersionRange(0, 9),
-        ApiKey.HEARTBEAT: VersionRange(0, 4),
-        ApiKey.LEAVE_GROUP: VersionRange(0, 5),
-        ApiKey.SYNC_GROUP: VersionRange(0, 5),
-        ApiKey.DESCRIBE_GROUPS: VersionRange(0, 6),
-        ApiKey.LIST_GROUPS: VersionRange(0, 5),
-        ApiKey.SASL_HANDSHAKE: VersionRange(0, 1),
-        ApiKey.API_VERSIONS: VersionRange(0, 4),
-        ApiKey.CREATE_TOPICS: VersionRange(2, 7),
-        ApiKey.DELETE_TOPICS: VersionRange(1, 6),
-        ApiKey.DELETE_RECORDS: VersionRange(0, 2),
-        ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
-        ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 5),
-        ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(0, 4),
-        ApiKey.END_TXN: VersionRange(0, 5),
-        ApiKey.WRITE_TXN_MARKERS: VersionRange(1, 2),
-        ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 5),
-        ApiKey.DESCRIBE_ACLS: VersionRange(1, 3),
-        ApiKey.CREATE_ACLS: VersionRange(1, 3),
-        ApiKey.DELETE_ACLS: VersionRange(1, 3),
-        ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
-        ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
-        ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
-        ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
-        ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
-        ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
-        ApiKey.DELETE_GROUPS: VersionRange(0, 2),
-        ApiKey.ELECT_LEADERS: VersionRange(0, 2),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
-        ApiKey.OFFSET_DELETE: VersionRange(0, 0),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
-        ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
-        ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
-        ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
-        ApiKey.LIST_TRANSACTIONS: VersionRange(0, 2),
-        ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
+        ApiKey.PRODUCE: Row(0, 13, 9),
+        ApiKey.FETCH: Row(4, 18, 12),
+        ApiKey.LIST_OFFSETS: Row(1, 11, 6),
+        ApiKey.METADATA: Row(0, 13, 9),
+        ApiKey.OFFSET_COMMIT: Row(2, 10, 8),
+        ApiKey.OFFSET_FETCH: Row(1, 10, 6),
+        ApiKey.FIND_COORDINATOR: Row(0, 6, 3),
+        ApiKey.JOIN_GROUP: Row(0, 9, 6),
+        ApiKey.HEARTBEAT: Row(0, 4, 4),
+        ApiKey.LEAVE_GROUP: Row(0, 5, 4),
+        ApiKey.SYNC_GROUP: Row(0, 5, 4),
+        ApiKey.DESCRIBE_GROUPS: Row(0, 6, 5),
+        ApiKey.LIST_GROUPS: Row(0, 5, 3),
+        ApiKey.SASL_HANDSHAKE: Row(0, 1, NEVER),
+        ApiKey.API_VERSIONS: Row(0, 4, 3),
+        ApiKey.CREATE_TOPICS: Row(2, 7, 5),
+        ApiKey.DELETE_TOPICS: Row(1, 6, 4),
+        ApiKey.DELETE_RECORDS: Row(0, 2, 2),
+        ApiKey.INIT_PRODUCER_ID: Row(0, 5, 2),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Row(2, 4, 4),
+        ApiKey.ADD_PARTITIONS_TO_TXN: Row(0, 5, 3),
+        ApiKey.ADD_OFFSETS_TO_TXN: Row(0, 4, 3),
+        ApiKey.END_TXN: Row(0, 5, 3),
+        ApiKey.WRITE_TXN_MARKERS: Row(1, 2, 1),
+        ApiKey.TXN_OFFSET_COMMIT: Row(0, 5, 3),
+        ApiKey.DESCRIBE_ACLS: Row(1, 3, 2),
+        ApiKey.CREATE_ACLS: Row(1, 3, 2),
+        ApiKey.DELETE_ACLS: Row(1, 3, 2),
+        ApiKey.DESCRIBE_CONFIGS: Row(1, 4, 4),
+        ApiKey.ALTER_CONFIGS: Row(0, 2, 2),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: Row(1, 2, 2),
+        ApiKey.DESCRIBE_LOG_DIRS: Row(1, 5, 2),
+        ApiKey.SASL_AUTHENTICATE: Row(0, 2, 2),
+        ApiKey.CREATE_PARTITIONS: Row(0, 3, 2),
+        ApiKey.DELETE_GROUPS: Row(0, 2, 2),
+        ApiKey.ELECT_LEADERS: Row(0, 2, 2),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Row(0, 1, 1),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Row(0, 0, 0),
+        ApiKey.OFFSET_DELETE: Row(0, 0, NEVER),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Row(0, 1, 1),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Row(0, 0, 0),
+        ApiKey.DESCRIBE_CLUSTER: Row(0, 2, 0),
+        ApiKey.DESCRIBE_PRODUCERS: Row(0, 0, 0),
+        ApiKey.DESCRIBE_TRANSACTIONS: Row(0, 0, 0),
+        ApiKey.LIST_TRANSACTIONS: Row(0, 2, 0),
+        ApiKey.LIST_CONFIG_RESOURCES: Row(0, 1, 0),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row(0, 0, 0),
     }
+)
+
+ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
+    {api: VersionRange(row.min, row.max) for api, row in _TABLE.items()}
 )
 
 PRODUCE_VERSION_MIN: Final = 3
 """Produce before record batches v2 is announced but not accepted."""
-
-_FLEXIBLE_SINCE: Final[Mapping[int, int]] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: 9,
-        ApiKey.FETCH: 12,
-        ApiKey.LIST_OFFSETS: 6,
-        ApiKey.METADATA: 9,
-        ApiKey.OFFSET_COMMIT: 8,
-        ApiKey.OFFSET_FETCH: 6,
-        ApiKey.FIND_COORDINATOR: 3,
-        ApiKey.JOIN_GROUP: 6,
-        ApiKey.HEARTBEAT: 4,
-        ApiKey.LEAVE_GROUP: 4,
-        ApiKey.SYNC_GROUP: 4,
-        ApiKey.DESCRIBE_GROUPS: 5,
-        ApiKey.LIST_GROUPS: 3,
-        ApiKey.API_VERSIONS: 3,
-        ApiKey.CREATE_TOPICS: 5,
-        ApiKey.DELETE_TOPICS: 4,
-        ApiKey.DELETE_RECORDS: 2,
-        ApiKey.INIT_PRODUCER_ID: 2,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-        ApiKey.ADD_OFFSETS_TO_TXN: 3,
-        ApiKey.END_TXN: 3,
-        ApiKey.WRITE_TXN_MARKERS: 1,
-        ApiKey.TXN_OFFSET_COMMIT: 3,
-        ApiKey.DESCRIBE_ACLS: 2,
-        ApiKey.CREATE_ACLS: 2,
-        ApiKey.DELETE_ACLS: 2,
-        ApiKey.DESCRIBE_CONFIGS: 4,
-        ApiKey.ALTER_CONFIGS: 2,
-        ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
-        ApiKey.DESCRIBE_LOG_DIRS: 2,
-        ApiKey.SASL_AUTHENTICATE: 2,
-        ApiKey.CREATE_PARTITIONS: 2,
-        ApiKey.DELETE_GROUPS: 2,
-        ApiKey.ELECT_LEADERS: 2,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
-        ApiKey.DESCRIBE_CLUSTER: 0,
-        ApiKey.DESCRIBE_PRODUCERS: 0,
-        ApiKey.DESCRIBE_TRANSACTIONS: 0,
-        ApiKey.LIST_TRANSACTIONS: 0,
-        ApiKey.LIST_CONFIG_RESOURCES: 0,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
-    }
-)
-
-_NEVER_FLEXIBLE: Final = 1 << 15
 
 
 def accepts(api: ApiKey | int, version: int) -> bool:
@@ -206,12 +171,13 @@ def accepts(api: ApiKey | int, version: int) -> bool:
 
 def is_flexible(api: ApiKey | int, version: int) -> bool:
     """Whether this version has compact types, tagged fields and request header v2 (KIP-482)."""
-    return version >= _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)
+    return version >= flexible_since(api)
 
 
 def flexible_since(api: ApiKey | int) -> int:
     """The first flexible version of an API; beyond every version when it has none."""
-    return _FLEXIBLE_SINCE.get(api, _NEVER_FLEXIBLE)
+    row = _TABLE.get(api)
+    return NEVER if row is None else row.flexible_since
 
 
 def newest(api: ApiKey) -> int:

@@ -46,5 +46,5 @@ def handle(context: Context, request: Request[AddOffsetsToTxnRequest]) -> Any:
     return context.transactions.ask(body.transactional_id, event, convert, _response)
 
 
-def _response(error: ErrorCode) -> Any:
+def _response(error: ErrorCode) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(error_code=error)

@@ -21,6 +21,7 @@ from oncelog.protocol.messages import add_partitions_to_txn as schema
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
 )
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
@@ -42,7 +43,9 @@ def handle(context: Context, request: Request[AddPartitionsToTxnRequest]) -> Any
 
 
 def _start(
-    context: Context, request: Request[AddPartitionsToTxnRequest], wanted: Any
+    context: Context,
+    request: Request[AddPartitionsToTxnRequest],
+    wanted: AddPartitionsToTxnTransaction,
 ) -> Outcome | Pending:
     """The outcome for each partition of one transaction, or the promise of it."""
     partitions = tuple(
@@ -76,7 +79,9 @@ def _outcome(result: AddPartitionsResult) -> Outcome:
     return dict(result.partitions)
 
 
-def _response(request: Request[AddPartitionsToTxnRequest], outcomes: list[Outcome]) -> Any:
+def _response(
+    request: Request[AddPartitionsToTxnRequest], outcomes: list[Outcome]
+) -> AddPartitionsToTxnResponse:
     results = []
     for wanted, outcome in zip(request.body.transactions, outcomes, strict=True):
         topics = tuple(

@@ -9,7 +9,7 @@ interrupts is given up; Kafka goes on with it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[AlterReplicaLogDirsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[AlterReplicaLogDirsRequest]
+) -> AlterReplicaLogDirsResponse:
     """Ask for each move."""
     results: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.body.dirs:

@@ -50,7 +50,7 @@ def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Any
 
 def _response(
     context: Context, request: Request[ApiVersionsRequest | None], error: ErrorCode
-) -> Any:
+) -> ApiVersionsResponse:
     served: list[ApiKey] = sorted(HANDLERS)
     if error is ErrorCode.invalid_request:
         served = []

@@ -18,6 +18,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -50,7 +51,9 @@ async def handle(context: Context, request: Request[CreatePartitionsRequest]) ->
     )
 
 
-async def _grow(context: Context, asked: Any, validate_only: bool) -> TopicOutcome:
+async def _grow(
+    context: Context, asked: CreatePartitionsTopic, validate_only: bool
+) -> TopicOutcome:
     assignments = None
     if asked.assignments is not None:
         assignments = [assignment.broker_ids for assignment in asked.assignments]

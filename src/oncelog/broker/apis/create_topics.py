@@ -17,6 +17,7 @@ from oncelog.core.config_definition import format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -45,7 +46,7 @@ async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Any
     )
 
 
-def _new(topic: Any) -> NewTopic:
+def _new(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -55,7 +56,9 @@ def _new(topic: Any) -> NewTopic:
     )
 
 
-def _result(context: Context, outcome: TopicOutcome, request: Request[CreateTopicsRequest]) -> Any:
+def _result(
+    context: Context, outcome: TopicOutcome, request: Request[CreateTopicsRequest]
+) -> CreatableTopicResult:
     topic = outcome.topic
     if topic is None:
         return CreatableTopicResult(

@@ -5,7 +5,7 @@ Gap: there are no access rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DeleteAclsRequest]) -> Any:
+def handle(context: Context, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Refuse every filter."""
     refused = DeleteAclsFilterResult(
         error_code=ErrorCode.security_disabled,

@@ -38,7 +38,7 @@ def handle(context: Context, request: Request[DeleteGroupsRequest]) -> Any:
     return gather(answers, _response, holds_back=True)
 
 
-def _response(results: list[DeleteResult]) -> Any:
+def _response(results: list[DeleteResult]) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=tuple(
             DeletableGroupResult(group_id=result.group_id, error_code=result.error)

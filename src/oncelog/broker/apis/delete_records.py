@@ -18,6 +18,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
 from oncelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -63,7 +64,9 @@ async def _noted(
     return _response(request, outcomes)
 
 
-def _response(request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]) -> Any:
+def _response(
+    request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]
+) -> DeleteRecordsResponse:
     topics = []
     for topic, results in zip(request.body.topics, outcomes, strict=True):
         partitions = tuple(
@@ -78,7 +81,7 @@ def _response(request: Request[DeleteRecordsRequest], outcomes: list[list[Outcom
     return DeleteRecordsResponse(topics=tuple(topics))
 
 
-def _delete(context: Context, topic: str, asked: Any) -> Outcome:
+def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> Outcome:
     index = asked.partition_index
     if context.image.partition(topic, index) is None:
         return ErrorCode.unknown_topic_or_partition, INVALID_LOW_WATERMARK

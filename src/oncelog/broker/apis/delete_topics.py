@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -65,5 +66,7 @@ async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Any
     return DeleteTopicsResponse(responses=tuple(results))
 
 
-def _result(name: str | None, topic_id: Any, error: ErrorCode, text: str | None) -> Any:
+def _result(
+    name: str | None, topic_id: UUID | None, error: ErrorCode, text: str | None
+) -> DeletableTopicResult:
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=text)

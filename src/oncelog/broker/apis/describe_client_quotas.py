@@ -8,11 +8,12 @@ say so before they send anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.describe_client_quotas import (
+    ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
@@ -30,7 +31,9 @@ _IP = "ip"
 _ENTITY_TYPES: Final = frozenset({_IP, "user", "client-id"})
 
 
-def handle(context: Context, request: Request[DescribeClientQuotasRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeClientQuotasRequest]
+) -> DescribeClientQuotasResponse:
     """Find nothing, or say what is wrong with the filter."""
     error, text = _problem(request.body.components)
     return DescribeClientQuotasResponse(
@@ -40,7 +43,7 @@ def handle(context: Context, request: Request[DescribeClientQuotasRequest]) -> A
     )
 
 
-def _problem(components: Sequence[Any]) -> tuple[ErrorCode, str | None]:
+def _problem(components: Sequence[ComponentData]) -> tuple[ErrorCode, str | None]:
     seen: set[str] = set()
     for component in components:
         kind, match_type = component.entity_type, component.match_type

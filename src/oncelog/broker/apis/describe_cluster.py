@@ -6,7 +6,7 @@ ever fenced without being gone. Gap: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
 from oncelog.broker.net.request import Request
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BROKER_ENDPOINTS: Final = 1
 
 
-def handle(context: Context, request: Request[DescribeClusterRequest]) -> Any:
+def handle(context: Context, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
     """Answer from the image."""
     image = context.image
     endpoint_type = request.body.endpoint_type

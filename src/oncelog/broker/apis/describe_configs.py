@@ -21,6 +21,7 @@ from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -36,7 +37,7 @@ WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
 """Types of resource that have no settings here; the tools ask for them all the same."""
 
 
-def handle(context: Context, request: Request[DescribeConfigsRequest]) -> Any:
+def handle(context: Context, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     """Describe each resource by itself."""
     resources = each_once(
         request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
@@ -46,7 +47,9 @@ def handle(context: Context, request: Request[DescribeConfigsRequest]) -> Any:
     )
 
 
-def _describe(context: Context, request: Request[DescribeConfigsRequest], resource: Any) -> Any:
+def _describe(
+    context: Context, request: Request[DescribeConfigsRequest], resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     try:
         configs = _configs(context, request, resource)
     except ProtocolError as error:
@@ -67,8 +70,8 @@ def _describe(context: Context, request: Request[DescribeConfigsRequest], resour
 
 
 def _configs(
-    context: Context, request: Request[DescribeConfigsRequest], resource: Any
-) -> list[Any]:
+    context: Context, request: Request[DescribeConfigsRequest], resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
     config = context.config
     keys = resource.configuration_keys
     name = resource.resource_name
@@ -132,7 +135,7 @@ def _entry(
     synonyms: tuple[SynonymValue, ...],
     *,
     read_only: bool,
-) -> Any:
+) -> DescribeConfigsResourceResult:
     sensitive = definition.type is ConfigType.PASSWORD
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     listed = synonyms if request.body.include_synonyms and not sensitive else ()

@@ -43,14 +43,14 @@ def handle(context: Context, request: Request[DescribeGroupsRequest]) -> Any:
         for group_id in dict.fromkeys(request.body.groups)
     ]
 
-    def convert(results: list[DescribeResult]) -> Any:
+    def convert(results: list[DescribeResult]) -> DescribeGroupsResponse:
         groups = tuple(_group(request, result) for result in results)
         return DescribeGroupsResponse(groups=groups)
 
     return gather(answers, convert, holds_back=True)
 
 
-def _group(request: Request[DescribeGroupsRequest], result: DescribeResult) -> Any:
+def _group(request: Request[DescribeGroupsRequest], result: DescribeResult) -> DescribedGroup:
     is_asked = request.body.include_authorized_operations and result.error is ErrorCode.none
     unknown = result.error is ErrorCode.group_id_not_found
     return DescribedGroup(

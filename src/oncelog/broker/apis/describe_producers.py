@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DescribeProducersRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeProducersRequest]
+) -> DescribeProducersResponse:
     """Describe each partition by itself."""
     return DescribeProducersResponse(
         topics=tuple(
@@ -71,7 +73,7 @@ def _partition(context: Context, topic: str, index: int) -> Any:
     )
 
 
-def _failed(index: int, error: ErrorCode, text: str | None = None) -> Any:
+def _failed(index: int, error: ErrorCode, text: str | None = None) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index,
         error_code=error,

@@ -73,7 +73,7 @@ def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -
     )
 
 
-def _refused(topics: Any) -> Any:
+def _refused(topics: Any) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         topics=tuple(
             DescribeTopicPartitionsResponseTopic(
@@ -85,7 +85,7 @@ def _refused(topics: Any) -> Any:
     )
 
 
-def _unknown(name: str) -> Any:
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_legal = name_problem(name) is None
     return DescribeTopicPartitionsResponseTopic(
         error_code=(
@@ -96,7 +96,7 @@ def _unknown(name: str) -> Any:
     )
 
 
-def _topic(topic: TopicImage, indexes: range) -> Any:
+def _topic(topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in indexes:
         image = topic.partitions[index]

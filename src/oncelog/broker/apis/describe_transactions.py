@@ -39,13 +39,13 @@ def handle(context: Context, request: Request[DescribeTransactionsRequest]) -> A
     return gather(answers, _response, holds_back=True)
 
 
-def _response(results: list[DescribeTransactionResult]) -> Any:
+def _response(results: list[DescribeTransactionResult]) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=tuple(_state(result) for result in results),
     )
 
 
-def _state(result: DescribeTransactionResult) -> Any:
+def _state(result: DescribeTransactionResult) -> TransactionState:
     if result.error is not ErrorCode.none:
         return TransactionState(transactional_id=result.transactional_id, error_code=result.error)
     topics: dict[str, list[int]] = {}

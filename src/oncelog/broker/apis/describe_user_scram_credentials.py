@@ -7,7 +7,7 @@ RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE. Gap: SASL.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DescribeUserScramCredentialsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeUserScramCredentialsRequest]
+) -> DescribeUserScramCredentialsResponse:
     """Answer for each user by itself."""
     counts = Counter(user.name for user in request.body.users or ())
     return DescribeUserScramCredentialsResponse(
@@ -32,7 +34,7 @@ def handle(context: Context, request: Request[DescribeUserScramCredentialsReques
     )
 
 
-def _result(name: str, count: int) -> Any:
+def _result(name: str, count: int) -> DescribeUserScramCredentialsResult:
     if count > 1:
         error = ErrorCode.duplicate_resource
         text = (

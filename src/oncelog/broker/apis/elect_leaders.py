@@ -70,7 +70,7 @@ def _elect(context: Context, topic: str, index: int, kind: int) -> tuple[ErrorCo
     return ErrorCode.eligible_leaders_not_available, "No replica may lead."
 
 
-def _response(error: ErrorCode, results: list[tuple[str, list[Result]]]) -> Any:
+def _response(error: ErrorCode, results: list[tuple[str, list[Result]]]) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=error,
         replica_election_results=tuple(

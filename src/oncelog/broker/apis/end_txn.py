@@ -45,7 +45,7 @@ def handle(context: Context, request: Request[EndTxnRequest]) -> Any:
     )
 
 
-def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
+def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> EndTxnResponse:
     return EndTxnResponse(
         error_code=error,
         producer_id=producer_id,

@@ -70,9 +70,9 @@ def _find(context: Context, topic: TopicImage, key: str) -> Any:
     )
 
 
-def _failed(key: str, error: ErrorCode, text: str) -> Any:
+def _failed(key: str, error: ErrorCode, text: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=text)
 
 
-def _response(coordinators: list[Any]) -> Any:
+def _response(coordinators: list[Coordinator]) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(coordinators=tuple(coordinators))

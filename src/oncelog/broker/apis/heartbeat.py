@@ -28,5 +28,5 @@ def handle(context: Context, request: Request[HeartbeatRequest]) -> Any:
     )
 
 
-def _response(error: ErrorCode) -> Any:
+def _response(error: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error)

@@ -60,7 +60,7 @@ def _transactional(
     )
 
 
-def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> Any:
+def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=error,
         producer_id=producer_id,

@@ -53,7 +53,7 @@ def handle(context: Context, request: Request[JoinGroupRequest]) -> Any:
     )
 
 
-def _response(request: Request[JoinGroupRequest], result: JoinResult) -> Any:
+def _response(request: Request[JoinGroupRequest], result: JoinResult) -> JoinGroupResponse:
     protocol_name = result.protocol_name
     if protocol_name is None and request.version < _NULLABLE_PROTOCOL_SINCE:
         protocol_name = ""

@@ -39,7 +39,7 @@ def handle(context: Context, request: Request[LeaveGroupRequest]) -> Any:
     )
 
 
-def _response(request: Request[LeaveGroupRequest], result: LeaveResult) -> Any:
+def _response(request: Request[LeaveGroupRequest], result: LeaveResult) -> LeaveGroupResponse:
     error = result.error
     if request.version < _MEMBERS_SINCE and error is ErrorCode.none and result.members:
         error = result.members[0].error

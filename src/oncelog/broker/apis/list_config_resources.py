@@ -8,7 +8,7 @@ here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -30,7 +30,9 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 
-def handle(context: Context, request: Request[ListConfigResourcesRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ListConfigResourcesRequest]
+) -> ListConfigResourcesResponse:
     """List what the image has of each type."""
     supported: tuple[int, ...] = (CLIENT_METRICS,)
     if request.version > 0:

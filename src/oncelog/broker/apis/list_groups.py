@@ -29,7 +29,7 @@ def handle(context: Context, request: Request[ListGroupsRequest]) -> Any:
     return gather(context.groups.ask_all(event), _response, holds_back=True)
 
 
-def _response(results: list[ListResult]) -> Any:
+def _response(results: list[ListResult]) -> ListGroupsResponse:
     failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
     if failed is not None and failed is not ErrorCode.not_coordinator:
         return ListGroupsResponse(error_code=failed)

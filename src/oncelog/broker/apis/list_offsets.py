@@ -20,6 +20,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -65,7 +66,7 @@ def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
     return gather(results, partial(_response, request.body.topics), holds_back=False)
 
 
-def _response(asked: Any, results: list[Any]) -> Any:
+def _response(asked: Any, results: list[Any]) -> ListOffsetsResponse:
     topics, rest = [], iter(results)
     for topic in asked:
         found = tuple(islice(rest, len(topic.partitions)))
@@ -74,7 +75,7 @@ def _response(asked: Any, results: list[Any]) -> Any:
 
 
 def _partition(
-    context: Context, request: Request[ListOffsetsRequest], topic: str, asked: Any
+    context: Context, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition
 ) -> Any:
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
@@ -131,7 +132,9 @@ def _look_up(
         return pending
 
 
-def _found(index: int, timestamp_ms: int, offset: int, leader_epoch: int) -> Any:
+def _found(
+    index: int, timestamp_ms: int, offset: int, leader_epoch: int
+) -> ListOffsetsPartitionResponse:
     """An offset of -1 is "nothing found"."""
     return ListOffsetsPartitionResponse(
         partition_index=index,
@@ -142,5 +145,5 @@ def _found(index: int, timestamp_ms: int, offset: int, leader_epoch: int) -> Any
     )
 
 
-def _result(index: int, error: ErrorCode) -> Any:
+def _result(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=error)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[ListPartitionReassignmentsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ListPartitionReassignmentsRequest]
+) -> ListPartitionReassignmentsResponse:
     """List nothing."""
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.none,

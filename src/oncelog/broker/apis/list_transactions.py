@@ -43,7 +43,9 @@ def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
     return gather(context.transactions.ask_all(event), convert, holds_back=True)
 
 
-def _response(results: list[ListTransactionsResult], unknown_states: list[str]) -> Any:
+def _response(
+    results: list[ListTransactionsResult], unknown_states: list[str]
+) -> ListTransactionsResponse:
     failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
     if failed is not None and failed is not ErrorCode.not_coordinator:
         return ListTransactionsResponse(error_code=failed)

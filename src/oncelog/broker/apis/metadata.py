@@ -70,7 +70,7 @@ async def _create(context: Context, request: Request[MetadataRequest], missing: 
 
 def _wanted(
     context: Context, request: Request[MetadataRequest], errors: dict[str, ErrorCode]
-) -> list[Any]:
+) -> list[MetadataResponseTopic]:
     image = context.image
     found = []
     for asked in each_once(request.body.topics or (), lambda topic: (topic.name, topic.topic_id)):
@@ -110,7 +110,7 @@ def _operations(request: Request[MetadataRequest]) -> int:
     return TOPIC_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED
 
 
-def _topic(request: Request[MetadataRequest], topic: TopicImage) -> Any:
+def _topic(request: Request[MetadataRequest], topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=topic.name,
@@ -134,7 +134,9 @@ def _topic(request: Request[MetadataRequest], topic: TopicImage) -> Any:
     )
 
 
-def _response(image: MetadataImage, request: Request[MetadataRequest], topics: list[Any]) -> Any:
+def _response(
+    image: MetadataImage, request: Request[MetadataRequest], topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     is_asked = request.body.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=tuple(

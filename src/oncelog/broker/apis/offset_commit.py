@@ -65,7 +65,7 @@ def handle(context: Context, request: Request[OffsetCommitRequest]) -> Any:
     )
 
 
-def _image_of(context: Context, topic: Any) -> TopicImage | None:
+def _image_of(context: Context, topic: offset_commit.OffsetCommitRequestTopic) -> TopicImage | None:
     if topic.name is not None:
         return context.image.topic(topic.name)
     return context.image.topic_by_id(topic.topic_id)
@@ -76,7 +76,7 @@ def _response(
     images: list[TopicImage | None],
     outcome: dict[tuple[str, int], ErrorCode],
     otherwise: ErrorCode,
-) -> Any:
+) -> offset_commit.OffsetCommitResponse:
     """The outcomes in the order of the request; `otherwise` for those that have none."""
     topics = []
     for topic, image in zip(request.body.topics, images, strict=True):

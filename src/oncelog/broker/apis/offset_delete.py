@@ -52,7 +52,7 @@ def handle(context: Context, request: Request[OffsetDeleteRequest]) -> Any:
     )
 
 
-def _response(outcomes: Iterable[tuple[TopicPartition, ErrorCode]]) -> Any:
+def _response(outcomes: Iterable[tuple[TopicPartition, ErrorCode]]) -> OffsetDeleteResponse:
     topics: dict[str, list[Any]] = {}
     for (topic, index), error in outcomes:
         topics.setdefault(topic, []).append(

@@ -41,7 +41,7 @@ def handle(context: Context, request: Request[OffsetFetchRequest]) -> Any:
     )
 
 
-def _distinct(group: Any) -> Any:
+def _distinct(group: offset_fetch.OffsetFetchRequestGroup) -> Any:
     """The group with each of its topics and partitions named once."""
     if group.topics is None:
         return group
@@ -61,7 +61,11 @@ def _distinct(group: Any) -> Any:
     )
 
 
-def _start(context: Context, request: Request[OffsetFetchRequest], group: Any) -> Any:
+def _start(
+    context: Context,
+    request: Request[OffsetFetchRequest],
+    group: offset_fetch.OffsetFetchRequestGroup,
+) -> Any:
     wanted = None
     if group.topics is not None:
         wanted = tuple(
@@ -74,20 +78,20 @@ def _start(context: Context, request: Request[OffsetFetchRequest], group: Any) -
     return context.groups.ask(group.group_id, event, unchanged, OffsetFetchResult)
 
 
-def _name_of(context: Context, topic: Any) -> str | None:
+def _name_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> str | None:
     if topic.name is not None:
         return str(topic.name)
     image = _image_of(context, topic)
     return None if image is None else image.name
 
 
-def _image_of(context: Context, topic: Any) -> TopicImage | None:
+def _image_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> TopicImage | None:
     if topic.name is not None:
         return context.image.topic(topic.name)
     return context.image.topic_by_id(topic.topic_id)
 
 
-def _topic_id_of(context: Context, topic: Any) -> UUID:
+def _topic_id_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> UUID:
     """The id that the topic has now, however old the request's version is."""
     image = _image_of(context, topic)
     return ZERO_TOPIC_ID if image is None else image.topic_id
@@ -96,9 +100,9 @@ def _topic_id_of(context: Context, topic: Any) -> UUID:
 def _response(
     context: Context,
     request: Request[OffsetFetchRequest],
-    groups: list[Any],
+    groups: list[offset_fetch.OffsetFetchRequestGroup],
     results: list[OffsetFetchResult],
-) -> Any:
+) -> offset_fetch.OffsetFetchResponse:
     answered = [
         _group(context, request, group, result)
         for group, result in zip(groups, results, strict=True)
@@ -107,8 +111,11 @@ def _response(
 
 
 def _group(
-    context: Context, request: Request[OffsetFetchRequest], group: Any, result: OffsetFetchResult
-) -> Any:
+    context: Context,
+    request: Request[OffsetFetchRequest],
+    group: offset_fetch.OffsetFetchRequestGroup,
+    result: OffsetFetchResult,
+) -> offset_fetch.OffsetFetchResponseGroup:
     by_topic: dict[str, list[FetchedOffset]] = {}
     for fetched in result.partitions:
         if group.topics is not None or not _is_of_another_topic(context, fetched):
@@ -141,7 +148,12 @@ def _is_of_another_topic(context: Context, fetched: FetchedOffset) -> bool:
     return image is not None and fetched.topic_id not in (ZERO_TOPIC_ID, image.topic_id)
 
 
-def _topic(context: Context, name: str | None, topic_id: Any, partitions: list[Any]) -> Any:
+def _topic(
+    context: Context,
+    name: str | None,
+    topic_id: UUID | None,
+    partitions: list[offset_fetch.OffsetFetchResponsePartitions],
+) -> offset_fetch.OffsetFetchResponseTopics:
     if topic_id is None and name is not None:
         image = context.image.topic(name)
         topic_id = None if image is None else image.topic_id
@@ -150,7 +162,7 @@ def _topic(context: Context, name: str | None, topic_id: Any, partitions: list[A
     )
 
 
-def _partition(fetched: FetchedOffset) -> Any:
+def _partition(fetched: FetchedOffset) -> offset_fetch.OffsetFetchResponsePartitions:
     return offset_fetch.OffsetFetchResponsePartitions(
         partition_index=fetched.partition,
         committed_offset=fetched.offset,
@@ -160,7 +172,7 @@ def _partition(fetched: FetchedOffset) -> Any:
     )
 
 
-def _absent(index: int, error: ErrorCode) -> Any:
+def _absent(index: int, error: ErrorCode) -> offset_fetch.OffsetFetchResponsePartitions:
     return offset_fetch.OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=-1,

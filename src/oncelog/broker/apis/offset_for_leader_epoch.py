@@ -7,7 +7,7 @@ log knows none. Gap: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
@@ -16,6 +16,7 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[OffsetForLeaderEpochRequest]) -> Any:
+def handle(
+    context: Context, request: Request[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse:
     """Answer each partition by itself."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
@@ -38,7 +41,7 @@ def handle(context: Context, request: Request[OffsetForLeaderEpochRequest]) -> A
     )
 
 
-def _partition(context: Context, topic: str, asked: Any) -> Any:
+def _partition(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = context.partitions.get(topic, asked.partition)
     if partition is None:
         error = absent(context.image, topic, asked.partition)

@@ -42,7 +42,7 @@ def handle(context: Context, request: Request[SyncGroupRequest]) -> Any:
     )
 
 
-def _response(result: SyncResult) -> Any:
+def _response(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

@@ -131,7 +131,9 @@ def _refuse(request: Request[TxnOffsetCommitRequest], error: ErrorCode) -> Any:
     )
 
 
-def _response(request: Request[TxnOffsetCommitRequest], outcome: Outcome) -> Any:
+def _response(
+    request: Request[TxnOffsetCommitRequest], outcome: Outcome
+) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=tuple(
             schema.TxnOffsetCommitResponseTopic(

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.coordination.markers import append_markers
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -60,15 +61,17 @@ def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
     return reply
 
 
-def _append(context: Context, marker: Any, topic_partition: TopicPartition, settle: Any) -> None:
-    producer_id = marker.producer_id
+def _append(
+    context: Context, marker: WritableTxnMarker, topic_partition: TopicPartition, settle: Any
+) -> None:
+    producer_id = ProducerId(marker.producer_id)
     if context.partitions.get(*topic_partition) is None:
         settle(producer_id, topic_partition, ErrorCode.unknown_topic_or_partition)
         return
     markers = SendMarkers(
         transactional_id="",
         producer_id=producer_id,
-        producer_epoch=marker.producer_epoch,
+        producer_epoch=ProducerEpoch(marker.producer_epoch),
         coordinator_epoch=marker.coordinator_epoch,
         commit=marker.transaction_result,
         partitions=(topic_partition,),
@@ -82,7 +85,7 @@ def _append(context: Context, marker: Any, topic_partition: TopicPartition, sett
     )
 
 
-def _response(outcomes: Outcomes) -> Any:
+def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
