@@ -8,7 +8,7 @@ through one sink.
 import argparse
 from collections.abc import Callable
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from oncelog.spark import OncelogSource, exactly_once, session
@@ -26,23 +26,17 @@ def main() -> None:
     parser.add_argument("--per-batch", type=int, default=1000)
     parser.add_argument("--starting", default="earliest")
     parser.add_argument("--replaces")
+    parser.add_argument("--connector", help="the jars of Spark's Kafka connector, which then reads")
     parser.add_argument(
         "--fail-once", help="a file; while it does not exist, one task makes it and fails"
     )
     options = parser.parse_args()
 
     builder = session("test-job", cores=2).config("spark.log.level", "ERROR")
+    builder = builder.config("spark.jars", options.connector or "")
     spark = builder.config("spark.driver.extraJavaOptions", QUICK_JVM).getOrCreate()
     spark.dataSource.register(OncelogSource)
-    source = (
-        spark.readStream.format("oncelog")
-        .option("bootstrapServers", options.bootstrap)
-        .option("subscribe", options.source)
-        .option("maxOffsetsPerTrigger", options.per_batch)
-        .option("startingOffsets", options.starting)
-        .option("groupId", options.application)
-        .load()
-    )
+    source = read_by_spark(spark, options) if options.connector else read_by_us(spark, options)
     rows = source.select("key", "value", F.lit(options.output).alias("topic"))
     if options.fail_once:
         rows = rows.withColumn("value", failing(options.fail_once)("value"))
@@ -72,6 +66,33 @@ def main() -> None:
     )
     query.awaitTermination()
     spark.stop()
+
+
+def read_by_us(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The source topic through our source."""
+    return (
+        spark.readStream.format("oncelog")
+        .option("bootstrapServers", options.bootstrap)
+        .option("subscribe", options.source)
+        .option("maxOffsetsPerTrigger", options.per_batch)
+        .option("startingOffsets", options.starting)
+        .option("groupId", options.application)
+        .option("checkpointLocation", options.checkpoint)
+        .load()
+    )
+
+
+def read_by_spark(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The same through Spark's own connector."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", options.source)
+        .option("maxOffsetsPerTrigger", options.per_batch)
+        .option("startingOffsets", options.starting)
+        .load()
+    )
 
 
 def failing(path: str) -> Callable[[str], Column]:

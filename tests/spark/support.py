@@ -19,7 +19,7 @@ from oncelog.client.values import NewTopic
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
 from tests.support.interop.librdkafka import given
 
-JOB_TIMEOUT_S = 120
+JOB_TIMEOUT_S = 300
 POLL_TIMEOUT_S = 15
 KEYS = [b"k%d" % number for number in range(7)]
 

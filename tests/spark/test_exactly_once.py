@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.peer.kafka import PeerUnavailable
+from bench.spark.session import connector
 from oncelog.spark.progress import CRASH_POINTS, CrashRow
 from tests.spark.support import (
     JOB_TIMEOUT_S,
@@ -55,6 +57,21 @@ def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job: 
     assert len(seen) > 3000, "no aborted records: the kills hit nothing"
 
 
+def test_sparks_own_connector_works_as_the_source(job: Job) -> None:
+    """Its jars are those of Spark 4.2: 4.3's connector is not on Maven Central."""
+    try:
+        jars = connector()
+    except PeerUnavailable as error:
+        pytest.skip(str(error))
+    job.has_counts = True
+    job.arguments = ["--per-batch", "600", "--connector", ",".join(map(str, jars))]
+    load(job.bootstrap_servers, job.name, 0, 2000)
+    crash_at(job, "txn_ended", 1)
+    assert job.run() == 0, job.text()
+    check_copied(job, 2000)
+    check_counts(job, 2000)
+
+
 def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(
     job: Job,
 ) -> None:
@@ -66,7 +83,6 @@ def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_th
     load(job.bootstrap_servers, job.name, 500, 500)
     query_id = job.text().split("replaces_query='")[1].split("'")[0]
     resume = ["--starting", "group", "--replaces", query_id]
-    job.checkpoint.rename(job.folder / "refused")
     assert job.run("", *resume) == 0, job.text()
     check_copied(job, 1000)
 

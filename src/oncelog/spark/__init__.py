@@ -18,6 +18,7 @@ Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[s
 from oncelog.spark.batch_progress import last_progress
 from oncelog.spark.errors import (
     DataLossError,
+    DrainError,
     FailClosedError,
     JavaNotFoundError,
     PipelineError,
@@ -38,6 +39,7 @@ __all__ = [
     "CrashPoint",
     "CrashRow",
     "DataLossError",
+    "DrainError",
     "FailClosedError",
     "JavaNotFoundError",
     "OncelogSource",

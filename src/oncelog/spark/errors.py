@@ -10,6 +10,7 @@ from oncelog.core.errors import OncelogError
 
 __all__ = [
     "DataLossError",
+    "DrainError",
     "FailClosedError",
     "JavaNotFoundError",
     "PipelineError",
@@ -64,6 +65,17 @@ class StoppedError(PipelineError):
 
 class DataLossError(PipelineError):
     """Records that the query has to read are gone (retention, or the topic was made again)."""
+
+
+class DrainError(PipelineError):
+    """A batch that is committed cannot be computed again, so its state cannot be had."""
+
+    def __init__(self, batch_id: int, cause: str) -> None:
+        super().__init__(
+            f"batch {batch_id} is committed, and computing it again for its state failed "
+            f"({cause[:500]}); nothing is written twice. If its source records are gone, this "
+            "state cannot be made again: begin with a new checkpoint"
+        )
 
 
 class JavaNotFoundError(PipelineError):

@@ -21,8 +21,10 @@ from pyspark.sql import DataFrame
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.driver import MicroBatch
+from oncelog.spark.errors import DrainError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.write_stage import failure_of
 
 __all__ = [
     "Query",
@@ -32,6 +34,7 @@ __all__ = [
     "SinkRun",
     "SparkQuery",
     "described",
+    "exists",
     "read_matching",
     "read_text",
     "run_of",
@@ -151,10 +154,20 @@ class QueryBatch:
         return initial_offsets(self._logged().source_lines, notes)
 
     def drain(self) -> None:
-        """Run the plan into nothing: state stores commit."""
+        """Run the plan into nothing, so that state stores commit; without state there is no need.
+
+        Raises `DrainError` when the batch cannot be computed again.
+        """
+        context, root = self._query.context, self._query.checkpoint
+        if not exists(context, f"{root}/state"):
+            # Not even the source has to have the batch's records any more.
+            return
         text = f"batch {self.batch_id}: committed before, computed again for its state"
-        with described(self._query.context, text):
-            self._df.write.format("noop").mode("overwrite").save()
+        try:
+            with described(context, text):
+                self._df.write.format("noop").mode("overwrite").save()
+        except (Py4JError, PySparkException) as error:
+            raise DrainError(self.batch_id, str(failure_of(error))) from error
 
     def _logged(self) -> LoggedOffsets:
         path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
@@ -248,6 +261,14 @@ def read_text(context: Any, path: str) -> str:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def exists(context: Any, path: str) -> bool:
+    """Whether there is such a file or folder, on any of Hadoop's file systems."""
+    hadoop_path = context._jvm.org.apache.hadoop.fs.Path(path)  # noqa: SLF001 - as above
+    return bool(
+        hadoop_path.getFileSystem(context._jsc.hadoopConfiguration()).exists(hadoop_path)  # noqa: SLF001
+    )
 
 
 def read_matching(context: Any, folder: str, pattern: str) -> list[str]:

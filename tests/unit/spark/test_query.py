@@ -1,8 +1,15 @@
 """What needs no Spark: how checkpoints are read."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from oncelog.spark.query import described, read_text
+import pytest
+from py4j.protocol import Py4JError
+
+from oncelog.spark import query
+from oncelog.spark.errors import DrainError
+from oncelog.spark.query import QueryBatch, described, read_text
 
 
 def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:
@@ -30,3 +37,45 @@ def test_a_jobs_description_is_put_back() -> None:
     with described(context, "batch 7"):
         assert context.properties == {"spark.job.description": "batch 7"}
     assert context.seen == ["batch 7", "Spark's"]
+
+
+class Frame:
+    """A DataFrame whose records are gone."""
+
+    @property
+    def write(self) -> "Frame":
+        return self
+
+    def format(self, name: str) -> "Frame":
+        return self
+
+    def mode(self, name: str) -> "Frame":
+        return self
+
+    def save(self) -> None:
+        raise Py4JError("DataLossError: in-0 no longer has offset 3")
+
+
+@pytest.fixture
+def batch() -> QueryBatch:
+    context = SimpleNamespace(
+        getLocalProperty=lambda name: None, setLocalProperty=lambda name, value: None
+    )
+    run: Any = SimpleNamespace(query_id="q", context=context, checkpoint="/c")
+    frame: Any = Frame()
+    return QueryBatch(run, frame, 7)
+
+
+def test_a_committed_batch_without_state_needs_no_records_any_more(
+    batch: QueryBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "exists", lambda context, path: False)
+    batch.drain()
+
+
+def test_a_committed_batch_whose_state_cannot_be_made_again_says_so(
+    batch: QueryBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
+    with pytest.raises(DrainError, match=r"batch 7 is committed.*no longer has offset 3"):
+        batch.drain()
