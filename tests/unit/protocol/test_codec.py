@@ -45,7 +45,8 @@ from tests.unit.protocol.judge import (
 from tests.unit.protocol.samples import sample
 
 VALUES_COUNT = 50
-"""Random values of each message and version; `make test-full` tries 2,000."""
+VALUES_COUNT_FULL = 2000
+"""Random values of each message, direction and version: in `make test`, and in `make test-full`."""
 
 GOLDEN = json.loads((Path(__file__).parent / "golden/messages.json").read_text())
 
@@ -64,13 +65,12 @@ def read(cls: type, version: int, raw: Buffer, position: int = 0, *, flexible: b
     return reader(cls, version, flexible=flexible)(raw, position)
 
 
-@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
-def test_kio_writes_the_same_bytes_and_reads_the_same_values(api: ApiKey, version: int) -> None:
+def check_against_kio(api: ApiKey, version: int, count: int) -> None:
     flexible = is_flexible(api, version)
     for kind in ("request", "response"):
         cls, schema = class_of(api, kind), kio_class(api, version, kind)
         random = Random(f"{api.name} {kind} {version}")
-        for _ in range(examples(VALUES_COUNT)):
+        for _ in range(count):
             value = sample(cls, version, random)
             raw = written(cls, version, value, flexible=flexible)
             assert read(cls, version, raw, flexible=flexible) == value
@@ -80,6 +80,17 @@ def test_kio_writes_the_same_bytes_and_reads_the_same_values(api: ApiKey, versio
             out = io.BytesIO()
             entity_writer(schema)(out, judged)
             assert out.getvalue() == raw
+
+
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+def test_kio_writes_the_same_bytes_and_reads_the_same_values(api: ApiKey, version: int) -> None:
+    check_against_kio(api, version, examples(VALUES_COUNT))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+def test_kio_agrees_on_many_values(api: ApiKey, version: int) -> None:
+    check_against_kio(api, version, VALUES_COUNT_FULL)
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
