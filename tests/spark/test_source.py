@@ -32,6 +32,8 @@ SCHEMA = StructType([StructField("value", BinaryType()), StructField("offset", L
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    """The session that runs already, or one that ends with this file."""
+    others = SparkSession.getActiveSession()
     running = (
         session("source", cores=2)
         .config("spark.log.level", "OFF")
@@ -40,7 +42,8 @@ def spark() -> Iterator[SparkSession]:
     )
     running.dataSource.register(OncelogSource)
     yield running
-    running.stop()
+    if others is None:
+        running.stop()
 
 
 def options(job: Job, **given: str) -> SourceOptions:
