@@ -1,6 +1,7 @@
 """Simulated executors: each task is a process of its own, and what it runs is the shipped code.
 
-`WriteTask` and `read_range` are called as Spark calls them, on a thread that blocks. What they get
+`WriteTask` and `read_range` are called as Spark calls them, on a thread that blocks. So is the
+driver's own `DirectWriter`. What they get
 from their surroundings is exchanged while `shipped_tasks` is entered: Spark's task context, the
 loop of the write task (a blocking call of `Lockstep`), the reader's connection, and the producer,
 which also writes down what is sent. Nothing else of them differs.
@@ -24,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+import oncelog.spark.direct as direct_module
 import oncelog.spark.source_read as read_module
 import oncelog.spark.tasks as tasks_module
 from oncelog.client import Consumer, Producer
@@ -36,7 +38,6 @@ from oncelog.simulation.process import Process
 from oncelog.spark.progress import Progress
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
-from oncelog.spark.tasks import TARGET_COLUMN
 from tests.simulation.lockstep import Lockstep, current
 
 __all__ = ["Journal", "Row", "TaskSurroundings", "read_rows", "row_batches", "shipped_tasks"]
@@ -178,6 +179,8 @@ def shipped_tasks() -> Iterator[None]:
         (tasks_module, "asyncio"): SimpleNamespace(Runner=_Runner, sleep=_pace),
         (tasks_module, "Producer"): JournalingProducer,
         (tasks_module, "Progress"): _progress,
+        (direct_module, "Producer"): JournalingProducer,
+        (direct_module, "Progress"): _progress,
         (read_module, "_shared_consumer"): _connected,
     }
     kept = {(module, name): getattr(module, name) for module, name in exchanged}
@@ -200,17 +203,14 @@ def read_rows(options: SourceOptions, ranges: dict[TopicPartition, tuple[int, in
     return rows
 
 
-def row_batches(rows: list[tuple[Value, bytes, int]], clock: Clock, size: int) -> Iterator[Any]:
-    """Arrow batches of (value, key, target number) as they come out of the shuffle."""
+def row_batches(rows: list[tuple[Value, bytes]], clock: Clock, size: int) -> Iterator[Any]:
+    """Arrow batches of (value, key) as a source partition gives them to the encoder."""
     for at in range(0, len(rows), size):
         part = rows[at : at + size]
         yield pa.RecordBatch.from_pydict(
             {
-                "value": pa.array([value.encode() for value, _, _ in part], pa.binary()),
-                "key": pa.array([key for _, key, _ in part], pa.binary()),
-                TARGET_COLUMN: pa.array([number for _, _, number in part], pa.int32()),
-                "timestamp": pa.array(
-                    [clock.now_ms() * 1000] * len(part), pa.timestamp("us", "UTC")
-                ),
+                "value": pa.array([value.encode() for value, _ in part], pa.binary()),
+                "key": pa.array([key for _, key in part], pa.binary()),
+                "timestamp_us": pa.array([clock.now_ms() * 1000] * len(part), pa.int64()),
             }
         )

@@ -40,7 +40,7 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.run import Run, undisturbed
 from oncelog.simulation.workloads import WORKLOADS
 from oncelog.spark.progress import CrashRow
-from oncelog.spark.tasks import Targets
+from oncelog.spark.targets import Targets
 from tests.simulation.spark_application import TAKE_OVER_STEPS, Application
 from tests.simulation.spark_executor import shipped_tasks
 from tests.simulation.spark_judge import judge_batches

@@ -29,6 +29,7 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.history import Progress as ProgressEvent
 from oncelog.simulation.process import Process
+from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import (
     BatchDriver,
     DriverOptions,
@@ -53,6 +54,9 @@ CRASHED: Final = "crash"
 """Why a process died that the model killed at a place of its own choosing."""
 PAUSE_MS: Final = (1.0, 80.0)
 """Between two looks for new records."""
+
+DIRECT: Final = 0.3
+"""How many micro-batches the driver sends itself."""
 
 TAKE_OVER: Final = 0.25
 """How likely a rival is started at the step that a run has chosen for it."""
@@ -227,9 +231,23 @@ class _Batch:
             progress=self._steps,
             crash_point=_TaskCrash(life),
         )
+        if life.rng.random() < DIRECT:
+            return self._write_direct(stage)
         reports = life.lockstep.call(stage.run())
         check_one_attempt(stage.spark_context(), "tag")
         return reports
+
+    def _write_direct(self, stage: Stage) -> list[TaskReport]:
+        """The rows are few: the driver sends them, with the producer of its last small batch."""
+        life = self._life
+        life.app.count("driver writes")
+        rows = life.lockstep.call(stage.read())
+        if life.direct is None:
+            life.direct = stage.direct_writer(life.lockstep, _DriverCrash(life))
+        blobs = [[blob] for blob in stage.encode(rows)]
+        if not blobs:
+            return []
+        return life.direct.write(stage.identity, self.batch_id, life.app.stage.targets, blobs)
 
     def drain(self) -> None:
         self._life.lockstep.sleep(self._life.rng.uniform(1.0, 30.0))
@@ -249,6 +267,7 @@ class _Life:
     transactions: int = 0
     numbers: int = 0
     stage: Stage | None = None
+    direct: DirectWriter | None = None
     steps: _Steps | None = None
     checkpoint: Checkpoint | None = None
 
@@ -391,6 +410,9 @@ class _Life:
                 batch_id, last = batch_id + 1, batch_id
             return True
         finally:
+            if self.direct is not None:
+                self.direct.close()
+                self.direct = None
             self.lockstep.call(self._disconnect(admin, inner))
 
     def _renew(self, driver: BatchDriver) -> None:

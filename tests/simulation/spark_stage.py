@@ -15,17 +15,19 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
-import pyarrow as pa
-
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, Event, Value
 from oncelog.simulation.loop import ProcessLoop
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.world import World
-from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.direct import DirectWriter
+from oncelog.spark.driver import DriverOptions, ProducerIdentity, Runner, TaskReport
+from oncelog.spark.encoder import Blob, Encoder, to_arrow
 from oncelog.spark.errors import DataLossError, UsageError, WriteStageError
+from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_options import SourceOptions
-from oncelog.spark.tasks import Targets, WriteTask
+from oncelog.spark.targets import Targets
+from oncelog.spark.tasks import WriteTask, report_of
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_executor import (
     Journal,
@@ -118,7 +120,7 @@ class Stage:
     def __post_init__(self) -> None:
         self._rng: random.Random = self.driver.rng
         self._outcomes: asyncio.Queue[_Outcome] = asyncio.Queue()
-        self._copies: dict[int, list[tuple[Value, bytes, int]]] = {}
+        self._blobs: list[Blob] = []
         faults = self.options.faults
         # Attempts get their rows in other orders, but in Arrow batches of one size, as in Spark.
         self._rows_per_batch = self._rng.choice((1, 1, 3, 50))
@@ -130,19 +132,20 @@ class Stage:
     async def run(self) -> list[TaskReport]:
         """Read, shuffle, write. Raises `WriteStageError`."""
         faults = self.options.faults
-        rows = await self._read()
-        self._shuffle(rows)
+        rows = await self.read()
+        self._blobs = self.encode(rows)
         try:
             if self._rng.random() < faults.again:
                 self.options.count("stage run twice")
                 self.stage_attempt = 1
                 await self._attempt_half()
-                self._shuffle(rows)
+                self._blobs = self.encode(rows)
             return await self._write()
         finally:
             self.leave_behind()
 
-    async def _read(self) -> list[Row]:
+    async def read(self) -> list[Row]:
+        """What the sources hold. Raises as `run`."""
         options = SourceOptions.parse(
             {
                 "bootstrapServers": self.options.bootstrap,
@@ -155,18 +158,27 @@ class Stage:
             raise self._failure(outcome)
         return outcome.rows
 
-    def _shuffle(self, rows: list[Row]) -> None:
-        """Give each row its target and its task. Each attempt of the stage has its own values."""
-        self._copies.clear()
-        keys = [f"{tp}@{offset}".encode() for tp, offset in rows]
-        targets = self.options.targets
-        spread = pa.array([0] * len(rows), pa.int64())
-        chosen = targets.choose(None, None, pa.array(keys, pa.binary()), spread).to_pylist()
-        for (topic_partition, offset), key, number in zip(rows, keys, chosen, strict=True):
-            source = f"{topic_partition.topic}-{topic_partition.partition}@{offset}"
-            value = Value(self.owner, self.numbers(), self.transaction, source)
-            task = number % self.options.task_count
-            self._copies.setdefault(task, []).append((value, key, number))
+    def encode(self, rows: list[Row]) -> list[Blob]:
+        """The blobs of all source partitions. Each attempt of the stage has its own values."""
+        encoder = Encoder(self.options.targets, self.batch_id, self._batch_size, "none")
+        blobs: list[Blob] = []
+        for source, place in enumerate(sorted(self.ranges)):
+            own = [
+                (
+                    Value(
+                        self.owner,
+                        self.numbers(),
+                        self.transaction,
+                        f"{tp.topic}-{tp.partition}@{at}",
+                    ),
+                    f"{tp}@{at}".encode(),
+                )
+                for tp, at in rows
+                if tp == place
+            ]
+            batches = row_batches(own, self.driver.clock, self._rows_per_batch)
+            blobs += [blob for some in encoder.encode(source, batches) for blob in some]
+        return blobs
 
     async def _write(self) -> list[TaskReport]:
         faults = self.options.faults
@@ -191,7 +203,7 @@ class Stage:
                 self._start(outcome.task, outcome.attempt + 1)
             else:
                 raise self._failure(outcome)
-        return [_report(row) for task in sorted(found) for row in found[task]]
+        return [report_of(row) for task in sorted(found) for row in found[task]]
 
     async def _attempt_half(self) -> None:
         """A stage attempt that gets nowhere: its tasks go on."""
@@ -202,20 +214,17 @@ class Stage:
 
     def _start(self, task: int, attempt: int) -> None:
         rng = self._rng
-        rows = _interleaved(rng, self._copies.get(task, []))
+        blobs = [blob for blob in self._blobs if blob.target % self.options.task_count == task]
         work = WriteTask(
             bootstrap_servers=self.options.bootstrap,
             transactional_id=self.options.application_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.producer_epoch,
+            identity=self.identity,
             batch_id=self.batch_id,
             targets=self.options.targets,
-            batch_size=self._batch_size,
-            compression_type="none",
             progress_path=self.progress,
             crash_point=self.crash_point,
         )
-        self._launch(task, attempt, lambda: work, rows)
+        self._launch(task, attempt, lambda: work, _interleaved(rng, blobs))
         if attempt == 0 and rng.random() < self.options.faults.copy:
             self.options.count("task copied")
             delay_s = rng.uniform(0.0, 0.1)
@@ -251,7 +260,7 @@ class Stage:
         task: int,
         attempt: int,
         work: Callable[[], Any],
-        rows: list[tuple[Value, bytes, int]] | None = None,
+        blobs: list[Blob] | None = None,
     ) -> None:
         world, rng = self.options.world, self._rng
         self._launched += 1
@@ -265,12 +274,17 @@ class Stage:
             partial(self._tell, LOSS_NOTICED_S, _Outcome(task, attempt, None, "executor lost"))
         )
         client_options = self.client_options(process)
-        if rows is not None:
+        if blobs is not None:
             write = work()
             write.producer_options.update(
                 client_options, journal=self._note, delivery_timeout_ms=rng.choice((3e3, 2e4))
             )
-            shuffled = row_batches(rows, process.clock, self._rows_per_batch)
+            per_batch = rng.choice((1, 2, 10))
+            # Stamping changes a batch in place, so each attempt has its own copy of the bytes.
+            shuffled = [
+                to_arrow(blobs[at : at + per_batch], self.options.task_count)
+                for at in range(0, len(blobs), per_batch)
+            ]
 
             def run() -> list[Any]:
                 reports = [batch.to_pylist() for batch in write(shuffled)]
@@ -336,6 +350,26 @@ class Stage:
                 until_s=world.now_s + 10.0,
             )
 
+    # --- the driver as the one sender
+
+    def direct_writer(self, runner: Runner, crash_point: Any) -> DirectWriter:
+        """The writer that small micro-batches go through."""
+        options: dict[str, Any] = {**self.client_options(self.driver), "journal": self._note}
+        sink = SinkOptions(
+            bootstrap_servers=self.options.bootstrap,
+            driver=DriverOptions(self.options.application_id),
+            topic=None,
+            topics=None,
+            max_tasks=None,
+            batch_size=self._batch_size,
+            compression_type="none",
+            transaction_timeout_ms=self._rng.choice((3_000, 20_000)),
+            progress_path=self.progress,
+            crash_point=None,
+            client_options=options,
+        )
+        return DirectWriter(sink, runner, crash_point)
+
     # --- Spark's status tracker, as `oncelog.spark.write_stage` asks it
 
     def spark_context(self) -> Any:
@@ -350,27 +384,15 @@ class Stage:
         return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))
 
 
-def _report(row: Mapping[str, Any]) -> TaskReport:
-    return TaskReport(
-        row["task"],
-        TopicPartition(row["topic"], row["partition"]),
-        row["records"],
-        row["first_offset"],
-        row["last_offset"],
-    )
-
-
-def _interleaved(
-    rng: random.Random, rows: list[tuple[Value, bytes, int]]
-) -> list[tuple[Value, bytes, int]]:
-    """The rows as one attempt gets them: each source partition in order, mixed by chance."""
-    queues: dict[str, list[tuple[Value, bytes, int]]] = {}
-    for row in reversed(rows):
-        queues.setdefault(row[0].source.rpartition("@")[0], []).append(row)
+def _interleaved(rng: random.Random, blobs: list[Blob]) -> list[Blob]:
+    """The blobs as one attempt gets them: each source partition's in order, mixed by chance."""
+    queues: dict[int, list[Blob]] = {}
+    for blob in reversed(blobs):
+        queues.setdefault(blob.source, []).append(blob)
     mixed = []
     while queues:
-        name = rng.choice(sorted(queues))
-        mixed.append(queues[name].pop())
-        if not queues[name]:
-            del queues[name]
+        source = rng.choice(sorted(queues))
+        mixed.append(queues[source].pop())
+        if not queues[source]:
+            del queues[source]
     return mixed

@@ -147,6 +147,12 @@ class Producer:
         producer._attach_to = (producer_id, producer_epoch)
         return producer
 
+    def reattach(self, producer_id: int, producer_epoch: int) -> None:
+        """Go on in the next transaction, once everything sent before is acknowledged."""
+        self._transaction = TransactionMachine()
+        self._transaction.attach(producer_id, producer_epoch, self._calls.adopt_version())
+        self._machine.identify(producer_id, producer_epoch)
+
     # --- life -------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -155,8 +161,7 @@ class Producer:
             return
         await self._cluster.connect(self._delivery_timeout_ms)
         if self._attach_to is not None:
-            self._transaction.attach(*self._attach_to, self._calls.adopt_version())
-            self._machine.identify(*self._attach_to)
+            self.reattach(*self._attach_to)
         self._sender = Sender(
             self._cluster,
             self._machine,
@@ -384,10 +389,7 @@ class Producer:
                 self._machine.resume()
 
     async def _take_next_epoch(self) -> None:
-        """TV1.
-
-        Fence our own stragglers, and start sequences anew, before the next transaction (KIP-360).
-        """
+        """TV1: fence our stragglers and restart sequences before the next transaction (KIP-360)."""
         transaction = self._transaction
         try:
             producer = await self._calls.init_producer_id(

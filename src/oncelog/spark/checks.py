@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyspark
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BinaryType, IntegerType, StringType
+from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 
@@ -67,11 +67,6 @@ def check_configuration(df: DataFrame) -> None:
         raise UnsupportedModeError(
             "spark.speculation runs tasks twice; turn it off for exactly_once"
         )
-    if str(configuration.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        raise UnsupportedModeError(
-            "spark.dynamicAllocation.enabled does not go with the barrier stage that exactly_once "
-            "writes in; turn it off"
-        )
 
 
 def check_columns(df: DataFrame, topic: str | None) -> None:
@@ -85,6 +80,7 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
         ("key", text),
         ("topic", StringType),
         ("partition", IntegerType),
+        ("timestamp", TimestampType),
     ):
         if name in types and not isinstance(types[name], allowed):
             raise UsageError(
@@ -98,4 +94,5 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
 
 
 def _wanted(name: str) -> str:
-    return {"topic": "string", "partition": "int"}.get(name, "string or binary")
+    others = {"topic": "string", "partition": "int", "timestamp": "timestamp"}
+    return others.get(name, "string or binary")

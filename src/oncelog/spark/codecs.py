@@ -8,7 +8,7 @@ Spark, and does no I/O.
 Source: `DefaultRecord.java`, `DefaultRecordBatch.java` (varints are zig-zag).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,14 @@ from oncelog.protocol.batch import (
 from oncelog.protocol.compression import compress, decompress
 from oncelog.spark.record_bounds import record_bounds
 
-__all__ = ["HEADERS_TYPE", "DecodedRecords", "EncodedBatch", "decode_batches", "encode_batches"]
+__all__ = [
+    "HEADERS_TYPE",
+    "DecodedRecords",
+    "EncodedBatch",
+    "decode_batches",
+    "encode_batches",
+    "encode_runs",
+]
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """As in Spark's Kafka source: ``array<struct<key:string,value:binary>>``."""
@@ -226,7 +233,26 @@ def encode_batches(
 ) -> Iterator[EncodedBatch]:
     """Encode columns as record batches of at most `batch_size` bytes before compression.
 
-    A larger record has a batch of its own.
+    A larger record has a batch of its own. The rest is as in `encode_runs`.
+    """
+    runs = [(0, len(values), batch_size)]
+    for _, batch in encode_runs(keys, values, headers, timestamps_ms, runs, codec=codec):
+        yield batch
+
+
+def encode_runs(
+    keys: Any,
+    values: Any,
+    headers: Any,
+    timestamps_ms: Int64s,
+    runs: Sequence[tuple[int, int, int]],
+    *,
+    codec: str = "none",
+) -> Iterator[tuple[int, EncodedBatch]]:
+    """Encode columns as record batches, none of which holds rows of two runs.
+
+    A run is (first row, row after the last, bytes of a batch before compression); runs cover the
+    rows in order. Yields (index of the run, batch), in the order of the rows.
 
     `keys`, `values`: binary arrays; `headers`: an array of `HEADERS_TYPE` or None. Producer id,
     epoch and sequence are -1: the producer stamps them.
@@ -238,15 +264,23 @@ def encode_batches(
     key_sizes, value_sizes = _lengths(keys), _lengths(values)
     sizes = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes
     sizes += RECORD_OVERHEAD_SIZE_MAX
-    for first, last in _spans(sizes, ENCODE_SIZE_MAX):
-        rows = slice(first, last)
-        yield from _encode_rows(
+    spans = [
+        (index, first + start, first + end)
+        for index, (first, last, batch_size) in enumerate(runs)
+        for start, end in _spans(sizes[first:last], max(batch_size - HEADER_SIZE, 1))
+    ]
+    weights = np.add.reduceat(sizes, [first for _, first, _ in spans])
+    for begin, end in _spans(weights, ENCODE_SIZE_MAX):
+        part = spans[begin:end]
+        rows = slice(part[0][1], part[-1][2])
+        encoded = _encode_rows(
             (keys[rows], values[rows], tails[rows]),
             (key_sizes[rows], value_sizes[rows], tail_sizes[rows]),
             timestamps_ms[rows],
-            list(_spans(sizes[rows], max(batch_size - HEADER_SIZE, 1))),
+            [(first - rows.start, last - rows.start) for _, first, last in part],
             codec,
         )
+        yield from zip((index for index, _, _ in part), encoded, strict=True)
 
 
 def _encode_rows(
@@ -282,7 +316,13 @@ def _encode_rows(
 
 
 def _frame(section: Buffer, timestamps_ms: Int64s, codec: str) -> EncodedBatch:
-    payload: Buffer = section if codec == "none" else compress(codec, section)
+    payload: Buffer = section
+    if codec != "none":
+        compressed = compress(codec, section)
+        # What does not shrink goes as it is, so that no batch is larger than was asked for.
+        payload, codec = (
+            (section, "none") if len(compressed) >= len(section) else (compressed, codec)
+        )
     count = len(timestamps_ms)
     batch = bytearray(HEADER_SIZE + len(payload))
     batch[HEADER_SIZE:] = payload

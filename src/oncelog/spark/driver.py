@@ -34,7 +34,7 @@ from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.errors import StoppedError, UsageError, WriteStageError
+from oncelog.spark.errors import DataLossError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.marker import (
     UNMARKED_AGE_S_MAX,
     BatchIdentity,
@@ -205,6 +205,9 @@ class DriverOptions:
     write_attempts: int = 3
 
 
+_FAILURES: Final = (DataLossError, UsageError, WriteStageError, RetriableError, StoppedError)
+
+
 class _InDoubtError(Exception):
     """The transaction's outcome is unknown, or it is lost; the marker decides."""
 
@@ -300,7 +303,7 @@ class BatchDriver:
             try:
                 self._attempt(batch, identity, offsets)
                 return
-            except (UsageError, WriteStageError, RetriableError, StoppedError) as error:
+            except _FAILURES as error:
                 failure = error
             except _InDoubtError as error:
                 failure = error.reason
@@ -475,10 +478,7 @@ def another_cluster(source: str, sink: str) -> str:
 
 
 def _check_reports(reports: list[TaskReport]) -> None:
-    """Each target partition belongs to exactly one task (INV-2.
-
-    Two tasks would both start at sequence 0).
-    """
+    """Each target partition has one task, as two would both start at sequence 0 (INV-2)."""
     seen: dict[TopicPartition, int] = {}
     for report in reports:
         if report.topic_partition in seen:
@@ -492,7 +492,7 @@ def _check_reports(reports: list[TaskReport]) -> None:
 def _is_hopeless(failure: Exception) -> bool:
     if isinstance(failure, ClientError):
         return failure.code in _HOPELESS
-    return isinstance(failure, UsageError | StoppedError)
+    return isinstance(failure, DataLossError | UsageError | StoppedError)
 
 
 def _one_line(error: BaseException | None) -> str:

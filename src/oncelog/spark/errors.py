@@ -15,6 +15,8 @@ __all__ = [
     "JavaNotFoundError",
     "PipelineError",
     "StoppedError",
+    "TooLargeError",
+    "UnknownTargetError",
     "UnsupportedModeError",
     "UsageError",
     "WriteStageError",
@@ -30,6 +32,13 @@ class UsageError(PipelineError):
     """The call, an option or the shape of the data is wrong.
 
     A column is missing, a topic is null or does not exist.
+    """
+
+
+class UnknownTargetError(UsageError):
+    """A row names a topic or a partition that was not there when the metadata was read.
+
+    The driver reads the metadata again, once.
     """
 
 
@@ -61,6 +70,21 @@ class WriteStageError(PipelineError):
 
 class StoppedError(PipelineError):
     """The query is being stopped, and the cluster did not answer in time."""
+
+
+class TooLargeError(WriteStageError):
+    """A broker refused a record batch as larger than its topic allows.
+
+    The next attempt makes smaller ones, unless the batch holds one record only.
+    """
+
+    def __init__(self, topic: str, size: int, record_count: int) -> None:
+        super().__init__(
+            f"topic {topic!r} refuses a record batch of {size} bytes with {record_count} records"
+        )
+        self.topic = topic
+        self.size = size
+        self.record_count = record_count
 
 
 class DataLossError(PipelineError):

@@ -1,15 +1,37 @@
-"""One micro-batch on Spark's driver: runs its write stage."""
+"""One micro-batch on Spark's driver: its rows, written in the way that costs least.
+
+Not at all where the batch has no partition; by the driver where rows are few, or where Spark has no
+barriers; else encoded by one stage, shuffled, and sent by a barrier stage.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Blob, Encoder
+from oncelog.spark.errors import TooLargeError, UnknownTargetError, WriteStageError
+from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
-from oncelog.spark.tasks import REPORT_DDL, TARGET_COLUMN, Targets, WriteTask
-from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged, with_targets
+from oncelog.spark.sending import DELIVERY_TIMEOUT_MS
+from oncelog.spark.targets import Targets
+from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
+from oncelog.spark.write_stage import (
+    FEW_ROWS_COUNT_MAX,
+    check_one_attempt,
+    collect_few,
+    failure_of,
+    partition_count,
+    record_columns,
+    slots_of,
+    tagged,
+    without_adaptive_plans,
+)
 
 
 class SparkBatch(QueryBatch):
@@ -18,48 +40,111 @@ class SparkBatch(QueryBatch):
     def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)
         self._run = run
+        self._lines: tuple[str, ...] | None = None
+        self._has_fresh_targets = False
+        self._is_large = False
+
+    def source_lines(self) -> tuple[str, ...]:
+        """What `offsets/N` holds of the sources. It is read once."""
+        if self._lines is None:
+            self._lines = super().source_lines()
+        return self._lines
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
-        """Run the write stage once, and tell what its tasks wrote."""
+        """Write the rows once, and tell what was written where."""
         run = self._run
         targets = run.targets()
-        tasks = min(run.slots, targets.total, run.options.max_tasks or run.slots)
-        tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_epoch}"
         number = f"{identity.producer_id}/{identity.producer_epoch}"
         text = f"batch {self.batch_id}: write {targets.total} partitions under producer {number}"
         try:
             with described(run.context, text):
-                rows = tagged(run.context, tag, self._stage(identity, targets, max(tasks, 1)))
-        except (Py4JError, PySparkException) as error:
+                reports = self._write(identity, targets)
+        except UnknownTargetError as error:
+            if self._has_fresh_targets:
+                raise
+            # A topic or partition may have been made a moment ago. Some rows may be sent already,
+            # so this costs the epoch.
+            self._has_fresh_targets = True
             run.forget_targets()
-            raise failure_of(error) from error
-        check_one_attempt(run.context, tag)
-        return [
-            TaskReport(
-                row["task"],
-                TopicPartition(row["topic"], row["partition"]),
-                row["records"],
-                row["first_offset"],
-                row["last_offset"],
-            )
-            for row in rows
-        ]
+            raise WriteStageError(f"{error}; the metadata is read again") from error
+        except TooLargeError as error:
+            run.limit_size(error)
+            raise
+        except WriteStageError:
+            run.forget_targets()
+            raise
+        run.wrote(kafka_offsets(self.source_lines()), sum(r.record_count for r in reports))
+        return reports
 
-    def _stage(self, identity: ProducerIdentity, targets: Targets, tasks: int) -> DataFrame:
+    def _write(self, identity: ProducerIdentity, targets: Targets) -> list[TaskReport]:
         run = self._run
-        options = run.options
+        if partition_count(self._df) == 0:
+            return []
+        records = record_columns(self._df, run.options.topic)
+        encoder = Encoder(
+            targets, self.batch_id, run.options.batch_size, run.options.compression_type
+        )
+        rows = self._collected(records)
+        if rows is not None:
+            few = list(encoder.encode(0, [rows]))
+            return run.direct.write(identity, self.batch_id, targets, few) if few else []
+        if run.has_barriers:
+            return self._run_stage(identity, encoder, records)
+        blobs = self._encoded(encoder, records)
+        return run.direct.write(identity, self.batch_id, targets, blobs)
+
+    def _collected(self, records: DataFrame) -> Any | None:
+        """All rows, if they turn out to be few. Guessed at first, from what the sources read."""
+        expected = self._run.records_since(kafka_offsets(self.source_lines()))
+        if self._is_large or expected is None or expected > FEW_ROWS_COUNT_MAX:
+            return None
+        with _one_message(), without_adaptive_plans(self._df.sparkSession):
+            rows = collect_few(records)
+        self._is_large = rows is None
+        return rows
+
+    def _run_stage(
+        self, identity: ProducerIdentity, encoder: Encoder, records: DataFrame
+    ) -> list[TaskReport]:
+        """Encode, shuffle, and send from one barrier task per group of target partitions."""
+        run, options = self._run, self._run.options
+        # Executors come and go, so slots are counted at each attempt.
+        slots = slots_of(run.context)
+        task_count = max(min(slots, encoder.targets.total, options.max_tasks or slots), 1)
         task = WriteTask(
             bootstrap_servers=options.bootstrap_servers,
             transactional_id=options.driver.application_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
+            identity=identity,
             batch_id=self.batch_id,
-            targets=targets,
-            batch_size=options.batch_size,
-            compression_type=options.compression_type,
-            producer_options=options.client_options,
+            targets=encoder.targets,
+            producer_options={
+                "delivery_timeout_ms": min(DELIVERY_TIMEOUT_MS, options.transaction_timeout_ms),
+                **options.client_options,
+            },
             progress_path=options.progress_path if run.is_local else None,
             crash_point=run.crash_point if run.is_local else None,
         )
-        rows = with_targets(self._df, targets, options.topic)
-        return rows.repartitionById(tasks, TARGET_COLUMN).mapInArrow(task, REPORT_DDL, barrier=True)
+        blobs = records.mapInArrow(EncodeTask(encoder, task_count), BLOB_DDL)
+        shuffled = blobs.repartitionById(task_count, TASK_COLUMN)
+        stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=True)
+        tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_epoch}"
+        with _one_message(), without_adaptive_plans(self._df.sparkSession):
+            rows = tagged(run.context, tag, stage)
+        check_one_attempt(run.context, tag)
+        return [report_of(row) for row in rows]
+
+    def _encoded(self, encoder: Encoder, records: DataFrame) -> Iterator[list[Blob]]:
+        """The blobs of all source partitions, computed one partition after the other."""
+        with _one_message():
+            for row in records.mapInArrow(EncodeTask(encoder, 1), BLOB_DDL).toLocalIterator():
+                numbers = (row["target"], row["source"], row["number"], row["records"])
+                yield [Blob(*numbers, row["data"])]
+
+
+@contextmanager
+def _one_message() -> Iterator[None]:
+    """Say in one sentence why a job failed."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise failure_of(error) from None

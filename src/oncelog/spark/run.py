@@ -4,20 +4,22 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from oncelog.client.admin import Admin
 from oncelog.client.errors import ClientError
 from oncelog.client.transactions import TransactionDriver
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import INT32_MAX
 from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver, MicroBatch
-from oncelog.spark.errors import PipelineError, StoppedError, UsageError
+from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError, UsageError
 from oncelog.spark.preflight import Cluster, explained
 from oncelog.spark.query import Query, QueryRun
 from oncelog.spark.sink_options import SinkOptions
-from oncelog.spark.tasks import Targets
-from oncelog.spark.write_stage import slots_of
+from oncelog.spark.targets import Targets
 
 RENEWAL_LOOK_S: Final = 60.0
 """How often an idle query looks at its marker; `oncelog.spark.driver` says when it is due."""
@@ -39,7 +41,7 @@ class Run(QueryRun):
     def __init__(self, query: Query, context: Any, options: SinkOptions, cluster: Cluster) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
-        self.slots = slots_of(context)
+        self.has_barriers = has_barrier_stages(context)
         self._targets: Targets | None = None
         self._targets_at = 0.0
         self._loop = BackgroundLoop(f"oncelog-{options.driver.application_id}")
@@ -55,6 +57,10 @@ class Run(QueryRun):
             self.progress,
             self.crash_point,
         )
+        self.direct = DirectWriter(options, self, self.crash_point)
+        self._read_to: Mapping[TopicPartition, int] | None = None
+        self._written_count = 0
+        self._size_limits: dict[str, int] = {}
         self._closing = threading.Event()
         # The connections are closed only when no call uses them.
         self._in_use = threading.Lock()
@@ -114,12 +120,41 @@ class Run(QueryRun):
         """A write failed: perhaps because topics changed."""
         self._targets = None
 
+    def limit_size(self, error: TooLargeError) -> None:
+        """A topic refused a record batch: from now on they are half as large, or of its new limit.
+
+        Raises `UsageError` if the batch held one record, which no split makes smaller.
+        """
+        if error.record_count == 1:
+            raise UsageError(
+                f"topic {error.topic!r} refuses a record of {error.size} bytes; raise its "
+                f"max.message.bytes or leave the row out"
+            )
+        self._size_limits[error.topic] = error.size // 2
+        self.forget_targets()
+
+    def wrote(self, read_to: Mapping[TopicPartition, int], record_count: int) -> None:
+        """A micro-batch that reads up to these offsets was written."""
+        self._read_to = read_to
+        self._written_count = record_count
+
+    def records_since(self, read_to: Mapping[TopicPartition, int]) -> int | None:
+        """About how many rows to expect of a micro-batch that reads up to these offsets.
+
+        None when nothing is known: before the first one, and for partitions that are new.
+        """
+        if self._read_to is None or self._read_to.keys() != read_to.keys():
+            return None
+        read = sum(offset - self._read_to[place] for place, offset in read_to.items())
+        return max(read, self._written_count)
+
     def close(self) -> None:
         """Close the connections and the loop. No transaction is open between batches."""
         with self._in_use:
             if self._closing.is_set():
                 return
             self._closing.set()
+            self.direct.close()
             self._loop.call(self._disconnect())
             self._loop.close()
 
@@ -153,4 +188,24 @@ class Run(QueryRun):
             raise UsageError(
                 f"topic {missing[0]!r} does not exist; create it before the query starts"
             )
-        return Targets(wanted, tuple(len(topics[name].partitions) for name in wanted))
+        counts = tuple(len(topics[name].partitions) for name in wanted)
+        return Targets(wanted, counts, await self._ask_size_limits(wanted))
+
+    async def _ask_size_limits(self, topics: tuple[str, ...]) -> tuple[int, ...]:
+        """Each topic's ``max.message.bytes``; what nobody may tell us is learned by refusals."""
+        try:
+            settings = await self._admin.describe_configs(topics)
+        except ClientError:
+            settings = {}
+        limits = []
+        for topic in topics:
+            entry = settings.get(topic, {}).get("max.message.bytes")
+            told = INT32_MAX if entry is None or entry.value is None else int(entry.value)
+            limits.append(min(told, self._size_limits.get(topic, INT32_MAX)))
+        return tuple(limits)
+
+
+def has_barrier_stages(context: Any) -> bool:
+    """Whether Spark runs barrier stages: it refuses them under dynamic allocation."""
+    dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false")
+    return str(dynamic).lower() != "true"

@@ -69,8 +69,8 @@ def exactly_once(
     Columns, as in Spark's own Kafka sink: ``value`` (string or binary), and optionally ``key``
     (string or binary), ``topic`` (string), ``partition`` (int), ``headers``
     (array<struct<key:string,value:binary>>), and ``timestamp`` for the records' time. Without a
-    partition the key's murmur2 decides, as in Java's default partitioner; without a key, a hash of
-    the value.
+    partition the key's murmur2 decides, as in Java's default partitioner; rows without a key fill
+    one record batch after the other, and batches take turns among the partitions.
 
     - `application_id`: the transactional id and the group id. One active query per id; a second one
       is fenced or fails closed.
@@ -92,8 +92,9 @@ def exactly_once(
 
     Raises `UsageError` or `UnsupportedModeError` at once for what can be seen now, from ``start()``
     for what the clusters and the checkpoint show, and from the query for the rest. Continuous,
-    asynchronous-progress and real-time modes, Spark Connect, speculation and dynamic allocation are
-    refused: none of them can keep one clean attempt per batch.
+    asynchronous-progress and real-time modes, Spark Connect and speculation are refused: none of
+    them can keep one clean attempt per batch. Under dynamic allocation, where Spark runs no barrier
+    stages, the driver sends what the executors encode.
     """
     refuse_connect(df)
     if not df.isStreaming:

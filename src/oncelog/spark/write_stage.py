@@ -1,62 +1,140 @@
 """The write stage as Spark sees it.
 
-Its columns and target partitions, how many tasks may run, what its failures mean, and the check
-that it ran once.
+Its columns, how many partitions come in and how many tasks may run, what its failures mean, and the
+check that it ran once.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import TimestampType
 
 from oncelog.spark.checks import HEADERS_DDL
-from oncelog.spark.errors import UsageError, WriteStageError
-from oncelog.spark.tasks import TARGET_COLUMN, Targets
+from oncelog.spark.codecs import HEADERS_TYPE
+from oncelog.spark.errors import (
+    DataLossError,
+    PipelineError,
+    TooLargeError,
+    UnknownTargetError,
+    UsageError,
+    WriteStageError,
+)
 
-_CAUSE: Final = re.compile(r"^([\w.]*(?:Error|Exception|Violation): .+)$", re.MULTILINE)
-"""The last line of a Python traceback within Spark's message."""
+FEW_ROWS_COUNT_MAX: Final = 500
+"""Rows of a source partition that are collected rather than written by a stage of their own."""
 
-_USAGE_ERROR: Final = re.compile(r"UsageError: (.+)")
+FEW_ROWS_SIZE_MAX: Final = 16 * 1024
+"""Bytes of a row above which rows are not few."""
+
+MESSAGE_LENGTH_MAX: Final = 800
+"""Characters of a job's cause in the message of a failure."""
+
+_INDEX: Final = "__oncelog_index"
+_OVER: Final = "__oncelog_over"
+_INDEX_MASK: Final = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+
+_CAUSE: Final = re.compile(
+    r"^(?:: |Caused by: )?([\w.$]*(?:Error|Exception|Violation|Exit|Interrupt)(?:: .+)?)$",
+    re.MULTILINE,
+)
+"""A line that names an exception: the last of a Python traceback, or one of the JVM's."""
+
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+_NOT_RETRIED: Final = {
+    error.__name__: error for error in (UsageError, UnknownTargetError, DataLossError)
+}
+_OURS: Final = re.compile(rf"\b({'|'.join((*_NOT_RETRIED, TooLargeError.__name__))}): (.+)")
+_TOO_LARGE: Final = re.compile(r"topic '(.+)' refuses a record batch of (\d+) bytes with (\d+)")
 
 
-def with_targets(df: DataFrame, targets: Targets, topic: str | None) -> DataFrame:
-    """The columns that go into records, and the number of each row's target partition."""
-    names = df.columns
-    value = F.col("value").cast("binary")
-    key = F.col("key").cast("binary") if "key" in names else None
-    spread = F.xxhash64(value)
-    if key is None and "partition" not in names and topic is not None:
-        target = F.pmod(spread, F.lit(targets.total)).cast("int")
-    else:
-        target = _target_function(targets, topic is None)(
-            F.lit(None).cast("string") if topic is not None else F.col("topic"),
-            F.col("partition") if "partition" in names else F.lit(None).cast("int"),
-            F.lit(None).cast("binary") if key is None else key,
-            spread,
-        )
-    columns = [value.alias("value"), target.alias(TARGET_COLUMN)]
-    if key is not None:
-        columns.append(key.alias("key"))
+def record_columns(df: DataFrame, topic: str | None) -> DataFrame:
+    """The columns that `oncelog.spark.encoder` reads, each in one type."""
+    names = set(df.columns)
+    columns = ["cast(value as binary) as value"]
+    if "key" in names:
+        columns.append("cast(key as binary) as key")
+    if topic is None:
+        columns.append("topic")
+    if "partition" in names:
+        columns.append("partition")
     if "headers" in names:
-        columns.append(F.col("headers").cast(HEADERS_DDL).alias("headers"))
-    if "timestamp" in names and isinstance(df.schema["timestamp"].dataType, TimestampType):
-        columns.append(F.col("timestamp"))
-    return df.select(*columns)
+        columns.append(f"cast(headers as {HEADERS_DDL}) as headers")
+    if "timestamp" in names:
+        columns.append("unix_micros(timestamp) as timestamp_us")
+    return df.selectExpr(*columns)
 
 
-def _target_function(targets: Targets, has_topic: bool) -> Any:
-    import pyarrow as pa
+def collect_few(records: DataFrame) -> Any | None:
+    """The rows as one Arrow batch, or None when they are not few.
 
-    def choose(topic: pa.Array, partition: pa.Array, key: pa.Array, spread: pa.Array) -> pa.Array:
-        return targets.choose(topic if has_topic else None, partition, key, spread)
+    Every partition is computed to its end, so that state stores commit.
+    """
+    names = records.columns
+    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in names]
+    if "headers" in names:
+        sizes.append(
+            "coalesce(aggregate(headers, 0, (sum, h) -> sum + coalesce(octet_length(h.key), 0) "
+            "+ coalesce(octet_length(h.value), 0)), 0)"
+        )
+    over = f"({_INDEX} >= {FEW_ROWS_COUNT_MAX} or {' + '.join(sizes)} > {FEW_ROWS_SIZE_MAX})"
+    rows = (
+        records.selectExpr("*", f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
+        .where(f"{_INDEX} <= {FEW_ROWS_COUNT_MAX}")
+        .selectExpr(
+            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in names)
+        )
+        .collect()
+    )
+    if any(row[0] for row in rows):
+        return None
+    columns = [
+        pa.array([_plain(row[at]) for row in rows], _TYPES[name])
+        for at, name in enumerate(names, 1)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
-    # PySpark's overloads for this function name a type that a plain function never has.
-    make: Any = arrow_udf
-    return make(choose, "int")
+
+_TYPES: Final = {
+    "value": pa.binary(),
+    "key": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "headers": HEADERS_TYPE,
+    "timestamp_us": pa.int64(),
+}
+
+
+def _plain(value: Any) -> Any:
+    """A collected value as Arrow takes it: headers are lists of rows."""
+    if isinstance(value, list):
+        return [None if entry is None else entry.asDict() for entry in value]
+    return value
+
+
+def partition_count(df: DataFrame) -> int | None:
+    """Partitions of what Spark hands over, None if it is not the computed plan of a stream."""
+    try:
+        return int(df._jdf.queryExecution().analyzed().rdd().getNumPartitions())  # noqa: SLF001 - the plan is in the JVM only
+    except Py4JError:
+        return None
+
+
+@contextmanager
+def without_adaptive_plans(session: Any) -> Iterator[None]:
+    """Plan a job at once: adaptive execution would run its two stages as jobs of their own."""
+    name = "spark.sql.adaptive.enabled"
+    before = session.conf.get(name)
+    session.conf.set(name, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
 
 
 def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:
@@ -93,21 +171,42 @@ def check_one_attempt(context: Any, tag: str) -> None:
         )
 
 
-def failure_of(error: Exception) -> Exception:
-    """What a failed job means: a mistake of the user's, which no retry mends, or a failed stage."""
-    match = _USAGE_ERROR.search(str(error))
-    if match is not None:
-        return UsageError(match[1].strip())
-    causes = _CAUSE.findall(str(error))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    cause = causes[-1] if causes else (lines or [type(error).__name__])[0]
-    return WriteStageError(f"the write stage failed: {cause}")
+def failure_of(error: Exception) -> PipelineError:
+    """What a failed job means, in one sentence.
+
+    A mistake of the user's or lost data, which no retry mends, or a failed stage.
+    """
+    text = str(error)
+    ours = _OURS.search(text)
+    if ours is not None and ours[1] in _NOT_RETRIED:
+        return _NOT_RETRIED[ours[1]](_shortened(ours[2]))
+    too_large = _TOO_LARGE.search(text) if ours is not None else None
+    if too_large is not None:
+        return TooLargeError(too_large[1], int(too_large[2]), int(too_large[3]))
+    return WriteStageError(f"the write stage failed: {_shortened(_cause(text))}")
+
+
+def _cause(text: str) -> str:
+    """The line that tells most: the end of the Python traceback, or the JVM's innermost cause."""
+    causes = [cause for cause in _CAUSE.findall(text) if "An error occurred while" not in cause]
+    if not causes:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[0] if lines else "no reason given"
+    if _TRACEBACK in text:
+        in_python = _CAUSE.findall(text[text.rindex(_TRACEBACK) :])
+        return str(in_python[0] if in_python else causes[-1])
+    return str(causes[-1])
+
+
+def _shortened(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[:MESSAGE_LENGTH_MAX]}..."
 
 
 def slots_of(context: Any) -> int:
-    """Tasks that can run at the same time.
+    """Tasks that can run at the same time, now.
 
-    A barrier stage with more tasks than that would wait for ever.
+    A barrier stage with more tasks than that would wait for executors that may never come.
     """
     java = context._jsc.sc()  # noqa: SLF001 - no public call counts the slots
     try:

@@ -4,9 +4,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import (
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from oncelog.spark.checks import check_configuration, refuse_execution, refuse_version
-from oncelog.spark.errors import UnsupportedModeError
+from oncelog.spark.checks import (
+    check_columns,
+    check_configuration,
+    refuse_execution,
+    refuse_version,
+)
+from oncelog.spark.errors import UnsupportedModeError, UsageError
 
 
 def frame_with(**settings: str) -> Any:
@@ -15,11 +29,9 @@ def frame_with(**settings: str) -> Any:
     return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
 
 
-def test_speculation_and_dynamic_allocation_are_refused() -> None:
+def test_speculation_is_refused() -> None:
     with pytest.raises(UnsupportedModeError, match=r"spark\.speculation"):
         check_configuration(frame_with(spark_speculation="true"))
-    with pytest.raises(UnsupportedModeError, match="dynamicAllocation"):
-        check_configuration(frame_with(spark_dynamicAllocation_enabled="TRUE"))
     check_configuration(frame_with(spark_speculation="false"))
 
 
@@ -32,6 +44,17 @@ def test_a_pyspark_without_admission_control_is_refused_by_its_version(version: 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.0", "5.0.0.dev0"])
 def test_a_pyspark_with_admission_control_is_taken(version: str) -> None:
     refuse_version(version)
+
+
+@pytest.mark.parametrize("kind", [LongType(), TimestampNTZType()])
+def test_a_timestamp_of_another_type_is_refused_rather_than_ignored(kind: DataType) -> None:
+    def frame(time: DataType) -> Any:
+        fields = [StructField("value", StringType()), StructField("timestamp", time)]
+        return SimpleNamespace(schema=StructType(fields))
+
+    check_columns(frame(TimestampType()), "out")
+    with pytest.raises(UsageError, match=r"'timestamp' is .*; cast it to timestamp"):
+        check_columns(frame(kind), "out")
 
 
 class Named:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark.errors import UsageError, WriteStageError
+from oncelog.spark.errors import DataLossError, TooLargeError, UsageError, WriteStageError
 from oncelog.spark.write_stage import check_one_attempt, failure_of
 
 
@@ -24,6 +24,31 @@ def test_a_mistake_of_the_user_is_told_as_one() -> None:
     failure = failure_of(RuntimeError(text))
     assert isinstance(failure, UsageError)
     assert str(failure) == "topic 'x' does not exist"
+
+
+def test_the_jvms_innermost_cause_is_told_in_one_short_sentence() -> None:
+    text = (
+        "An error occurred while calling o215.collectToPython.\n"
+        ": org.apache.spark.SparkException: Job 3 cancelled\n"
+        + "\tat org.apache.spark.Some.method(Some.scala:1)\n" * 1000
+        + "Caused by: java.io.IOException: No space left on device\n\tat java.base\n"
+    )
+    failure = failure_of(RuntimeError(text))
+    assert str(failure) == ("the write stage failed: java.io.IOException: No space left on device")
+    stopped = text.split("Caused by")[0]
+    assert str(failure_of(RuntimeError(stopped))).endswith("SparkException: Job 3 cancelled")
+    assert len(str(failure_of(RuntimeError("ValueError: " + "x" * 5000)))) < 1000
+
+
+def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_write() -> None:
+    text = "Traceback (most recent call last):\noncelog.spark.errors.{}\n\tat java\n"
+    loss = failure_of(RuntimeError(text.format("DataLossError: offset 7 is gone")))
+    assert isinstance(loss, DataLossError)
+    assert str(loss) == "offset 7 is gone"
+    refusal = TooLargeError("a", 900, 12)
+    large = failure_of(RuntimeError(text.format(f"TooLargeError: {refusal}")))
+    assert isinstance(large, TooLargeError)
+    assert (large.topic, large.size, large.record_count) == ("a", 900, 12)
 
 
 class Tracker:

@@ -1,12 +1,13 @@
 """Which partition each row goes to."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.hashing import partition_for_key
 from oncelog.spark.errors import UsageError
-from oncelog.spark.tasks import Targets
+from oncelog.spark.targets import Targets
 
 TARGETS = Targets(("a", "b"), (3, 4))
 
@@ -21,9 +22,9 @@ def choose(
         pa.array(topics, pa.string()),
         pa.array(partitions, pa.int32()),
         pa.array(keys, pa.binary()),
-        pa.array(spread or [0] * len(topics), pa.int64()),
+        np.array(spread or [0] * len(topics), np.int64),
     )
-    return [TARGETS.topic_partition(number) for number in numbers.to_pylist()]
+    return [TARGETS.topic_partition(number) for number in numbers.tolist()]
 
 
 def test_a_given_partition_wins_then_the_key_then_the_hash_of_the_row() -> None:

@@ -1,0 +1,88 @@
+"""The driver as the one sender of a micro-batch.
+
+A write stage costs more than a small micro-batch is worth: workers, a shuffle, a barrier. Where the
+rows are few they are collected, and go out over a connection that stays open from batch to batch.
+Spark refuses barrier stages under dynamic allocation; there the executors still encode, and their
+blobs come to the driver one source partition at a time. A task that Spark repeats does no harm
+then, as tasks send nothing (INV-2).
+"""
+
+from collections.abc import Iterable
+
+from oncelog.client.errors import ClientError
+from oncelog.client.producer import Producer
+from oncelog.spark.driver import ProducerIdentity, Runner, TaskReport
+from oncelog.spark.encoder import Blob
+from oncelog.spark.errors import WriteStageError
+from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.sending import DELIVERY_TIMEOUT_MS, Deliveries
+from oncelog.spark.sink_options import SinkOptions
+from oncelog.spark.targets import Targets
+
+__all__ = ["DirectWriter"]
+
+DRIVER_TASK = -1
+"""What stands for the driver in a report."""
+
+
+class DirectWriter:
+    """Sends from the driver. Keeps its producer while it writes without an error."""
+
+    def __init__(
+        self, options: SinkOptions, runner: Runner, crash_point: CrashPoint | None
+    ) -> None:
+        self._options = options
+        self._runner = runner
+        self._progress = Progress(options.progress_path)
+        self._crash_point = crash_point
+        self._producer: Producer | None = None
+
+    def write(
+        self,
+        identity: ProducerIdentity,
+        batch_id: int,
+        targets: Targets,
+        blobs: Iterable[list[Blob]],
+    ) -> list[TaskReport]:
+        """Send blobs, in their order, and tell where they stand once all are acknowledged.
+
+        `blobs` is taken on the caller's thread, so that Spark's jobs behind it stay the query's.
+        Raises `WriteStageError` when the cluster did not take them.
+        """
+        try:
+            producer = self._runner.call(self._attached(identity))
+            self._progress.step("mid_task", batch_id, task=DRIVER_TASK)
+            deliveries = Deliveries(producer, targets)
+            for some in blobs:
+                self._runner.call(deliveries.send(some))
+            reports = self._runner.call(deliveries.finish(DRIVER_TASK))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ClientError):
+                raise WriteStageError(f"the driver could not write: {error}") from error
+            raise
+        if self._crash_point is not None and self._crash_point.is_at("mid_task", batch_id):
+            self._crash_point.kill()
+        return reports
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            self._runner.call(producer.close())
+
+    async def _attached(self, identity: ProducerIdentity) -> Producer:
+        if self._producer is None:
+            options = self._options
+            self._producer = Producer.attach(
+                options.bootstrap_servers,
+                transactional_id=options.driver.application_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.producer_epoch,
+                delivery_timeout_ms=min(DELIVERY_TIMEOUT_MS, options.transaction_timeout_ms),
+                **options.client_options,
+            )
+            await self._producer.start()
+        else:
+            self._producer.reattach(identity.producer_id, identity.producer_epoch)
+        return self._producer

@@ -1,0 +1,151 @@
+"""The ways in which a micro-batch is written, on one session and one broker."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import oncelog.spark.run as run_module
+from oncelog.client.admin import Admin
+from oncelog.spark import OncelogSource, exactly_once, session
+from oncelog.spark.targets import Targets
+from tests.spark.job import QUICK_JVM
+from tests.spark.support import Job, check_copied, load, read
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    running = (
+        session("write-stage", cores=2)
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .getOrCreate()
+    )
+    running.dataSource.register(OncelogSource)
+    yield running
+    running.stop()
+
+
+def source(spark: SparkSession, job: Job, per_batch: int) -> DataFrame:
+    options = {
+        "bootstrapServers": job.bootstrap_servers,
+        "subscribe": f"{job.name}-in",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(per_batch),
+    }
+    return spark.readStream.format("oncelog").options(**options).load()
+
+
+def run(df: DataFrame, job: Job, **options: Any) -> None:
+    writer = exactly_once(
+        df,
+        bootstrap_servers=job.bootstrap_servers,
+        application_id=job.name,
+        progress_path=str(job.progress),
+        **options,
+    )
+    writer = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
+    query = writer.start()
+    query.awaitTermination()
+
+
+def senders(job: Job) -> set[str]:
+    """Who wrote, for each batch: the driver, or a stage."""
+    steps = [step for step in job.steps() if step["step"] == "mid_task"]
+    return {"driver" if step["task"] < 0 else "stage" for step in steps}
+
+
+def failures(job: Job) -> list[str]:
+    return [step["error"] for step in job.steps() if step["step"] == "failed"]
+
+
+def test_large_batches_go_through_a_stage_and_small_ones_through_the_driver(
+    spark: SparkSession, job: Job
+) -> None:
+    """INV-10: every record once and in order, either way."""
+    load(job.bootstrap_servers, job.name, 0, 700)
+    run(source(spark, job, 700).select("key", "value"), job, topic=f"{job.name}-out")
+    assert senders(job) == {"stage"}
+    load(job.bootstrap_servers, job.name, 700, 40)
+    run(source(spark, job, 20).select("key", "value"), job, topic=f"{job.name}-out")
+    assert senders(job) == {"stage", "driver"}
+    check_copied(job, 740)
+    assert failures(job) == []
+
+
+def test_rows_that_turn_out_to_be_many_leave_the_driver_before_anything_is_sent(
+    spark: SparkSession, job: Job
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 20)
+    copies = F.sequence(F.lit(1), F.when(F.col("offset") < 5, 1).otherwise(600))
+    many = source(spark, job, 10).select(F.explode(copies), "value")
+    run(many.select("value", F.lit(f"{job.name}-out").alias("topic")), job)
+    seen = Counter(value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out"))
+    assert len(seen) == 20
+    assert Counter(seen.values()) == {1: 10, 600: 10}
+    assert failures(job) == []
+
+
+def test_without_barriers_the_driver_sends_what_the_executors_encode(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "has_barrier_stages", lambda context: False)
+    load(job.bootstrap_servers, job.name, 0, 1500)
+    run(source(spark, job, 900).select("key", "value"), job, topic=f"{job.name}-out")
+    assert senders(job) == {"driver"}
+    check_copied(job, 1500)
+
+
+def test_a_partition_made_a_moment_ago_is_found(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 20)
+    ask = run_module.Run._ask_targets
+    answers: list[Targets] = []
+
+    async def old_then_new(self: run_module.Run) -> Targets:
+        answers.append(await ask(self))
+        if len(answers) == 1:
+            await add_partition()
+        return answers[-1]
+
+    async def add_partition() -> None:
+        async with Admin(job.bootstrap_servers) as admin:
+            await admin.create_partitions({f"{job.name}-out": 3})
+
+    monkeypatch.setattr(run_module.Run, "_ask_targets", old_then_new)
+    run(
+        source(spark, job, 20).select("value", F.lit(2).alias("partition")),
+        job,
+        topic=f"{job.name}-out",
+    )
+    assert {place for place, _, _ in read(job.bootstrap_servers, f"{job.name}-out")} == {2}
+    check_copied(job, 20)
+    assert [answer.counts for answer in answers] == [(2,), (3,)]
+
+
+def test_a_topic_with_a_small_limit_gets_small_batches_and_names_a_record_that_is_larger(
+    spark: SparkSession, job: Job
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 30)
+
+    async def limit() -> None:
+        async with Admin(job.bootstrap_servers) as admin:
+            await admin.incremental_alter_configs(f"{job.name}-out", {"max.message.bytes": "2000"})
+
+    asyncio.run(limit())
+    rows = source(spark, job, 30).select(F.repeat(F.lit("x"), 800).alias("value"))
+    run(rows, job, topic=f"{job.name}-out")
+    assert len(read(job.bootstrap_servers, f"{job.name}-out")) == 30
+    load(job.bootstrap_servers, job.name, 30, 10)
+    large = source(spark, job, 30).select(F.repeat(F.lit("x"), 3000).alias("value"))
+    with pytest.raises(StreamingQueryException, match=r"3\d+ bytes and topic .* allows 2000"):
+        run(large, job, topic=f"{job.name}-out")
+    assert len(failures(job)) == 1
