@@ -110,6 +110,30 @@ def test_a_topic_made_again_between_plan_and_task_is_not_read(job: Job) -> None:
     reader.stop()
 
 
+def test_a_topic_that_is_gone_is_a_loss_or_left_alone(job: Job) -> None:
+    load(job.bootstrap_servers, job.name, 0, 20)
+    given = {"subscribe": f"{job.name}-in,{job.name}-out", "fetchOffset.retryIntervalMs": "1"}
+    checkpoint: list[Any] = []
+    assert available_now(job, checkpoint, **given) == list(range(20))
+
+    async def delete() -> None:
+        async with Admin(job.bootstrap_servers) as admin:
+            await admin.delete_topics([f"{job.name}-out"])
+
+    asyncio.run(delete())
+    load(job.bootstrap_servers, job.name, 20, 5)
+    failing = OncelogStreamReader(options(job, **given), SCHEMA)
+    with pytest.raises(DataLossError, match=f"partition {job.name}-out-0 is gone"):
+        failing.latestOffset(checkpoint[-1], ReadAllAvailable())
+    failing.stop()
+    reader = OncelogStreamReader(options(job, **given, failOnDataLoss="false"), SCHEMA)
+    end = reader.latestOffset(checkpoint[-1], ReadAllAvailable())
+    assert end[f"{job.name}-out"] == {"0": 0, "1": 0}, "it may come back"
+    assert rows_of(reader, reader.partitions(checkpoint[-1], end)) == list(range(20, 25))
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    reader.stop()
+
+
 def test_records_below_the_log_start_are_not_delivered(job: Job) -> None:
     load(job.bootstrap_servers, job.name, 0, 100)
     topic = f"{job.name}-in"

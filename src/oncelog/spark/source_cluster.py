@@ -44,6 +44,8 @@ class SourceCluster:
         self._options = options
         self._settings = options.client_settings(Role.ADMIN)
         self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
+        self._gone: set[str] = set()
+        """Topics that were waited for in vain: each micro-batch would wait again."""
         self._loop = BackgroundLoop("oncelog-source")
         try:
             self._cluster = self._call(self._connect())
@@ -98,13 +100,15 @@ class SourceCluster:
         options = self._options
         known = {tp.topic for tp in start.ends} if start is not None else set()
         named = {*options.topics, *(tp.topic for tp in options.assigned)}
+        awaited = (known | named) - self._gone
         topics = await self._topics(known | named)
         for _ in range(options.fetch_offset_attempts - 1):
-            if topics.keys() >= known | named:
+            if topics.keys() >= awaited:
                 break
             await self._cluster.clock.sleep(options.fetch_offset_interval_ms)
             topics = await self._topics(known | named)
-        for name in sorted(named - known - topics.keys()):
+        self._gone = (known | named) - topics.keys()
+        for name in sorted(self._gone - known):
             raise UsageError(f"topic {name!r} does not exist")
         partitions = self._subscribed(topics)
         for tp in sorted(options.assigned - set(partitions)):

@@ -108,7 +108,7 @@ class SourceOptions:
             isolation_level=_isolation(given),
             group_id=given.either("groupId", "kafka.group.id"),
             fetch_offset_attempts=given.number("fetchOffset.numRetries") or FETCH_OFFSET_ATTEMPTS,
-            fetch_offset_interval_ms=given.number("fetchOffset.retryIntervalMs", least=0)
+            fetch_offset_interval_ms=given.number("fetchOffset.retryIntervalMs")
             or FETCH_OFFSET_INTERVAL_MS,
             poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
             kafka=hide_secrets(given.kafka()),
@@ -195,12 +195,12 @@ class _Given:
             if name.startswith(PREFIX) and name not in ours
         }
 
-    def number(self, name: str, least: int = 1) -> int | None:
+    def number(self, name: str) -> int | None:
         value = self.get(name)
         if value is None:
             return None
-        if not value.isdecimal() or int(value) < least:
-            raise UsageError(f"option {name} is {value!r}; it must be a number from {least} on")
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(f"option {name} is {value!r}; it must be a number from 1 on")
         return int(value)
 
     def flag(self, name: str, *, default: bool) -> bool:
