@@ -2,8 +2,9 @@
 
 python -m bench.spark.profile ROWS VALUE_BYTES [BATCHES]
 
-Runs against a broker of this checkout, like the bench, with a key in each row. The steps are those
-that the sink writes to its `progress_path`, each told as the time since the step before it.
+Runs against a broker of this checkout, like the bench, on records with a key that Spark's own
+source reads. The steps are those that the sink writes to its `progress_path`, each told as the time
+since the step before it.
 """
 
 import sys
@@ -17,7 +18,7 @@ from rich.table import Table
 from bench.peer.kafka import ROOT
 from bench.run import folder
 from bench.spark import queries, session
-from bench.spark.inputs import topics
+from bench.spark.inputs import Inputs, topics
 from bench.systems import Oncelog, install
 from oncelog.spark import exactly_once, read_progress
 
@@ -35,15 +36,18 @@ def main() -> None:
         stack.push(system.__exit__)
         system.start()
         path = str(Path(place) / "progress")
+        inputs = Inputs()
+        origin = inputs.topic(system, value_bytes, rows * count)
+        frame = session.read_by_spark(spark, system, origin, rows).select("key", "value")
         with topics(system, 1) as (topic,):
             writer = exactly_once(
-                session.generated(spark, rows, value_bytes, keyed=True),
+                frame,
                 bootstrap_servers=system.bootstrap_servers,
                 application_id=f"{topic}-application",
                 topic=topic,
                 progress_path=path,
             )
-            progress = queries.first_batches(writer, count)
+            progress = queries.all_batches(writer)[1:]
         batches = [one["batchId"] for one in progress]
         found = {**queries.phases(progress), **queries.between(read_progress(path), batches)}
     table = Table(

@@ -25,8 +25,6 @@ class Sink:
     keyed: bool
     batches: int
     """With the first one, which is left out."""
-    each: bool = False
-    """Whether the time of each micro-batch is told, and not rows per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +54,23 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Small:
+    """Micro-batches of a few records of a filled topic, back to back; each one's time is told."""
+
+    rows: int
+    value_bytes: int
+    batches: int
+    """With the first one, which is left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Visible:
     """A steady input through a whole pipeline: how long until each record is visible."""
 
     trigger_s: float
 
 
-Job = Sink | Source | Copy | Visible
+Job = Sink | Source | Copy | Small | Visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +100,7 @@ SPARK_ROWS = {
         "sink, 200,000 rows of 1 KB with a key", Sink(KB_ROWS, 1000, True, 4), SINKS
     ),
     "spark-sink-1000": SparkRow("sink, 200,000 rows of 1 KB", Sink(KB_ROWS, 1000, False, 4), SINKS),
-    "spark-batch-10": SparkRow(
-        "micro-batches of 10 rows, back to back", Sink(10, 100, True, 41, each=True), SINKS
-    ),
+    "spark-batch-10": SparkRow("micro-batches of 10 rows, back to back", Small(10, 100, 41), SINKS),
     "spark-source-100": SparkRow(
         "source, a million rows of 100 B to a micro-batch", Source(MILLION, 100, 4), SOURCES
     ),

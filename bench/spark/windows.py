@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark import latency, queries
 from bench.spark.inputs import Inputs, topics, touch
-from bench.spark.rows import NOOP, OURS, STREAMS, Copy, Job, Sink, Source, Visible
+from bench.spark.rows import NOOP, OURS, STREAMS, Copy, Job, Sink, Small, Source, Visible
 from bench.spark.session import (
     dropped,
     generated,
@@ -42,6 +42,8 @@ def measure(bench: Bench, job: Job, peer: str, system: System) -> Figures:
             return source(bench, job, peer, system)
         case Copy():
             return copy(bench, job, peer, system)
+        case Small():
+            return small(bench, job, peer, system)
         case Visible():
             return visible(bench, job, peer, system)
 
@@ -50,14 +52,8 @@ def sink(bench: Bench, job: Sink, peer: str, system: System) -> Figures:
     touch(system, job.rows * job.batches * job.value_bytes)
     rows = generated(bench.spark, job.rows, job.value_bytes, job.keyed)
     with topics(system, 1) as (topic,):
-        if peer == NOOP:
-            writer = dropped(rows)
-        elif peer == OURS:
-            writer = written_by_us(rows, system, topic)
-        else:
-            writer = written_by_spark(rows, system, topic)
-        progress = queries.first_batches(writer, job.batches)
-    return queries.each(progress) if job.each else queries.throughput(progress)
+        writer = writer_of(peer, rows, system, topic)
+        return queries.throughput(queries.first_batches(writer, job.batches))
 
 
 def source(bench: Bench, job: Source, peer: str, system: System) -> Figures:
@@ -78,8 +74,17 @@ def copy(bench: Bench, job: Copy, peer: str, system: System) -> Figures:
             seconds = client.copy(STREAMS[peer], commit_ms, origin, topic, each)
             return {"rows/s": records / seconds}
         rows = read_by_spark(bench.spark, system, origin, job.rows)
-        progress = queries.all_batches(writer_of(peer, rows, system, topic))
+        writer = writer_of(peer, rows.select("key", "value"), system, topic)
+        progress = queries.all_batches(writer)
     return queries.throughput(progress[1:] if job.batches > 1 else progress)
+
+
+def small(bench: Bench, job: Small, peer: str, system: System) -> Figures:
+    origin = bench.inputs.topic(system, job.value_bytes, job.rows * job.batches)
+    rows = read_by_spark(bench.spark, system, origin, job.rows).select("key", "value")
+    with topics(system, 1) as (topic,):
+        progress = queries.all_batches(writer_of(peer, rows, system, topic))
+    return queries.each(progress[1:])
 
 
 def visible(bench: Bench, job: Visible, peer: str, system: System) -> Figures:
@@ -94,11 +99,14 @@ def visible(bench: Bench, job: Visible, peer: str, system: System) -> Figures:
         read = read_by_us if peer == OURS else read_by_spark
         rows = read(bench.spark, system, origin, latency.PER_BATCH_MAX)
         trigger = {"processingTime": f"{job.trigger_s:g} seconds"}
-        with queries.running(writer_of(peer, rows, system, topic), trigger):
+        writer = writer_of(peer, rows.select("key", "value"), system, topic)
+        with queries.running(writer, trigger):
             return probe.run()
 
 
 def writer_of(peer: str, rows: DataFrame, system: System, topic: str) -> Any:
-    """The peer's sink for key and value."""
+    """The peer's sink, or none."""
+    if peer == NOOP:
+        return dropped(rows)
     write = written_by_us if peer == OURS else written_by_spark
-    return write(rows.select("key", "value"), system, topic)
+    return write(rows, system, topic)

@@ -9,7 +9,7 @@ from bench.__main__ import ALL_TITLES, chosen
 from bench.results import Results
 from bench.rows import TITLES
 from bench.spark import queries, report
-from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink, figure_at
+from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink, Small, Source, figure_at
 
 
 def asked(only: str) -> set[str]:
@@ -27,7 +27,7 @@ def test_a_common_beginning_names_all_rows_about_spark_that_have_it() -> None:
 def test_every_row_has_our_peer_and_enough_micro_batches_to_leave_one_out() -> None:
     for row in SPARK_ROWS.values():
         assert OURS in row.peers
-        if isinstance(row.job, Sink):
+        if isinstance(row.job, Sink | Small | Source):
             assert row.job.batches > 1
     assert Copy(100, 0.1, 21).rows == 10_000
     assert Copy(1000, 30, 1).rows == 300_000
