@@ -30,16 +30,18 @@ ANSWER_S_MAX = 10.0
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    """The session that runs already, or one that ends with this file."""
+    others = SparkSession.getActiveSession()
     running = (
         session("misuse", cores=2)
         .config("spark.log.level", "OFF")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .config("spark.driver.memory", "512m")
         .getOrCreate()
     )
     running.dataSource.register(OncelogSource)
     yield running
-    running.stop()
+    if others is None:
+        running.stop()
 
 
 @pytest.fixture
