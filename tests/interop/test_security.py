@@ -88,6 +88,34 @@ async def test_a_session_is_renewed_on_the_connection(kafka: SecureKafka) -> Non
         assert connection._reauthentication is not None
 
 
+async def test_a_producer_loses_and_repeats_nothing_while_its_session_is_renewed(
+    kafka: SecureKafka,
+) -> None:
+    address, given = kafka.address("SASL"), kafka.settings_for("SASL", "PLAIN")
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    async with Admin(address, **given) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+    sent: list[bytes] = []
+    async with Producer(address, batch_size=200, **given) as producer:
+        clock = producer._cluster.clock
+        begun_ms = clock.monotonic_ms()
+        while clock.monotonic_ms() - begun_ms < 2.5 * SESSION_MS:
+            futures = []
+            for _ in range(100):
+                sent.append(b"%d" % len(sent))
+                futures.append(producer.send(topic, sent[-1]))
+            await futures[0]
+        await producer.flush()
+        (connection,) = producer._cluster._connections.values()
+        assert connection._reauthentication is not None
+    found: list[bytes | None] = []
+    async with Consumer(address, **given) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        while records := await consumer.poll(1_000, 10_000):
+            found += [record.value for record in records]
+    assert found == sent
+
+
 async def refusal(address: str, given: dict[str, Any]) -> ClientError:
     with pytest.raises(ClientError) as raised:
         async with Admin(address, timeout_ms=1_000, **given) as admin:

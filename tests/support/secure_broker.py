@@ -56,7 +56,7 @@ class SecureBroker(ScriptedBroker):
         self._server = await loop.create_server(
             lambda: _Connection(self), "127.0.0.1", 0, ssl=self.context
         )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.host, self.port = self._server.sockets[0].getsockname()
         return self
 
     async def __aexit__(

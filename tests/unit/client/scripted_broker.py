@@ -70,6 +70,8 @@ class ScriptedBroker:
         self.topic_id = TOPIC_ID
         self.record_errors: list[tuple[int, str]] = []
         """Records that a produce which fails names."""
+        self.host, self.port = "b", 1
+        """Where the one node of its metadata is."""
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
 
     def on(self, api: ApiKey, *actions: object) -> None:
@@ -249,7 +251,7 @@ class ScriptedBroker:
             for i in range(PARTITION_COUNT)
         )
         return cls(
-            brokers=(metadata.MetadataResponseBroker(node_id=1, host="b", port=1),),
+            brokers=(metadata.MetadataResponseBroker(node_id=1, host=self.host, port=self.port),),
             topics=tuple(
                 metadata.MetadataResponseTopic(
                     name=name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import Admin, AuthenticationError, ConnectionLostError
+from oncelog.client import Admin, AuthenticationError, ConnectionLostError, Producer
 from oncelog.client.cluster import Cluster
 from oncelog.core.config_definition import ConfigError
 from oncelog.protocol.api import ApiKey
@@ -165,6 +165,21 @@ async def test_a_session_that_is_not_renewed_closes_the_connection() -> None:
     ):
         with pytest.raises(AuthenticationError, match="invalid_token"):
             await until_refused(admin)
+
+
+async def test_a_producer_that_is_shut_out_fails_its_records_and_can_go_on() -> None:
+    given = sasl("OAUTHBEARER")
+    tokens = ["revoked", TOKEN]
+    given["sasl.oauthbearer.token.provider"] = lambda: tokens.pop() if tokens else TOKEN
+    async with (
+        SecureBroker(mechanisms=("OAUTHBEARER",)) as broker,
+        Producer(broker.address, **given) as producer,
+    ):
+        # The connection to the leader is another one than that to the bootstrap server.
+        with pytest.raises(AuthenticationError, match="invalid_token"):
+            await producer.send("topic", b"lost", partition=0)
+        await producer.send("topic", b"kept", partition=0)
+        assert len(broker.log) == 1
 
 
 # --- TLS ------------------------------------------------------------------------------
