@@ -319,3 +319,13 @@ def test_a_full_staging_table_is_emptied_after_its_batch(
     assert postgres.rows(f"SELECT count(*) FROM {driver.transaction.staging}") == [(0,)]
     driver.process(Batch(1, [(-1, "x")]))
     assert len(application.rows()) == STAGED_ROWS_COUNT_MAX + 1
+
+
+def test_a_marker_row_that_was_removed_with_its_epoch_does_not_keep_a_new_query_out(
+    application: Application, postgres: PostgresProcess
+) -> None:
+    """The staging table of the first epoch is there already."""
+    application.driver().process(Batch(0))
+    postgres.run(f"DELETE FROM oncelog_markers WHERE application_id = '{application.name}'")
+    application.driver().process(Batch(0, [(7, "again")]))
+    assert application.rows() == [(0, "x"), (1, "x"), (2, "x"), (7, "again")]

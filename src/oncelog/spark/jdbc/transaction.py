@@ -254,6 +254,8 @@ class PostgresTransaction:
 
     def _make_stage(self, connection: "psycopg.Connection[Any]") -> None:
         columns = ", ".join(quoted(name) for name in self._target.columns)
+        # One of this number is of a marker row that somebody removed, epochs and all.
+        connection.execute(f"DROP TABLE IF EXISTS {self.staging}")
         connection.execute(
             f"CREATE UNLOGGED TABLE {self.staging} AS SELECT 0::bigint AS oncelog_attempt, "
             f"0::bigint AS oncelog_task, {columns} FROM {quoted(*self._target.name)} WITH NO DATA"
