@@ -50,7 +50,7 @@ def explain(error: DisconnectedError, frames: FramedConnection, with_tls: bool) 
             "(security.protocol), or one that shares no version or cipher with us "
             "(ssl.enabled.protocols, ssl.cipher.suites)"
         )
-    if str(error).endswith("closed by the peer"):
+    if any(reason in str(error) for reason in ("closed by the peer", "connection lost")):
         hint = (
             "it may ask for a certificate that it trusts (ssl.keystore.*)"
             if with_tls
