@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    """The session that runs already, or one that ends with this file."""
+    others = SparkSession.getActiveSession()
     running = (
         session("write-stage", cores=2)
         .config("spark.log.level", "OFF")
@@ -30,7 +32,8 @@ def spark() -> Iterator[SparkSession]:
     )
     running.dataSource.register(OncelogSource)
     yield running
-    running.stop()
+    if others is None:
+        running.stop()
 
 
 def source(spark: SparkSession, job: Job, per_batch: int) -> DataFrame:

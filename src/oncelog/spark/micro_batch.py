@@ -14,7 +14,12 @@ from pyspark.sql import DataFrame
 
 from oncelog.spark.driver import ProducerIdentity, TaskReport
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Blob, Encoder
-from oncelog.spark.errors import TooLargeError, UnknownTargetError, WriteStageError
+from oncelog.spark.errors import (
+    StoppedError,
+    TooLargeError,
+    UnknownTargetError,
+    WriteStageError,
+)
 from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
@@ -72,6 +77,9 @@ class SparkBatch(QueryBatch):
             raise
         except WriteStageError:
             run.forget_targets()
+            if self.is_stopping():
+                text = f"the query was stopped while it wrote batch {self.batch_id}"
+                raise StoppedError(f"{text}; nothing of it is committed") from None
             raise
         run.wrote(kafka_offsets(self.source_lines()), sum(r.record_count for r in reports))
         return reports

@@ -1,0 +1,63 @@
+"""What a failed write of a micro-batch means, with a made-up run and no Spark."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import oncelog.spark.micro_batch as micro_batch_module
+from oncelog.spark.driver import ProducerIdentity
+from oncelog.spark.errors import PipelineError, StoppedError, UnknownTargetError, WriteStageError
+from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.targets import Targets
+
+IDENTITY = ProducerIdentity(7, 1)
+
+
+class FailingBatch(SparkBatch):
+    """Its rows fail to be written, with one error after the other."""
+
+    def __init__(self, *errors: PipelineError, is_stopping: bool = False) -> None:
+        self.forgotten = 0
+        run: Any = SimpleNamespace(
+            context=None,
+            query_id="q",
+            targets=lambda: Targets(("out",), (1,)),
+            forget_targets=self._forget,
+        )
+        super().__init__(run, SimpleNamespace(), 5)  # type: ignore[arg-type]
+        self._errors = list(errors)
+        self._stops = is_stopping
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+
+    def is_stopping(self) -> bool:
+        return self._stops
+
+    def _write(self, identity: ProducerIdentity, targets: Targets) -> Any:
+        raise self._errors.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def no_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(micro_batch_module, "described", lambda *_: nullcontext())
+
+
+def test_a_row_that_names_a_new_partition_costs_one_attempt_and_a_second_time_the_query() -> None:
+    unknown = UnknownTargetError("partition 3 does not exist")
+    batch = FailingBatch(unknown, unknown)
+    with pytest.raises(WriteStageError, match="the metadata is read again"):
+        batch.write(IDENTITY)
+    assert batch.forgotten == 1
+    with pytest.raises(UnknownTargetError):
+        batch.write(IDENTITY)
+
+
+def test_a_stage_that_ends_because_the_query_is_stopped_says_so() -> None:
+    interrupted = WriteStageError("the write stage failed: java.lang.InterruptedException")
+    with pytest.raises(StoppedError, match="stopped while it wrote batch 5; nothing of it"):
+        FailingBatch(interrupted, is_stopping=True).write(IDENTITY)
+    with pytest.raises(WriteStageError, match="Interrupted"):
+        FailingBatch(interrupted).write(IDENTITY)
