@@ -6,11 +6,14 @@ import pytest
 from hypothesis import settings
 
 from tests.support.dealing import GroupScheduling, place_of
-from tests.support.examples import EXAMPLES_COUNT_QUICK
+from tests.support.examples import EXAMPLES_COUNT_QUICK, EXAMPLES_COUNT_THOROUGH
 
 # A test that is slow because the machine is busy has not failed.
 settings.register_profile("full", settings(), deadline=None)
 settings.register_profile("quick", settings(), deadline=None, max_examples=EXAMPLES_COUNT_QUICK)
+settings.register_profile(
+    "thorough", settings(), deadline=None, max_examples=EXAMPLES_COUNT_THOROUGH
+)
 settings.load_profile("full")
 
 

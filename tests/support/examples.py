@@ -1,13 +1,15 @@
 """How many examples a property is tried with.
 
 Hypothesis lets a profile change the count only where a test names none. Tests that name theirs ask
-here, so that ``make quick`` (``--hypothesis-profile quick``, see tests/conftest.py) tries fewer.
+here, so that ``make quick`` (``--hypothesis-profile quick``, see tests/conftest.py) tries fewer,
+and ``make test-full`` (``thorough``) three times as many.
 """
 
 from hypothesis import settings
 
 EXAMPLES_COUNT_DEFAULT = 100
 EXAMPLES_COUNT_QUICK = 10
+EXAMPLES_COUNT_THOROUGH = 300
 
 
 def examples(count: int) -> int:
@@ -16,5 +18,5 @@ def examples(count: int) -> int:
 
 
 def places(count: int) -> range:
-    """All of 0 to `count` - 1, or with a smaller profile evenly some of them."""
-    return range(0, count, max(count // examples(count), 1))
+    """All of 0 to `count` - 1 with the thorough profile, evenly some of them with the others."""
+    return range(0, count, EXAMPLES_COUNT_THOROUGH // settings().max_examples)

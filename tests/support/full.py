@@ -33,6 +33,7 @@ def run_tests(seed: int, console: Console) -> bool:
     REPORT.parent.mkdir(exist_ok=True)
     begun = time.monotonic()
     options = [f"--junit-xml={REPORT}", f"--randomly-seed={seed}"]
+    options.append("--hypothesis-profile=thorough")
     command = [sys.executable, "-m", "pytest", "-q", *options]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     suite = ElementTree.parse(REPORT).getroot().find("testsuite")

@@ -74,7 +74,7 @@ def context() -> Context:
     return Context(GroupConfig(offsets_retention_check_interval_ms=DAY_MS))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(moves)
 def test_everything_idle_ends_in_tombstones(steps: list[tuple[str, int]]) -> None:
     """Of offsets with and without members, inside transactions, of deleted topics and groups."""

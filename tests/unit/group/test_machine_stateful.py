@@ -288,7 +288,7 @@ class GroupHistory(OffsetHistory):
 TestOffsetHistory = OffsetHistory.TestCase
 TestOffsetHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
 TestOffsetHistory.settings = settings(
-    max_examples=examples(120), stateful_step_count=30, deadline=None
+    max_examples=examples(40), stateful_step_count=30, deadline=None
 )
 TestGroupHistory = GroupHistory.TestCase
 TestGroupHistory.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]

@@ -173,7 +173,7 @@ def check(program: list[Step]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_what_was_synced_survives_and_nothing_else_appears(program: list[Step]) -> None:
     check(program)

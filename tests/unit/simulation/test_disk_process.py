@@ -89,7 +89,7 @@ def everything(user: User, path: str = ".") -> list[Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.lists(operations, max_size=40))
 @example([("mkdir", "d/e"), ("rename", "d", "d/e"), ("rename", "d/e", "d"), ("rename", "d", "d")])
 @example([("open", "a", True), ("rename", "a", "a"), ("mkdir", "a"), ("mkdir", "a/b/c")])

@@ -28,7 +28,7 @@ MakeLog = Callable[..., LogContext]
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 400)), min_size=1, max_size=25),
     st.sampled_from([1, 300, 4096]),

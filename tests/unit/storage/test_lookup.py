@@ -14,7 +14,7 @@ from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4)), min_size=1, max_size=25),
     st.integers(0, 70),

@@ -40,7 +40,7 @@ lucky_suffixes = st.sampled_from(["nothing", ".timeindex", "index", ".snapshot",
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(moves, lucky_suffixes, st.sampled_from([None, 0.0, 1.0]))
 @example([("write", 1, 0), ("abort", 1, 0), *[("write", 1, 120)] * 6], ".timeindex", 0.0)
 def test_nothing_acknowledged_is_lost_with_the_power(

@@ -42,7 +42,7 @@ class Model:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(steps)
 def test_sequences_in_the_log_have_no_gap_and_no_repeat(
     moves: list[tuple[str, int, int, int]],

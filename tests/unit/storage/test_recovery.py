@@ -96,7 +96,7 @@ def continues(ctx: LogContext) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(150, 900), st.integers(1, 30), st.data())
 def test_any_segment_may_be_cut_and_what_follows_goes(
     segment_bytes: int, count: int, data: st.DataObject

@@ -48,7 +48,7 @@ class Model:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(moves, st.data())
 def test_readers_are_stopped_and_told_as_the_whole_log_says(
     steps: list[tuple[str, int]], data: st.DataObject

@@ -157,7 +157,7 @@ class Play:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(moves)
 def test_a_reader_sees_the_newest_of_each_key_and_no_offset_moves(
     steps: list[tuple[Any, ...]],
