@@ -252,6 +252,9 @@ class _Batch:
     def drain(self) -> None:
         self._life.lockstep.sleep(self._life.rng.uniform(1.0, 30.0))
 
+    def next_watermark_ms(self) -> int | None:
+        return None
+
     def is_stopping(self) -> bool:
         return self._life.rng.random() < 0.1
 

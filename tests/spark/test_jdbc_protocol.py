@@ -166,6 +166,9 @@ class Batch:
     def drain(self) -> None:
         self.drains += 1
 
+    def next_watermark_ms(self) -> int | None:
+        return None
+
     def is_stopping(self) -> bool:
         return False
 

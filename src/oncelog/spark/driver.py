@@ -129,6 +129,9 @@ class MicroBatch(Protocol):
         committed.
         """
 
+    def next_watermark_ms(self) -> int | None:
+        """The watermark after the batch, known once it is written; None if Spark does not tell."""
+
     def drain(self) -> None:
         """Compute the batch and drop its rows, so that state stores commit."""
 
@@ -357,10 +360,10 @@ class BatchDriver:
         self, batch: MicroBatch, identity: BatchIdentity, offsets: Mapping[TopicPartition, int]
     ) -> None:
         sequence = 1 if self._marker is None else self._marker.sequence + 1
-        marker = Marker(sequence, identity)
+        marker = Marker(sequence, identity, batch.next_watermark_ms())
         self._add(marker, offsets)
         self._step("offsets_committed", batch)
-        self._progress.step("ending", batch.batch_id)
+        self._step("ending", batch)
         self._guarded(self._transaction.end(commit=True))
         self._marker = marker
         self._offsets = offsets
@@ -395,10 +398,7 @@ class BatchDriver:
         self._seen_at_s = self._committed_at_s = self._now_s()
 
     def _open(self) -> None:
-        """InitProducerId, then the marker.
-
-        Not guarded: a cluster that cannot even do this ends the query.
-        """
+        """InitProducerId, then the marker. A cluster that cannot even do this ends the query."""
         self._runner.call(self._transaction.open())
         options = self._options
         stable = self._runner.call(

@@ -95,20 +95,22 @@ class Marker:
 
     sequence: int
     batch: BatchIdentity
+    watermark_ms: int | None = None
+    """What Spark's commit log is to hold of the batch (`oncelog.spark.commit_log`)."""
 
     def encode(self) -> str:
         """One line of JSON, about 150 bytes (Kafka's ``offset.metadata.max.bytes`` is 4096)."""
         batch = self.batch
-        return json.dumps(
-            {
-                "oncelog": FORMAT,
-                "sequence": self.sequence,
-                "query": batch.query_id,
-                "batch": batch.batch_id,
-                "sources": batch.sources_hash,
-            },
-            separators=(",", ":"),
-        )
+        fields = {
+            "oncelog": FORMAT,
+            "sequence": self.sequence,
+            "query": batch.query_id,
+            "batch": batch.batch_id,
+            "sources": batch.sources_hash,
+        }
+        if self.watermark_ms is not None:
+            fields["watermark"] = self.watermark_ms
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str | None) -> "Marker | None":
@@ -129,7 +131,10 @@ class Marker:
             )
         try:
             batch = BatchIdentity(fields["query"], int(fields["batch"]), fields["sources"])
-            return cls(int(fields["sequence"]), batch)
+            watermark_ms = fields.get("watermark")
+            return cls(
+                int(fields["sequence"]), batch, None if watermark_ms is None else int(watermark_ms)
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise FailClosedError("marker-format", f"unreadable marker: {text!r}") from error
 

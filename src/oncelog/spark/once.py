@@ -116,6 +116,9 @@ class OnceQuery:
         """Return when the write has ended."""
         self._ended.wait()
 
+    def next_watermark_ms(self) -> None:
+        """A batch DataFrame has none."""
+
     def end(self) -> None:
         """The write has ended."""
         self._ended.set()

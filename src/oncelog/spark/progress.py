@@ -34,6 +34,7 @@ CRASH_POINTS: Final = (
     "mid_task",
     "tasks_done",
     "offsets_committed",
+    "ending",
     "txn_ended",
 )
 

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
+from oncelog.spark.commit_log import watermark_after
 from oncelog.spark.driver import MicroBatch
 from oncelog.spark.errors import DrainError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
@@ -60,6 +61,9 @@ class Query(Protocol):
     def wait(self) -> None:
         """Return when it has ended."""
 
+    def next_watermark_ms(self) -> int | None:
+        """The watermark after the batch that was computed last, None if nothing tells."""
+
 
 class SparkQuery:
     """A streaming query of this process.
@@ -71,9 +75,9 @@ class SparkQuery:
         self._query = query
         self.run_id = str(query.runId)
         self.query_id = str(query.id)
-        execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
-        refuse_execution(execution)
-        self.checkpoint = str(execution.resolvedCheckpointRoot())
+        self._execution = query._jsq.streamingQuery()  # noqa: SLF001 - Spark offers no public way to the checkpoint
+        refuse_execution(self._execution)
+        self.checkpoint = str(self._execution.resolvedCheckpointRoot())
 
     def is_active(self) -> bool:
         """Whether it runs, and is not being stopped; not without its JVM."""
@@ -87,6 +91,14 @@ class SparkQuery:
         # The query failed, or the JVM is gone; its user is told elsewhere.
         with suppress(Py4JError, PySparkException, OSError):
             self._query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
+
+    def next_watermark_ms(self) -> int | None:
+        """The watermark after the batch that was computed last, None if Spark does not tell."""
+        try:
+            return watermark_after(self._execution)
+        except Py4JError:
+            # Not what Spark promises to show. A restart then computes the batch again.
+            return None
 
 
 class QueryRun:
@@ -104,7 +116,8 @@ class QueryRun:
         self.query_id = query.query_id
         self.checkpoint = query.checkpoint
         self.context = context
-        self.is_local = str(context.master).startswith("local")
+        # Whether executors are on this machine, with its files and its process ids.
+        self.is_local = str(context.master).startswith(("local", "spark://127.0.0.1:"))
         self.crash_point = _with_pids(crash_point, context)
         self.progress = Progress(progress_path)
         _RUNS[self.run_id] = self
@@ -112,6 +125,10 @@ class QueryRun:
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""
         return not self._query.is_active()
+
+    def next_watermark_ms(self) -> int | None:
+        """The watermark after the batch that was computed last, for Spark's commit log."""
+        return self._query.next_watermark_ms()
 
     def call_at_end(self, close: Callable[[], None]) -> None:
         """Have `close` called once the query has ended, on a thread of its own."""
@@ -152,6 +169,10 @@ class QueryBatch:
             text for pattern in STARTING_OFFSETS for text in read_matching(context, root, pattern)
         ]
         return initial_offsets(self._logged().source_lines, notes)
+
+    def next_watermark_ms(self) -> int | None:
+        """The watermark after the batch, for Spark's commit log."""
+        return self._query.next_watermark_ms()
 
     def drain(self) -> None:
         """Run the plan into nothing, so that state stores commit; without state there is no need.

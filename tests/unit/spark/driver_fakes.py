@@ -147,6 +147,7 @@ class Batch:
         self.stopping = stopping
         self.epochs: list[int] = []
         self.drains = 0
+        self.watermark_ms: int | None = 0
         self.reports = [TaskReport(0, OUT, 1, 0, 0)]
         self.lines: tuple[str, ...] = (f'{{"in":{{"0":{self.offset}}}}}',)
         self.planned_s: float | None = cluster.now_s
@@ -170,6 +171,9 @@ class Batch:
 
     def drain(self) -> None:
         self.drains += 1
+
+    def next_watermark_ms(self) -> int | None:
+        return self.watermark_ms
 
     def is_stopping(self) -> bool:
         return self.stopping

@@ -309,3 +309,17 @@ def test_a_query_that_is_stopped_while_the_cluster_is_silent_ends_at_once(
     with pytest.raises(StoppedError):
         start().process(batch)
     assert (len(batch.epochs), cluster.open_rows) == (1, [])
+
+
+# --- Spark's commit log ---------------------------------------------------------------------
+
+
+def test_the_marker_carries_what_sparks_commit_log_would_hold(
+    cluster: Coordinator, start: Start
+) -> None:
+    batch = Batch(cluster, 0)
+    batch.watermark_ms = 12_000
+    start().process(batch)
+    marker = Marker.decode(cluster.offsets[SOURCE].metadata)
+    assert marker is not None
+    assert marker.watermark_ms == 12_000
