@@ -1,4 +1,7 @@
-"""One broker for all Spark tests; ``ONCELOG_TEST_BOOTSTRAP`` names another cluster instead."""
+"""One broker and one session for all Spark tests.
+
+``ONCELOG_TEST_BOOTSTRAP`` names another cluster instead.
+"""
 
 import os
 import uuid
@@ -6,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.spark.support import Job
+from tests.spark.support import Job, lasting_session
 from tests.support import postgres as postgresql
 from tests.support.broker import BrokerProcess
 
@@ -26,6 +30,14 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 def job(bootstrap_servers: str, tmp_path: Path) -> Job:
     """A job of its own, with topics that nobody else uses."""
     return Job(bootstrap_servers, tmp_path, f"job-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """For all tests that do not kill Spark's driver: starting Spark costs seconds."""
+    running = lasting_session()
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")

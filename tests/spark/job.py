@@ -1,114 +1,114 @@
-"""A streaming job in a process of its own, for tests that kill it.
+"""A streaming job, in this process or in one of its own, for tests that kill it.
 
-Reads `--source` from its beginning to what is there now and stops. Two kinds: ``stateless`` copies
-every record to `--output`; ``union`` also keeps a count per key and writes it to `--counts`, both
-through one sink.
+Reads its input topics from their beginning to what is there now and stops; `tests.spark.queries`
+has what it computes.
 """
 
 import argparse
-from collections.abc import Callable
+import json
+from dataclasses import asdict, dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelog.spark import OncelogSource, exactly_once, session
+from oncelog.spark import CrashPoint, OncelogSource, exactly_once, session
+from tests.spark.faults import Fault
+from tests.spark.queries import QUERIES, counts
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A process that lives for seconds spends most of them on optimising what it runs once."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    for name in ("bootstrap", "source", "output", "application", "checkpoint"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--counts")
-    parser.add_argument("--progress")
-    parser.add_argument("--per-batch", type=int, default=1000)
-    parser.add_argument("--starting", default="earliest")
-    parser.add_argument("--replaces")
-    parser.add_argument("--connector", help="the jars of Spark's Kafka connector, which then reads")
-    parser.add_argument(
-        "--fail-once", help="a file; while it does not exist, one task makes it and fails"
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a job is told on its command line."""
+
+    bootstrap: str
+    name: str
+    checkpoint: str
+    progress: str
+    query: str = "copy"
+    per_batch: int = 1000
+    starting: str = "earliest"
+    replaces: str | None = None
+    fault: CrashPoint | None = None
+    connector: str = ""
+    """The jars of Spark's Kafka connector, which then reads."""
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> "JobOptions":
+        fields = json.loads(text)
+        fault = fields.pop("fault")
+        if fault is not None:
+            fault = Fault(**{**fault, "pids": tuple(fault["pids"])})
+        return cls(**fields, fault=fault)
+
+
+def small_builder() -> SparkSession.Builder:
+    """A session on two cores that starts fast and takes little memory."""
+    builder = session("tests-spark", cores=2).config("spark.driver.memory", "512m")
+    return builder.config("spark.driver.extraJavaOptions", QUICK_JVM)
+
+
+def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:
+    """Start the job's query in this session."""
+    query = QUERIES[options.query]
+    query.prepare(spark)
+    streams = [read(spark, options, suffix) for suffix in query.input_suffixes]
+    rows = query.build(*streams).withColumn("topic", F.lit(f"{options.name}-out"))
+    if query.adds_counts:
+        topic = F.lit(f"{options.name}-counts").alias("topic")
+        rows = rows.unionByName(counts(streams[0]).select("*", topic))
+    writer = exactly_once(
+        rows,
+        bootstrap_servers=options.bootstrap,
+        application_id=options.name,
+        topics=(f"{options.name}-out", f"{options.name}-counts"),
+        progress_path=options.progress,
+        replaces_query=options.replaces,
+        crash_point=options.fault,
     )
-    options = parser.parse_args()
+    writer = writer.outputMode(query.mode).option("checkpointLocation", options.checkpoint)
+    started: StreamingQuery = writer.trigger(availableNow=True).start()
+    return started
 
-    builder = session("test-job", cores=2).config("spark.log.level", "ERROR")
-    builder = builder.config("spark.jars", options.connector or "")
-    spark = builder.config("spark.driver.extraJavaOptions", QUICK_JVM).getOrCreate()
-    spark.dataSource.register(OncelogSource)
-    source = read_by_spark(spark, options) if options.connector else read_by_us(spark, options)
-    rows = source.select("key", "value", F.lit(options.output).alias("topic"))
-    if options.fail_once:
-        rows = rows.withColumn("value", failing(options.fail_once)("value"))
-    if options.counts:
-        counts = (
-            source.groupBy("key")
-            .count()
-            .select(
-                "key",
-                F.col("count").cast("string").cast("binary").alias("value"),
-                F.lit(options.counts).alias("topic"),
-            )
+
+def read(spark: SparkSession, options: JobOptions, suffix: str) -> DataFrame:
+    """One input topic, through our source or through Spark's own connector."""
+    if options.connector:
+        return (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", options.bootstrap)
+            .option("kafka.isolation.level", "read_committed")
+            .option("subscribe", f"{options.name}-{suffix}")
+            .option("maxOffsetsPerTrigger", options.per_batch)
+            .option("startingOffsets", options.starting)
+            .load()
         )
-        rows = rows.unionByName(counts)
-    query = (
-        exactly_once(
-            rows,
-            bootstrap_servers=options.bootstrap,
-            application_id=options.application,
-            progress_path=options.progress,
-            replaces_query=options.replaces,
-        )
-        .outputMode("update")
-        .option("checkpointLocation", options.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    spark.stop()
-
-
-def read_by_us(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The source topic through our source."""
     return (
         spark.readStream.format("oncelog")
         .option("bootstrapServers", options.bootstrap)
-        .option("subscribe", options.source)
+        .option("subscribe", f"{options.name}-{suffix}")
         .option("maxOffsetsPerTrigger", options.per_batch)
         .option("startingOffsets", options.starting)
-        .option("groupId", options.application)
-        .option("checkpointLocation", options.checkpoint)
+        .option("groupId", options.name)
         .load()
     )
 
 
-def read_by_spark(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The same through Spark's own connector."""
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", options.source)
-        .option("maxOffsetsPerTrigger", options.per_batch)
-        .option("startingOffsets", options.starting)
-        .load()
-    )
-
-
-def failing(path: str) -> Callable[[str], Column]:
-    """A function that fails once over all runs, after its rows are on their way."""
-
-    @F.udf("binary")
-    def fail_once(value: bytes) -> bytes:
-        import os
-
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return value
-        raise RuntimeError("a task fails, once")
-
-    return fail_once
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("options", type=JobOptions.decode)
+    options = parser.parse_args().options
+    builder = small_builder().config("spark.log.level", "ERROR")
+    spark = builder.config("spark.jars", options.connector).getOrCreate()
+    spark.dataSource.register(OncelogSource)
+    start(spark, options).awaitTermination()
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Running `tests.spark.job` in processes that are killed, and reading as a stock consumer."""
+"""Jobs that are killed, the records they read, and reading as a stock consumer."""
 
 import asyncio
 import contextlib
@@ -7,32 +7,40 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from oncelog.client.admin import Admin
 from oncelog.client.producer import Producer
 from oncelog.client.values import NewTopic
+from oncelog.spark import OncelogSource
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
+from tests.spark.job import JobOptions, small_builder, start
+from tests.spark.orders import Order, check_counts
+from tests.spark.queries import QUERIES
 from tests.support.interop.librdkafka import given
 
 JOB_TIMEOUT_S = 300
+"""A job takes seconds; on a loaded machine the start of Spark alone takes a minute."""
 POLL_TIMEOUT_S = 15
 KEYS = [b"k%d" % number for number in range(7)]
+PARTITIONS_COUNT = 2
+ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass
 class Job:
-    """One streaming application: its topics, its checkpoint, its arguments."""
+    """One streaming application: its topics, its checkpoint, its options."""
 
     bootstrap_servers: str
     folder: Path
     name: str
-    arguments: list[str] = field(default_factory=list)
-    has_counts: bool = False
+    query: str = "copy"
+    per_batch: int = 1000
 
     @property
     def checkpoint(self) -> Path:
@@ -48,30 +56,38 @@ class Job:
     def crash_row(self) -> CrashRow:
         return crash_row(self.steps(), str(self.checkpoint))
 
-    def run(self, crash_point: str = "", *more: str) -> int:
-        """Run to the end of what is there, or to the crash; returns the exit code (-9: killed)."""
-        process = self.start(crash_point, *more)
+    def options(self, **others: Any) -> JobOptions:
+        return JobOptions(
+            bootstrap=self.bootstrap_servers,
+            name=self.name,
+            checkpoint=str(self.checkpoint),
+            progress=str(self.progress),
+            query=self.query,
+            per_batch=self.per_batch,
+            **others,
+        )
+
+    def run_here(self, spark: SparkSession, **others: Any) -> None:
+        """Run to the end of what is there in this process; raises what the query raised."""
+        start(spark, self.options(**others)).awaitTermination()
+
+    def run(self, **others: Any) -> int:
+        """Run to the end in a process of its own; returns the exit code (-9: killed)."""
+        process = self.start(**others)
         try:
             return process.wait(JOB_TIMEOUT_S)
         finally:
             kill_session(process)
 
-    def start(self, crash_point: str = "", *more: str) -> "subprocess.Popen[bytes]":
+    def start(self, **others: Any) -> "subprocess.Popen[bytes]":
         """Start it in a session of its own, so that its JVM and its workers can be killed too."""
-        command = [sys.executable, "-m", "tests.spark.job", "--bootstrap", self.bootstrap_servers]
-        command += ["--source", f"{self.name}-in", "--output", f"{self.name}-out"]
-        command += ["--application", self.name, "--checkpoint", str(self.checkpoint)]
-        command += ["--progress", str(self.progress), *self.arguments, *more]
-        if self.has_counts:
-            command += ["--counts", f"{self.name}-counts"]
-        root = str(Path(__file__).parents[2])
-        environment = {**os.environ, "ONCELOG_CRASH_POINT": crash_point, "PYTHONPATH": root}
+        command = [sys.executable, "-m", "tests.spark.job", self.options(**others).encode()]
         with self.output.open("wb") as output:
             return subprocess.Popen(
                 command,
                 stdout=output,
                 stderr=output,
-                env=environment,
+                env={**os.environ, **worker_environment()},
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -83,6 +99,55 @@ class Job:
     def text(self) -> str:
         return self.output.read_text(errors="replace")
 
+    def load_orders(self, first: int, count: int) -> None:
+        """Create the job's topics if they are missing, and produce orders and their payments."""
+        asyncio.run(self._load_orders(range(first, first + count)))
+
+    async def _load_orders(self, numbers: range) -> None:
+        await create_topics(self.bootstrap_servers, self.name)
+        copies = QUERIES[self.query].copies_per_order
+        async with Producer(self.bootstrap_servers) as producer:
+            sent = []
+            for order in (Order(number) for number in numbers for _ in range(copies)):
+                place = order.number % PARTITIONS_COUNT
+                records = [("in", order.record)]
+                if order.is_paid and "payments" in QUERIES[self.query].input_suffixes:
+                    records.append(("payments", order.payment))
+                for suffix, (key, value) in records:
+                    topic = f"{self.name}-{suffix}"
+                    sent.append(producer.send(topic, value, key=key, partition=place))
+            await producer.flush()
+            for future in sent:
+                await future
+
+    def findings(self, count: int) -> list[str]:
+        """What is wrong with the visible output of the first `count` orders."""
+        query = QUERIES[self.query]
+        found = query.check(self._read("out"), count)
+        return found + (check_counts(self._read("counts"), count) if query.adds_counts else [])
+
+    def _read(self, suffix: str) -> list[tuple[bytes | None, bytes]]:
+        records = read(self.bootstrap_servers, f"{self.name}-{suffix}")
+        return [(key, value) for _, key, value in records]
+
+
+def worker_environment() -> dict[str, str]:
+    """What Spark's Python workers are given: they import the faults that they are to suffer.
+
+    On a loaded machine a worker that has just started may not reach its JVM in PySpark's 15 s.
+    """
+    paths = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(dict.fromkeys(paths))
+    return {"PYTHONPATH": path, "SPARK_AUTH_SOCKET_TIMEOUT": "120"}
+
+
+def lasting_session() -> SparkSession:
+    """A session that lasts for many tests: starting Spark costs seconds."""
+    os.environ.update(worker_environment())
+    spark = small_builder().config("spark.log.level", "OFF").getOrCreate()
+    spark.dataSource.register(OncelogSource)
+    return spark
+
 
 def kill_session(process: "subprocess.Popen[bytes]") -> None:
     """SIGKILL what the job leaves behind: its JVM and its Python workers."""
@@ -91,15 +156,21 @@ def kill_session(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+async def create_topics(bootstrap_servers: str, name: str) -> None:
+    """The topics of a job, unless they are there."""
+    suffixes = ("in", "payments", "out", "counts")
+    topics = [NewTopic(f"{name}-{suffix}", PARTITIONS_COUNT) for suffix in suffixes]
+    async with Admin(bootstrap_servers) as admin:
+        if f"{name}-in" not in await admin.list_topics():
+            await admin.create_topics(topics)
+            await admin.wait_for_topics([topic.name for topic in topics])
+
+
 def load(bootstrap_servers: str, name: str, first: int, count: int) -> None:
     """Create the job's topics if they are missing, and produce numbered records."""
 
     async def go() -> None:
-        topics = [NewTopic(f"{name}-{suffix}", 2) for suffix in ("in", "out", "counts")]
-        async with Admin(bootstrap_servers) as admin:
-            if f"{name}-in" not in await admin.list_topics():
-                await admin.create_topics(topics)
-                await admin.wait_for_topics([topic.name for topic in topics])
+        await create_topics(bootstrap_servers, name)
         async with Producer(bootstrap_servers) as producer:
             numbers = range(first, first + count)
             sent = [
@@ -150,10 +221,3 @@ def check_copied(job: Job, count: int) -> None:
     for key in KEYS:
         numbers = [int(value) for _, record_key, value in records if record_key == key]
         assert numbers == sorted(numbers)
-
-
-def check_counts(job: Job, count: int) -> None:
-    """The last count of every key is the true one."""
-    last = {key: value for _, key, value in read(job.bootstrap_servers, f"{job.name}-counts")}
-    expected = Counter(KEYS[number % len(KEYS)] for number in range(count))
-    assert last == {key: b"%d" % number for key, number in expected.items()}

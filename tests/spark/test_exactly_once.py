@@ -1,4 +1,4 @@
-"""Pipelines end to end: every record once, through kills at all rows of the crash table."""
+"""What befalls a whole query: its checkpoint is lost, its driver stops for a while."""
 
 import os
 import signal
@@ -6,55 +6,17 @@ import time
 from collections.abc import Callable
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bench.peer.kafka import PeerUnavailable
 from bench.spark.session import connector
-from oncelog.spark.progress import CRASH_POINTS, CrashRow
-from tests.spark.support import (
-    JOB_TIMEOUT_S,
-    Job,
-    check_copied,
-    check_counts,
-    kill_session,
-    load,
-    read,
-)
+from oncelog.spark import FailClosedError
+from oncelog.spark.progress import CrashRow
+from tests.spark.crash_table import KILLED
+from tests.spark.faults import Fault, Victim
+from tests.spark.support import JOB_TIMEOUT_S, Job, check_copied, kill_session, load
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-ROWS = {
-    "wal_written": CrashRow.WAL_WRITTEN,
-    "after_init": CrashRow.AFTER_INIT,
-    "mid_task": CrashRow.MID_TASK,
-    "tasks_done": CrashRow.TASKS_DONE,
-    "offsets_committed": CrashRow.OFFSETS_COMMITTED,
-    "txn_ended": CrashRow.TXN_ENDED,
-}
-
-
-def crash_at(job: Job, point: str, batch: int) -> None:
-    assert job.run(f"{point}:{batch}") == -9, job.text()
-    assert job.crash_row() is ROWS[point]
-
-
-def test_a_stateless_and_a_stateful_branch_survive_kills_and_a_failed_task(job: Job) -> None:
-    """The rows that differ most: inside the write stage, before the end, and after it (INV-10)."""
-    job.has_counts = True
-    job.arguments = ["--per-batch", "600"]
-    load(job.bootstrap_servers, job.name, 0, 3000)
-    crash_at(job, "mid_task", 0)
-    crash_at(job, "txn_ended", 1)
-    crash_at(job, "offsets_committed", 3)
-    assert job.run("", "--fail-once", str(job.folder / "failed")) == 0, job.text()
-    check_copied(job, 3000)
-    check_counts(job, 3000)
-    failures = [step["error"] for step in job.steps() if step["step"] == "failed"]
-    assert len(failures) == 1
-    assert "a task fails, once" in failures[0]
-    steps = [(step["step"], step["batch"]) for step in job.steps()]
-    assert ("drained", 1) in steps
-    seen = read(job.bootstrap_servers, f"{job.name}-out", "read_uncommitted")
-    assert len(seen) > 3000, "no aborted records: the kills hit nothing"
 
 
 def test_sparks_own_connector_works_as_the_source(job: Job) -> None:
@@ -63,27 +25,26 @@ def test_sparks_own_connector_works_as_the_source(job: Job) -> None:
         jars = connector()
     except PeerUnavailable as error:
         pytest.skip(str(error))
-    job.has_counts = True
-    job.arguments = ["--per-batch", "600", "--connector", ",".join(map(str, jars))]
-    load(job.bootstrap_servers, job.name, 0, 2000)
-    crash_at(job, "txn_ended", 1)
-    assert job.run() == 0, job.text()
-    check_copied(job, 2000)
-    check_counts(job, 2000)
+    job.query, job.per_batch = "union", 600
+    job.load_orders(0, 2000)
+    fault = Fault.at("txn_ended", Victim.DRIVER, 1, job.folder / "struck", job.folder / "no-broker")
+    names = ",".join(map(str, jars))
+    assert job.run(fault=fault, connector=names) == KILLED, job.text()
+    assert job.run(connector=names) == 0, job.text()
+    assert job.findings(2000) == []
 
 
 def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_the_group(
-    job: Job,
+    spark: SparkSession, job: Job
 ) -> None:
     load(job.bootstrap_servers, job.name, 0, 500)
-    assert job.run() == 0, job.text()
+    job.run_here(spark)
     job.checkpoint.rename(job.folder / "lost")
-    assert job.run() != 0
-    assert "other-query" in job.text()
+    with pytest.raises(FailClosedError, match="other-query") as refused:
+        job.run_here(spark)
     load(job.bootstrap_servers, job.name, 500, 500)
-    query_id = job.text().split("replaces_query='")[1].split("'")[0]
-    resume = ["--starting", "group", "--replaces", query_id]
-    assert job.run("", *resume) == 0, job.text()
+    query_id = str(refused.value).split("replaces_query='")[1].split("'")[0]
+    job.run_here(spark, starting="group", replaces=query_id)
     check_copied(job, 1000)
 
 
@@ -91,9 +52,9 @@ def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_th
 def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its_successor(
     job: Job,
 ) -> None:
-    job.has_counts = True
-    job.arguments = ["--per-batch", "300"]
-    load(job.bootstrap_servers, job.name, 0, 2000)
+    job.query = "union"
+    job.per_batch = 300
+    job.load_orders(0, 2000)
     zombie = job.start()
     try:
         wait_until(lambda: job.crash_row() is CrashRow.MID_TASK and job.steps()[-1]["batch"] >= 2)
@@ -103,8 +64,7 @@ def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its
         assert zombie.wait(JOB_TIMEOUT_S) != 0
     finally:
         kill_session(zombie)
-    check_copied(job, 2000)
-    check_counts(job, 2000)
+    assert job.findings(2000) == []
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -112,16 +72,3 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the job never got there"
         time.sleep(0.002)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("point", CRASH_POINTS)
-@pytest.mark.parametrize("batch", [0, 2])
-def test_every_row_of_the_crash_table(job: Job, point: str, batch: int) -> None:
-    job.has_counts = True
-    job.arguments = ["--per-batch", "600"]
-    load(job.bootstrap_servers, job.name, 0, 2000)
-    crash_at(job, point, batch)
-    assert job.run() == 0, job.text()
-    check_copied(job, 2000)
-    check_counts(job, 2000)

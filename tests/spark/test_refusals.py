@@ -1,6 +1,6 @@
 """What the sink and the source refuse, in a sentence each. One session, no kills."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,24 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from oncelog.spark import OncelogSource, UnsupportedModeError, UsageError, exactly_once, session
-from tests.spark.job import QUICK_JVM
+from oncelog.spark import UnsupportedModeError, UsageError, exactly_once
 from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    running = (
-        session("refusals", cores=2)
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
-    )
-    running.dataSource.register(OncelogSource)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

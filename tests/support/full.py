@@ -1,5 +1,5 @@
 """`make test-full`: every test, planted bugs, simulated runs, 20,000 mutated files, 5,000 lives
-of a log, a million bad frames, five demos.
+of a log, a million bad frames, the crash table of Spark's queries, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -22,7 +22,7 @@ from tests.support import evidence, mutations
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000
-STEPS = ("tests", "mutations", "simulation", "corruption", "properties", "fuzz", "demo")
+STEPS = ("tests", "mutations", "simulation", "corruption", "properties", "fuzz", "spark", "demo")
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
 REPORT = ROOT / ".cache" / "test-full.xml"
@@ -145,6 +145,9 @@ def main() -> int:
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
+    if arguments.only in (None, "spark"):
+        command = [sys.executable, "-m", "tests.spark.matrix"]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "demo"):
         passed = run_demos(console) and passed
     console.print(f"evidence: {Path(evidence.FOLDER).relative_to(ROOT)}")

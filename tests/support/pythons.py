@@ -83,8 +83,10 @@ def requirements(extra: str, *, without: str) -> list[str]:
         inner = requirement.removeprefix("oncelog[").removesuffix("]")
         if inner == requirement:
             found.append(requirement)
-        elif inner != without:
-            found += requirements(inner, without=without)
+            continue
+        for name in inner.split(","):
+            if name != without:
+                found += requirements(name, without=without)
     return found
 
 

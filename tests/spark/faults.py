@@ -1,0 +1,164 @@
+"""Faults that strike a query at one row of the crash table, once, and on purpose.
+
+A `Fault` is a crash point of the sink (`oncelog.spark.progress`) that may hit something else than
+the process it is in: a Python worker, all workers, the broker, or only the answer to EndTxn.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+from oncelog.client.errors import ConnectionLostError
+from oncelog.client.transactions import TransactionDriver
+from oncelog.spark.progress import CrashPoint, CrashRow
+
+ANSWER_LOST = "answer_lost"
+"""EndTxn went through, and its answer does not reach the driver."""
+
+
+class Victim(StrEnum):
+    """What a fault hits."""
+
+    DRIVER = "driver"
+    """The driver's Python process and its JVM, which is the executor too under ``local[N]``."""
+    WORKER = "worker"
+    """The Python worker that runs the write task."""
+    DAEMON = "daemon"
+    """The daemon that forks the workers, and all of them."""
+    BOTH = "driver and workers"
+    BROKER = "broker"
+    TASK = "task"
+    """Nothing is killed: the write task raises."""
+    ANSWER = "answer"
+    """Nothing is killed: the driver does not hear the outcome of EndTxn."""
+    QUERY = "query"
+    """Nothing is killed: the sink raises on the driver, so the query ends, and Spark lives on."""
+    EXECUTOR = "executor"
+    """The JVM of an executor on a standalone cluster, with its workers."""
+
+
+OF_A_TASK = (Victim.WORKER, Victim.DAEMON, Victim.BOTH, Victim.TASK, Victim.EXECUTOR)
+"""What is hit from within a task of the write stage."""
+
+ROW_OF = {
+    "wal_written": CrashRow.WAL_WRITTEN,
+    "after_init": CrashRow.AFTER_INIT,
+    "mid_task": CrashRow.MID_TASK,
+    "tasks_done": CrashRow.TASKS_DONE,
+    "offsets_committed": CrashRow.OFFSETS_COMMITTED,
+    "ending": CrashRow.ENDING,
+    ANSWER_LOST: CrashRow.ENDING,
+    "txn_ended": CrashRow.TXN_ENDED,
+}
+"""What the progress file tells of a driver that was killed at a row."""
+
+CASES = (
+    *((row, Victim.DRIVER) for row in ROW_OF),
+    ("mid_task", Victim.BOTH),
+    *((row, Victim.BROKER) for row in ROW_OF),
+    (ANSWER_LOST, Victim.ANSWER),
+    *(("mid_task", victim) for victim in (Victim.WORKER, Victim.DAEMON, Victim.TASK)),
+)
+"""The crash table on one machine: every row, and whatever can be hit there."""
+
+
+class InjectedError(Exception):
+    """What a fault raises where it kills nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(CrashPoint):
+    """A crash point with a victim. Picklable."""
+
+    victim: Victim = Victim.DRIVER
+    is_unheard: bool = False
+    """Strike after EndTxn went through instead of at the point itself."""
+    struck: str = ""
+    """A file that is made when the fault strikes; it never strikes twice."""
+    broker_pid: str = ""
+    """A file with the broker's process id."""
+
+    @classmethod
+    def at(cls, row: str, victim: Victim, batch: int, struck: Path, broker_pid: Path) -> "Fault":
+        """The fault of one case of the table."""
+        unheard = row == ANSWER_LOST
+        name = "ending" if unheard else row
+        return cls(name, batch, (), victim, unheard, str(struck), str(broker_pid))
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        if not CrashPoint.is_at(self, name, batch_id) or Path(self.struck).exists():
+            return False
+        if self.victim in OF_A_TASK and TaskContext.get() is None:
+            # The driver writes small batches itself; its parent is the one that runs the tests.
+            return False
+        if self.is_unheard:
+            _strike_after_end_txn(self)
+        return not self.is_unheard
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        try:
+            os.close(os.open(self.struck, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        if self.victim in (Victim.DRIVER, Victim.BOTH):
+            # A task names the daemon first: once the driver is gone it may not get that far.
+            if self.victim is Victim.BOTH:
+                send(os.getppid(), signal.SIGKILL)
+            CrashPoint.kill(self, send)
+        elif self.victim is Victim.BROKER:
+            send(int(Path(self.broker_pid).read_text()), signal.SIGKILL)
+        elif self.victim is Victim.WORKER:
+            send(os.getpid(), signal.SIGKILL)
+        elif self.victim is Victim.DAEMON:
+            os.killpg(os.getpgid(0), signal.SIGKILL)
+        elif self.victim is Victim.EXECUTOR:
+            for pid in (_parent(os.getppid()), os.getppid(), os.getpid()):
+                send(pid, signal.SIGKILL)
+        elif self.victim in (Victim.TASK, Victim.QUERY):
+            raise InjectedError(f"the {self.victim} fails, once")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSequence(CrashPoint):
+    """Faults for batches of one run, in their order."""
+
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def of(cls, *faults: Fault) -> "FaultSequence":
+        return cls(faults[0].name, faults=faults)
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        return any(fault.is_at(name, batch_id) for fault in self.faults)
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        next(fault for fault in self.faults if not Path(fault.struck).exists()).kill(send)
+
+
+def _strike_after_end_txn(fault: Fault) -> None:
+    """Let the next EndTxn of this process go through, and strike before its answer is heard."""
+    end = TransactionDriver.end
+
+    @wraps(end)
+    async def ends_unheard(driver: TransactionDriver, commit: bool) -> None:
+        TransactionDriver.end = end  # type: ignore[method-assign]
+        await end(driver, commit)
+        fault.kill()
+        raise ConnectionLostError("the answer to EndTxn is lost")
+
+    replacement: Callable[[TransactionDriver, bool], Coroutine[Any, Any, None]] = ends_unheard
+    TransactionDriver.end = replacement  # type: ignore[method-assign, assignment]
+
+
+def _parent(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("PPid:"):
+            return int(line.split()[1])
+    raise RuntimeError(f"process {pid} has no parent")

@@ -1,0 +1,73 @@
+"""`python -m tests.spark.soak --runs 200 --seed 1`: kills aimed evenly at all rows, by a seed.
+
+Every case of the crash table is drawn equally often; the seed decides the order, the query and the
+batch. Part of ``make soak``. Evidence: docs/evidence/spark-soak.json.
+"""
+
+import argparse
+import random
+import sys
+import time
+
+from rich.console import Console
+
+from bench.peer import PeerUnavailable
+from tests.spark.campaign import PEERS, run_campaign
+from tests.spark.crash_table import LARGE, LAST_BATCH, SMALL, Case
+from tests.spark.faults import CASES, OF_A_TASK, Victim
+from tests.spark.queries import QUERIES
+from tests.support import evidence
+
+RUNS_COUNT = 200
+TASK_FAILURES = (Victim.WORKER, Victim.DAEMON, Victim.TASK)
+
+
+def draw(runs: int, seed: int) -> list[Case]:
+    """The cases of a soak: `CASES` again and again, each with a query, a batch and its size.
+
+    Every second task failure meets the nondeterministic query, which writes something else at each
+    attempt.
+    """
+    rng = random.Random(seed)
+    drawn = []
+    for number in range(runs):
+        row, victim = CASES[number % len(CASES)]
+        is_scattered = victim in TASK_FAILURES and number // len(CASES) % 2 == 0
+        query = "scatter" if is_scattered else rng.choice(sorted(QUERIES))
+        size = LARGE if victim in OF_A_TASK else rng.choice((SMALL, LARGE))
+        drawn.append(Case(row, victim, query, rng.randint(0, LAST_BATCH), size))
+    rng.shuffle(drawn)
+    return drawn
+
+
+def main() -> int:
+    """Exit code 0 only when every run was exact."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS_COUNT)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer", choices=PEERS, default="oncelog")
+    arguments = parser.parse_args()
+    console = Console()
+    begun = time.monotonic()
+    try:
+        cases = draw(arguments.runs, arguments.seed)
+        verdicts = run_campaign(cases, arguments.peer, console)
+    except PeerUnavailable as reason:
+        console.print(f"skipped: {reason}")
+        return 0
+    path = evidence.write(
+        "spark-soak",
+        "exact" if verdicts.is_exact else "not exact",
+        {
+            "seed": arguments.seed,
+            "runs": arguments.runs,
+            "seconds in all": round(time.monotonic() - begun),
+            **verdicts.as_json(),
+        },
+    )
+    console.print(f"evidence: {path}")
+    return 0 if verdicts.is_exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Every row of the crash table, hit on purpose; what a reader sees is exact each time (INV-10).
+
+The whole table for each query is `python -m tests.spark.matrix`, part of ``make test-full``.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.crash_table import KILLED, LARGE, SMALL, Case, Keeper, kept, what_the_driver_did
+from tests.spark.faults import CASES, ROW_OF, Fault, FaultSequence, Victim
+from tests.spark.support import Job
+from tests.support.broker import BrokerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
+    """A broker that may be killed."""
+    folder = tmp_path_factory.mktemp("crash-table")
+    with BrokerProcess(folder / "data") as broker, kept(broker, folder) as keeper:
+        yield keeper
+
+
+def test_a_query_lives_through_a_fault_at_each_row(
+    spark: SparkSession, keeper: Keeper, tmp_path: Path
+) -> None:
+    """The broker is killed at each row in turn, then a worker, all workers, a task, an answer."""
+    cases = [case for case in CASES if case[1] not in (Victim.DRIVER, Victim.BOTH)]
+    job = Job(keeper.broker.bootstrap_servers, tmp_path, "each-fault", "counts", LARGE)
+    faults = [
+        Fault.at(row, victim, batch, tmp_path / f"{row}-{victim}", keeper.pid_file)
+        for batch, (row, victim) in enumerate(cases)
+    ]
+    count = LARGE * len(faults)
+    job.load_orders(0, count)
+    job.run_here(spark, fault=FaultSequence.of(*faults))
+    assert [fault for fault in faults if not Path(fault.struck).exists()] == []
+    assert job.findings(count) == []
+    for batch, (row, victim) in enumerate(cases):
+        assert what_the_driver_did(Case(row, victim, "counts", batch), job) == []
+
+
+def test_a_driver_killed_at_each_row_in_turn_loses_and_doubles_nothing(
+    spark: SparkSession, keeper: Keeper, tmp_path: Path
+) -> None:
+    """One application whose every life ends at another row, once with all its workers.
+
+    Every second one meets a batch that the driver writes itself.
+    """
+    job = Job(keeper.broker.bootstrap_servers, tmp_path, "each-row", "union")
+    lives = [(row, Victim.DRIVER) for row in ROW_OF if row != "mid_task"]
+    lives.append(("mid_task", Victim.BOTH))
+    count = LARGE * (len(lives) + 1)
+    job.load_orders(0, count)
+    for batch, (row, victim) in enumerate(lives):
+        job.per_batch = (SMALL, LARGE)[batch % 2]
+        fault = Fault.at(row, victim, batch, tmp_path / row, keeper.pid_file)
+        assert job.run(fault=fault) == KILLED, job.text()
+        assert job.crash_row() is ROW_OF[row]
+    job.run_here(spark)
+    assert job.findings(count) == []
