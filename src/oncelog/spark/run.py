@@ -16,7 +16,9 @@ from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver, MicroBatch
 from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError, UsageError
+from oncelog.spark.marker import Marker
 from oncelog.spark.preflight import Cluster, explained
+from oncelog.spark.progress import Progress
 from oncelog.spark.query import Query, QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
@@ -161,13 +163,7 @@ class Run(QueryRun):
     async def _connect(self) -> tuple[Admin, TransactionDriver]:
         options = self.options
         admin = Admin(options.bootstrap_servers, **options.client_options)
-        transaction = TransactionDriver(
-            options.bootstrap_servers,
-            options.driver.application_id,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-            **options.client_options,
-        )
-        return admin, transaction
+        return admin, _transaction_driver(options)
 
     async def _disconnect(self) -> None:
         await self._transaction.close()
@@ -209,3 +205,35 @@ def has_barrier_stages(context: Any) -> bool:
     """Whether Spark runs barrier stages: it refuses them under dynamic allocation."""
     dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false")
     return str(dynamic).lower() != "true"
+
+
+def committed_marker(options: SinkOptions) -> Marker | None:
+    """The marker of the last committed batch, before a run begins.
+
+    It is definitive: other drivers are fenced, and what they left open is aborted. Raises what the
+    cluster refuses, in a sentence.
+    """
+    loop = BackgroundLoop("oncelog-marker")
+
+    async def connect() -> TransactionDriver:
+        return _transaction_driver(options)
+
+    transaction = loop.call(connect())
+    try:
+        driver = BatchDriver(options.driver, transaction, loop, Progress(None))
+        driver.prepare()
+        return driver.marker
+    except ClientError as error:
+        raise explained(error, options) from error
+    finally:
+        loop.call(transaction.close())
+        loop.close()
+
+
+def _transaction_driver(options: SinkOptions) -> TransactionDriver:
+    return TransactionDriver(
+        options.bootstrap_servers,
+        options.driver.application_id,
+        transaction_timeout_ms=options.transaction_timeout_ms,
+        **options.client_options,
+    )

@@ -63,8 +63,9 @@ def exactly_once(
     partition, rows that came from one source partition keep their order in a query without a
     shuffle.
 
-    After a crash between the end of a transaction and Spark's commit log, the batch's output is
-    that of the first run and its state that of the second: they agree for deterministic operators.
+    After a crash between the end of a transaction and Spark's commit log, `start` completes that
+    log, so the state stays that of the run whose output is visible (`oncelog.spark.commit_log` has
+    the exceptions).
 
     Columns, as in Spark's own Kafka sink: ``value`` (string or binary), and optionally ``key``
     (string or binary), ``topic`` (string), ``partition`` (int), ``headers``
@@ -127,4 +128,4 @@ def exactly_once(
 
     start = KafkaStart(df, options)
     sink = RunningSink(df.sparkSession, start.run, SparkBatch)
-    return ExactlyOnceWriter(df, sink, start.examine)
+    return ExactlyOnceWriter(df, sink, start.examine, start.committed)

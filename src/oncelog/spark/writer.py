@@ -14,10 +14,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.client.settings.names import PREFIX
 from oncelog.spark.checks import check_configuration
+from oncelog.spark.commit_log import complete_before_start
 from oncelog.spark.errors import UnsupportedModeError, UsageError
+from oncelog.spark.marker import Marker
 from oncelog.spark.preflight import Cluster, examine
 from oncelog.spark.query import Query, RunningSink, read_matching
-from oncelog.spark.run import Run
+from oncelog.spark.run import Run, committed_marker
 from oncelog.spark.sink_options import SinkOptions
 
 __all__ = ["ExactlyOnceWriter", "KafkaStart", "kafka_sources"]
@@ -36,11 +38,18 @@ whether that is sure."""
 class ExactlyOnceWriter(DataStreamWriter):
     """Trigger, output mode, name and checkpoint are the user's; the sink is not."""
 
-    def __init__(self, df: DataFrame, sink: RunningSink[Any], examine: Examine) -> None:
+    def __init__(
+        self,
+        df: DataFrame,
+        sink: RunningSink[Any],
+        examine: Examine,
+        committed: Callable[[], Marker | None] | None = None,
+    ) -> None:
         super().__init__(df)
         super().foreachBatch(sink)
         self._sink = sink
         self._examine = examine
+        self._committed = committed
         self._given: dict[str, str] = {}
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
@@ -104,6 +113,7 @@ class ExactlyOnceWriter(DataStreamWriter):
             raise UsageError("start() of exactly_once takes no path, format or partitionBy")
         self.options(**options)
         self._examine(*self._query_id())
+        self._complete_commit_log()
         query = super().start(outputMode=outputMode, queryName=queryName)
         try:
             self._sink.run_of(query, self._spark.sparkContext).prepare()
@@ -111,6 +121,11 @@ class ExactlyOnceWriter(DataStreamWriter):
             query.stop()
             raise
         return query
+
+    def _complete_commit_log(self) -> None:
+        location = self._given.get(CHECKPOINT.lower())
+        if location is not None and self._committed is not None:
+            complete_before_start(self._spark, location, self._committed)
 
     def _query_id(self) -> tuple[str | None, bool]:
         """The id of the checkpoint's query, None if there is none yet; and whether that is sure."""
@@ -140,6 +155,10 @@ class KafkaStart:
         """Raise `PipelineError` for what would fail later."""
         check_configuration(self._frame)
         self._cluster = examine(self._options, kafka_sources(self._frame), query_id, is_known)
+
+    def committed(self) -> Marker | None:
+        """The marker of the last committed batch; fences other drivers."""
+        return committed_marker(self._options)
 
     def run(self, query: Query, context: Any) -> Run:
         """The run of a query that has just started."""

@@ -1,0 +1,65 @@
+"""State lives through kills, and is that of the run whose output is visible (INV-10).
+
+One or two queries here; `python -m tests.spark.matrix` has them all.
+"""
+
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from oncelog.spark.writer import ExactlyOnceWriter
+from tests.spark.crash_table import LARGE, SMALL
+from tests.spark.faults import Fault, Victim
+from tests.spark.queries import QUERIES
+from tests.spark.support import Job
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+FAST = (("tokens-rocksdb", SMALL), ("windows", LARGE))
+WITH_STATE = tuple(name for name in QUERIES if name not in ("copy", "scatter"))
+
+
+def fail_after_end_txn(spark: SparkSession, job: Job) -> None:
+    """Run batches 0 and 1; the query ends between the second EndTxn and ``commits/1``."""
+    job.load_orders(0, 2 * job.per_batch)
+    struck = job.folder / "struck"
+    fault = Fault.at("txn_ended", Victim.QUERY, 1, struck, Path(os.devnull))
+    with pytest.raises(StreamingQueryException, match="the query fails, once"):
+        job.run_here(spark, fault=fault)
+    assert not (job.checkpoint / "commits" / "1").exists()
+    job.load_orders(2 * job.per_batch, 2 * job.per_batch)
+
+
+@pytest.mark.parametrize(
+    ("query", "per_batch"),
+    [
+        pytest.param(*case, marks=[] if case in FAST else [pytest.mark.soak])
+        for case in product(WITH_STATE, (SMALL, LARGE))
+    ],
+)
+def test_the_state_stays_that_of_the_run_whose_output_is_visible(
+    query: str, per_batch: int, spark: SparkSession, job: Job
+) -> None:
+    """Also if it is random: the batch is not computed again, Spark's commit log is completed."""
+    job.query, job.per_batch = query, per_batch
+    fail_after_end_txn(spark, job)
+    job.run_here(spark)
+    assert job.findings(4 * job.per_batch) == []
+    assert ("drain", 1) not in [(step["step"], step["batch"]) for step in job.steps()]
+
+
+@pytest.mark.soak
+def test_without_the_completed_commit_log_output_and_state_are_of_two_runs(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit that the guide states, for a commit log that cannot be completed."""
+    job.query = "tokens"
+    fail_after_end_txn(spark, job)
+    monkeypatch.setattr(ExactlyOnceWriter, "_complete_commit_log", lambda _: None)
+    job.run_here(spark)
+    assert ("drained", 1) in [(step["step"], step["batch"]) for step in job.steps()]
+    assert any("was in the state" in finding for finding in job.findings(4 * job.per_batch))
