@@ -50,8 +50,13 @@ class JobOptions:
 
 def small_builder() -> SparkSession.Builder:
     """A session on two cores that starts fast and takes little memory."""
-    builder = session("tests-spark", cores=2).config("spark.driver.memory", "512m")
-    return builder.config("spark.driver.extraJavaOptions", QUICK_JVM)
+    return (
+        session("tests-spark", cores=2)
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        # On a loaded machine a worker may need longer than 15 s to reach its JVM.
+        .config("spark.python.authenticate.socketTimeout", "120s")
+    )
 
 
 def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:

@@ -132,10 +132,7 @@ class Job:
 
 
 def worker_environment() -> dict[str, str]:
-    """What Spark's Python workers are given: they import the faults that they are to suffer.
-
-    On a loaded machine a worker that has just started may not reach its JVM in PySpark's 15 s.
-    """
+    """What Spark's Python workers are given: they import the faults that they are to suffer."""
     paths = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     path = os.pathsep.join(dict.fromkeys(paths))
     return {"PYTHONPATH": path, "SPARK_AUTH_SOCKET_TIMEOUT": "120"}

@@ -14,7 +14,7 @@ from tests.spark.faults import CASES, ROW_OF, Fault, FaultSequence, Victim
 from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

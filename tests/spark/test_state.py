@@ -17,7 +17,7 @@ from tests.spark.faults import Fault, Victim
 from tests.spark.queries import QUERIES
 from tests.spark.support import Job
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 FAST = (("tokens-rocksdb", SMALL), ("windows", LARGE))
 WITH_STATE = tuple(name for name in QUERIES if name not in ("copy", "scatter"))

@@ -1,0 +1,91 @@
+"""Executors of a standalone cluster die inside the write stage, and others join (INV-10).
+
+Spark has one context per process, so these tests skip where another one runs:
+``python -m pytest tests/spark/test_executors.py``.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from oncelog.spark import OncelogSource, session
+from tests.spark.cluster import Cluster
+from tests.spark.crash_table import LARGE
+from tests.spark.faults import Fault, FaultSequence, Victim
+from tests.spark.job import QUICK_JVM
+from tests.spark.support import Job, worker_environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1200)]
+
+VICTIMS = (Victim.EXECUTOR, Victim.WORKER, Victim.DAEMON, Victim.EXECUTOR)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if SparkContext._active_spark_context is not None:
+        pytest.skip("another SparkContext runs in this process; run this file by itself")
+    with Cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def on_cluster(cluster: Cluster) -> Iterator[SparkSession]:
+    builder = (
+        session("tests-spark-executors", shuffle_partitions=2)
+        .master(cluster.master)
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", QUICK_JVM)
+        .config("spark.log.level", "ERROR")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
+    )
+    for name, value in worker_environment().items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(OncelogSource)
+    yield spark
+    spark.stop()
+
+
+def job_of(query: str, bootstrap_servers: str, folder: Path) -> Job:
+    return Job(bootstrap_servers, folder, f"job-{uuid.uuid4().hex[:8]}", query, LARGE)
+
+
+def test_executors_lost_inside_the_write_stage_lose_and_double_nothing(
+    on_cluster: SparkSession, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    """In batches 1 to 4 an executor, a worker, all workers and an executor again die."""
+    job = job_of("union", bootstrap_servers, tmp_path)
+    faults = [
+        Fault.at("mid_task", victim, batch, tmp_path / f"{batch}", Path(os.devnull))
+        for batch, victim in enumerate(VICTIMS, 1)
+    ]
+    count = LARGE * (len(faults) + 2)
+    job.load_orders(0, count)
+    job.run_here(on_cluster, fault=FaultSequence.of(*faults))
+    assert [fault for fault in faults if not Path(fault.struck).exists()] == []
+    assert job.findings(count) == []
+    failed = {step["batch"] for step in job.steps() if step["step"] == "failed"}
+    assert failed == set(range(1, len(faults) + 1))
+
+
+def test_a_worker_lost_for_good_and_one_that_joins_later_change_nothing(
+    cluster: Cluster, on_cluster: SparkSession, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    job = job_of("counts", bootstrap_servers, tmp_path)
+    job.load_orders(0, LARGE)
+    job.run_here(on_cluster)
+    cluster.processes[-1].kill()
+    job.load_orders(LARGE, LARGE)
+    job.run_here(on_cluster)
+    cluster.add_worker()
+    job.load_orders(2 * LARGE, LARGE)
+    job.run_here(on_cluster)
+    assert job.findings(3 * LARGE) == []
