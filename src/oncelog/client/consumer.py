@@ -43,9 +43,10 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 @dataclass(slots=True)
 class _Fetched:
-    """Records that were fetched and not handed out yet; `epoch` is that of the one before them."""
+    """Records not handed out yet; `epoch` is that of the batch before `offset`, up to which was."""
 
     records: deque[ConsumerRecord]
+    offset: int
     epoch: int
 
 
@@ -153,7 +154,10 @@ class Consumer:
         for tp, position in self._positions.items():
             at = position or Position(0)
             if held := self._fetched.get(tp):
-                at = Position(held.records[0].offset, held.epoch)
+                first = held.records[0]
+                # Of what was left out in between the epochs are not known.
+                is_known = first.offset == held.offset or first.leader_epoch == held.epoch
+                at = Position(first.offset, held.epoch if is_known else NO_EPOCH)
             found[tp] = OffsetAndMetadata(at.offset, "", at.epoch)
         return found
 
@@ -272,7 +276,7 @@ class Consumer:
         for topic_partition, held in list(self._fetched.items()):
             while held.records and len(records) < max_records:
                 records.append(held.records.popleft())
-                held.epoch = records[-1].leader_epoch
+                held.offset, held.epoch = records[-1].offset + 1, records[-1].leader_epoch
             if not held.records:
                 del self._fetched[topic_partition]
         return records
@@ -362,7 +366,8 @@ class Consumer:
                 fetched.next_offset, fetched.leader_epoch, position.validated
             )
             if records := deque(records_of(fetched, position.offset)):
-                self._fetched[topic_partition] = _Fetched(records, position.epoch)
+                held = _Fetched(records, position.offset, position.epoch)
+                self._fetched[topic_partition] = held
 
     def _visible(
         self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse

@@ -200,3 +200,14 @@ async def test_whole_batches_are_not_read_behind_a_lost_tail() -> None:
             assert raised.value.diverging == OffsetAndMetadata(2, "", OLD)
         anew = await reading.fetch_batches(TP, 2, leader_epoch=OLD)
         assert (anew.next_offset, anew.leader_epoch) == (5, NEW)
+
+
+async def test_a_position_behind_what_was_left_out_names_no_older_epoch() -> None:
+    left_out = of_epoch(NEW, batch(4, b"x", producer_id=5))
+    broker = broker_with(_0=OLD_RECORDS + left_out + of_epoch(NEW, batch(5, b"e")))
+    broker.aborted = [(5, 4)]
+    async with consumer(broker) as reading:
+        reading.assign([TP])
+        reading.seek(TP, 0)
+        await reading.poll(1_000, max_records=4)
+        assert await reading.positions() == {TP: OffsetAndMetadata(5)}
