@@ -153,10 +153,14 @@ def kill_session(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+def topics_of(name: str) -> list[str]:
+    """The topics of a job."""
+    return [f"{name}-{suffix}" for suffix in ("in", "payments", "out", "counts")]
+
+
 async def create_topics(bootstrap_servers: str, name: str) -> None:
     """The topics of a job, unless they are there."""
-    suffixes = ("in", "payments", "out", "counts")
-    topics = [NewTopic(f"{name}-{suffix}", PARTITIONS_COUNT) for suffix in suffixes]
+    topics = [NewTopic(topic, PARTITIONS_COUNT) for topic in topics_of(name)]
     async with Admin(bootstrap_servers) as admin:
         if f"{name}-in" not in await admin.list_topics():
             await admin.create_topics(topics)

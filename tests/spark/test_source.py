@@ -22,7 +22,7 @@ from oncelog.spark.errors import DataLossError
 from oncelog.spark.source import OncelogBatchReader, OncelogStreamReader
 from oncelog.spark.source_options import SourceOptions
 from tests.spark.job import QUICK_JVM
-from tests.spark.support import Job, load
+from tests.spark.support import Job, load, topics_of
 from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -76,7 +76,7 @@ def recreate(job: Job, first: int, count: int) -> None:
 
     async def delete() -> None:
         async with Admin(job.bootstrap_servers) as admin:
-            await admin.delete_topics([f"{job.name}-{name}" for name in ("in", "out", "counts")])
+            await admin.delete_topics(topics_of(job.name))
 
     asyncio.run(delete())
     load(job.bootstrap_servers, job.name, first, count)
