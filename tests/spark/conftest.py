@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.support import Job, lasting_session
+from tests.spark.support import Job, end_session, lasting_session
 from tests.support import postgres as postgresql
 from tests.support.broker import BrokerProcess
 
@@ -32,12 +32,17 @@ def job(bootstrap_servers: str, tmp_path: Path) -> Job:
     return Job(bootstrap_servers, tmp_path, f"job-{uuid.uuid4().hex[:8]}")
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """For all tests that do not kill Spark's driver: starting Spark costs seconds."""
-    running = lasting_session()
-    yield running
-    running.stop()
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    """For all tests that do not kill Spark's driver: the session that runs, or a new one."""
+    return lasting_session()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def last_session() -> Iterator[None]:
+    """Whatever session runs at the end is stopped."""
+    yield
+    end_session()
 
 
 @pytest.fixture(scope="session")

@@ -146,6 +146,13 @@ def lasting_session() -> SparkSession:
     return spark
 
 
+def end_session() -> None:
+    """Stop the session that runs in this process, if one does."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        running.stop()
+
+
 def kill_session(process: "subprocess.Popen[bytes]") -> None:
     """SIGKILL what the job leaves behind: its JVM and its Python workers."""
     with contextlib.suppress(ProcessLookupError):

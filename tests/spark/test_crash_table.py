@@ -44,16 +44,22 @@ def test_a_query_lives_through_a_fault_at_each_row(
         assert what_the_driver_did(Case(row, victim, "counts", batch), job) == []
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(["txn_ended"], id="txn_ended"),
+        pytest.param(list(ROW_OF), id="each", marks=pytest.mark.soak),
+    ],
+)
 def test_a_driver_killed_at_each_row_in_turn_loses_and_doubles_nothing(
-    spark: SparkSession, keeper: Keeper, tmp_path: Path
+    spark: SparkSession, keeper: Keeper, tmp_path: Path, rows: list[str]
 ) -> None:
     """One application whose every life ends at another row, once with all its workers.
 
     Every second one meets a batch that the driver writes itself.
     """
-    job = Job(keeper.broker.bootstrap_servers, tmp_path, "each-row", "union")
-    lives = [(row, Victim.DRIVER) for row in ROW_OF if row != "mid_task"]
-    lives.append(("mid_task", Victim.BOTH))
+    job = Job(keeper.broker.bootstrap_servers, tmp_path, f"rows-{len(rows)}", "union")
+    lives = [(row, Victim.BOTH if row == "mid_task" else Victim.DRIVER) for row in rows]
     count = LARGE * (len(lives) + 1)
     job.load_orders(0, count)
     for batch, (row, victim) in enumerate(lives):

@@ -86,6 +86,7 @@ def names() -> Iterator[dict[str, Any]]:
         made["spark"].stop()
 
 
+@pytest.mark.soak
 def test_every_block_of_the_tutorial_does_what_it_says(
     names: dict[str, Any], shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from tests.spark.support import JOB_TIMEOUT_S, Job, check_copied, kill_session, 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+@pytest.mark.soak
 def test_sparks_own_connector_works_as_the_source(job: Job) -> None:
     """Its jars are those of Spark 4.2: 4.3's connector is not on Maven Central."""
     try:

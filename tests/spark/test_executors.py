@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.spark import OncelogSource, session
@@ -18,7 +17,7 @@ from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import Fault, FaultSequence, Victim
 from tests.spark.job import QUICK_JVM
-from tests.spark.support import Job, worker_environment
+from tests.spark.support import Job, end_session, worker_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -27,8 +26,7 @@ VICTIMS = (Victim.EXECUTOR, Victim.WORKER, Victim.DAEMON, Victim.EXECUTOR)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if SparkContext._active_spark_context is not None:
-        pytest.skip("another SparkContext runs in this process; run this file by itself")
+    end_session()
     with Cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as cluster:
         yield cluster
 

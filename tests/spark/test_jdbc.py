@@ -23,7 +23,7 @@ from oncelog.spark import (
     session,
 )
 from tests.spark.job import QUICK_JVM
-from tests.spark.support import JOB_TIMEOUT_S, kill_session
+from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -35,6 +35,7 @@ ROWS_PER_FILE = 50
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    end_session()
     running = (
         session("jdbc", cores=2)
         .master("local[2,3]")  # a task may fail twice
@@ -94,6 +95,7 @@ def crash_and_finish(server: PostgresProcess, tmp_path: Path, *points: str) -> N
     assert rows == [('Ann, "A"', Decimal("1.50"), at)]
 
 
+@pytest.mark.soak
 def test_a_driver_killed_between_commit_and_sparks_commit_log_leaves_every_row_once(
     postgres: PostgresProcess, tmp_path: Path
 ) -> None:

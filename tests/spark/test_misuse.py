@@ -2,7 +2,6 @@
 
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +11,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.spark import (
-    OncelogSource,
     PipelineError,
     UnsupportedModeError,
     UsageError,
     exactly_once,
-    session,
 )
-from tests.spark.job import QUICK_JVM
 from tests.spark.support import Job, load, read
 from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ANSWER_S_MAX = 10.0
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """The session that runs already, or one that ends with this file."""
-    others = SparkSession.getActiveSession()
-    running = (
-        session("misuse", cores=2)
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
-    )
-    running.dataSource.register(OncelogSource)
-    yield running
-    if others is None:
-        running.stop()
 
 
 @pytest.fixture

@@ -1,28 +1,12 @@
 """`write_once`, and the formats that are refused."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.spark import OncelogSource, UsageError, session, write_once
-from tests.spark.job import QUICK_JVM
+from oncelog.spark import UsageError, write_once
 from tests.spark.support import Job, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    running = (
-        session("once", cores=2)
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
-    )
-    running.dataSource.register(OncelogSource)
-    yield running
-    running.stop()
 
 
 @pytest.fixture

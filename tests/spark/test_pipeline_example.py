@@ -27,6 +27,7 @@ def test_the_pipeline_has_at_most_fifteen_lines() -> None:
     assert len(lines) <= 15
 
 
+@pytest.mark.soak
 def test_a_terminal_shows_the_batch_and_ctrl_c_ends_the_query_in_order(
     job: Job, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ Most of it runs without Spark: the reader is called as Spark calls it.
 """
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,33 +16,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from oncelog.client.admin import Admin
-from oncelog.spark import OncelogSource, session
 from oncelog.spark.errors import DataLossError
 from oncelog.spark.source import OncelogBatchReader, OncelogStreamReader
 from oncelog.spark.source_options import SourceOptions
-from tests.spark.job import QUICK_JVM
 from tests.spark.support import Job, load, topics_of
 from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """The session that runs already, or one that ends with this file."""
-    others = SparkSession.getActiveSession()
-    running = (
-        session("source", cores=2)
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
-    )
-    running.dataSource.register(OncelogSource)
-    yield running
-    if others is None:
-        running.stop()
 
 
 def options(job: Job, **given: str) -> SourceOptions:

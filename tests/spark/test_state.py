@@ -19,7 +19,7 @@ from tests.spark.support import Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-FAST = (("tokens-rocksdb", SMALL), ("windows", LARGE))
+FAST = (("tokens-rocksdb", LARGE),)
 WITH_STATE = tuple(name for name in QUERIES if name not in ("copy", "scatter"))
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,28 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import oncelog.spark.run as run_module
 from oncelog.client.admin import Admin
-from oncelog.spark import OncelogSource, exactly_once, session
+from oncelog.spark import exactly_once
 from oncelog.spark.targets import Targets
-from tests.spark.job import QUICK_JVM
 from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """The session that runs already, or one that ends with this file."""
-    others = SparkSession.getActiveSession()
-    running = (
-        session("write-stage", cores=2)
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
-    )
-    running.dataSource.register(OncelogSource)
-    yield running
-    if others is None:
-        running.stop()
 
 
 def source(spark: SparkSession, job: Job, per_batch: int) -> DataFrame:
