@@ -38,7 +38,7 @@ QUICK := $(addprefix tests/unit/,core protocol replication coordinator transacti
 quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 15 seconds)
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --hypothesis-profile quick $(QUICK) $(ARGS)
 
-test: $(STAMP) ## unit, interop, crash and Spark tests (under 6 minutes with JOBS=2)
+test: $(STAMP) ## unit, interop, crash and Spark tests (under 10 minutes with JOBS=2)
 	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
