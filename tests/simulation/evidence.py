@@ -63,7 +63,9 @@ def keep(entries: list[Entry], reached: Coverage) -> None:
         "failed" if failed else "passed",
         {
             "runs on all commits": sum(entry["runs"] for entry in campaigns),
-            "runs on this commit": sum(entry["runs"] for entry in entries),
+            "runs on this commit": sum(
+                entry["runs"] for entry in campaigns if entry["commit"] == entries[-1]["commit"]
+            ),
             "reached less than 20 times": reached.unreached(),
             "unreachable": UNREACHABLE,
             "reached": json.loads(reached.to_json()),
