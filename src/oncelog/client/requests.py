@@ -8,6 +8,7 @@ here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 from oncelog.client.values import (
     NewTopic,
@@ -42,9 +43,25 @@ OFFSETS_BY_NAME_MAX = 9
 """OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
 
 CONSUMER_REPLICA_ID = -1
+PRODUCE_BY_NAME_MAX = 12
+"""The same of Produce."""
+
+PRODUCE_TV1_MAX = 11
+"""The last version of Produce that adds no partition to a transaction by itself (KIP-890)."""
+
 NO_GENERATION = -1
 EARLIEST = -2
 LATEST = -1
+
+
+def produce_version_max(topic_ids: Iterable[UUID | None], *, is_tv1: bool) -> int | None:
+    """The newest version of Produce that may be used, None for any.
+
+    `is_tv1` is for a transaction whose partitions are added by requests of their own.
+    """
+    if is_tv1:
+        return PRODUCE_TV1_MAX
+    return PRODUCE_BY_NAME_MAX if None in topic_ids else None
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -21,6 +21,7 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, Send
+from oncelog.client.requests import produce_version_max
 from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -31,8 +32,6 @@ from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["Gate", "Sender", "Token"]
 
-PRODUCE_BY_NAME_MAX = 12
-PRODUCE_TV1_MAX = 11
 """From Produce 12 on a batch adds its partition to the transaction by itself (KIP-890)."""
 
 _KEEPS_METADATA = frozenset(
@@ -306,9 +305,8 @@ class Sender:
 
     def _version_max(self, ids: dict[str, UUID | None]) -> int | None:
         implicit = self._gate.sending()
-        if self._transactional_id is not None and not implicit:
-            return PRODUCE_TV1_MAX
-        return PRODUCE_BY_NAME_MAX if None in ids.values() else None
+        is_tv1 = self._transactional_id is not None and not implicit
+        return produce_version_max(ids.values(), is_tv1=is_tv1)
 
     def _answer_received(
         self,

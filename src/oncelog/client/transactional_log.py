@@ -18,6 +18,7 @@ from oncelog.client.errors import (
 from oncelog.client.fetching import fetch_from
 from oncelog.client.machines.decided import DecidedValue
 from oncelog.client.offsets import READ_UNCOMMITTED, list_offsets
+from oncelog.client.requests import EARLIEST, LATEST, produce_version_max
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
@@ -29,8 +30,6 @@ from oncelog.runtime.framed import DisconnectedError
 
 __all__ = ["ProducerStamp", "committed_value", "produce_first"]
 
-PRODUCE_BY_NAME_MAX = 12
-PRODUCE_TV1_MAX = 11
 FETCH_SIZE_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 100
 ACKS_ALL = -1
@@ -97,8 +96,7 @@ async def _produce(
     batch: bytearray,
     stamp: ProducerStamp,
 ) -> ErrorCode:
-    by_name = PRODUCE_BY_NAME_MAX if topic_id is None else None
-    at_most = PRODUCE_TV1_MAX if stamp.version < 2 else by_name
+    at_most = produce_version_max([topic_id], is_tv1=stamp.version < 2)
     version = connection.version_for(ApiKey.PRODUCE, at_most)
     buffers = encode_produce_request(
         version,
@@ -131,8 +129,10 @@ async def committed_value(
     """
 
     async def call() -> bytes | None:
-        begins = await list_offsets(cluster, {topic_partition: -2}, READ_UNCOMMITTED, timeout_ms)
-        ends = await list_offsets(cluster, {topic_partition: -1}, READ_UNCOMMITTED, timeout_ms)
+        begins = await list_offsets(
+            cluster, {topic_partition: EARLIEST}, READ_UNCOMMITTED, timeout_ms
+        )
+        ends = await list_offsets(cluster, {topic_partition: LATEST}, READ_UNCOMMITTED, timeout_ms)
         offset, decided = begins[topic_partition].offset, DecidedValue(key)
         while offset < ends[topic_partition].offset:
             offset = await _read_on(cluster, topic_partition, offset, decided)

@@ -25,8 +25,6 @@ LAYOUTS: Final[dict[str, str]] = {
     "int16": "h",
     "int32": "i",
     "int64": "q",
-    "uint16": "H",
-    "uint32": "I",
     "float64": "d",
     "bool": "?",
     "error_code": "h",

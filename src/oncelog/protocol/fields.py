@@ -35,8 +35,6 @@ __all__ = [
     "Single",
     "String",
     "Tag",
-    "Uint16",
-    "Uint32",
     "Uuid",
     "Versions",
     "shapes",
@@ -101,8 +99,6 @@ Int8 = Annotated[int, Kind("int8")]
 Int16 = Annotated[int, Kind("int16")]
 Int32 = Annotated[int, Kind("int32")]
 Int64 = Annotated[int, Kind("int64")]
-Uint16 = Annotated[int, Kind("uint16")]
-Uint32 = Annotated[int, Kind("uint32")]
 Float64 = Annotated[float, Kind("float64")]
 Boolean = Annotated[bool, Kind("bool")]
 String = Annotated[str, Kind("string")]

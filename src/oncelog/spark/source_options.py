@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast
 
+from oncelog.client.requests import EARLIEST, LATEST
 from oncelog.client.settings import Role, client_options, hide_secrets
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.ids import TopicPartition
@@ -23,10 +24,6 @@ Where = Literal["earliest", "latest", "group", "offsets", "times", "time"]
 NoMatch = Literal["error", "latest"]
 
 PREFIX: Final = "kafka."
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""As in Spark's JSON, and as in ListOffsets."""
 
 POLL_TIMEOUT_MS: Final = 120_000
 TRIGGER_DELAY_MS: Final = 15 * 60_000

@@ -56,17 +56,13 @@ class EncodeTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """The function of the write stage (`mapInArrow`): blobs in, one report per partition out.
-
-    With an `encoder` rows come in: then this is the only task, and nothing is shuffled.
-    """
+    """The function of the write stage (`mapInArrow`): blobs in, one report per partition out."""
 
     bootstrap_servers: str
     transactional_id: str
     identity: ProducerIdentity
     batch_id: int
     targets: Targets
-    encoder: Encoder | None = None
     producer_options: dict[str, Any] = field(default_factory=dict)
     progress_path: str | None = None
     crash_point: CrashPoint | None = None
@@ -79,21 +75,13 @@ class WriteTask:
                 f"task {context.partitionId()} runs a second time: refused, since its records "
                 f"would be dropped as duplicates of the first attempt's"
             )
-        blobs = self._blobs(context.partitionId(), batches)
+        blobs = (list(from_arrow(batch)) for batch in batches if batch.num_rows)
         first = next(blobs, None)
         if first is None:
             return
         with asyncio.Runner() as runner:
             reports = runner.run(self._write(context.partitionId(), first, blobs))
         yield pa.RecordBatch.from_pylist([_row(r) for r in reports], schema=REPORT_SCHEMA)
-
-    def _blobs(self, task: int, batches: Iterable[Any]) -> Iterator[list[Blob]]:
-        if self.encoder is not None:
-            yield from self.encoder.encode(task, batches)
-            return
-        for batch in batches:
-            if batch.num_rows:
-                yield list(from_arrow(batch))
 
     async def _write(
         self, task: int, first: list[Blob], rest: Iterator[list[Blob]]

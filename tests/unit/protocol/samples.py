@@ -71,7 +71,6 @@ _PRIMITIVES: dict[str, Callable[[Random], Any]] = {
     "int16": _number(16, -(2**15)),
     "int32": _number(32, -(2**31)),
     "int64": _number(64, -(2**63)),
-    "uint16": _number(16, 0),
     "float64": lambda random: random.choice((0.0, -1.5, random.random(), float("inf"))),
     "bool": lambda random: random.random() < 0.5,
     "error_code": lambda random: random.choice(ERRORS),
