@@ -19,7 +19,13 @@ from typing import Any, Final, Protocol
 from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
 from oncelog.spark.offsets_log import parse
 
-__all__ = ["Checkpoint", "complete_before_start", "complete_commit_log", "watermark_after"]
+__all__ = [
+    "Checkpoint",
+    "complete_before_start",
+    "complete_commit_log",
+    "text_of",
+    "watermark_after",
+]
 
 VERSION: Final = "v1"
 STATE_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -87,6 +93,14 @@ def watermark_after(execution: Any) -> int:
     return int(tracker.currentWatermark())
 
 
+def text_of(jvm: Any, stream: Any) -> str:
+    """All text of an input stream of the JVM, which is closed."""
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
 class _SparkCheckpoint:
     """A checkpoint through Spark's own file manager: on any file system, and atomically."""
 
@@ -94,7 +108,7 @@ class _SparkCheckpoint:
         context = spark.sparkContext
         jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
         self._path_class = jvm.org.apache.hadoop.fs.Path
-        self._streams = jvm.org.apache.commons.io.IOUtils
+        self._jvm = jvm
         root = self._path_class(location)
         self._root = str(root.getFileSystem(configuration).makeQualified(root).toString())
         checkpointing = jvm.org.apache.spark.sql.execution.streaming.checkpointing
@@ -112,11 +126,7 @@ class _SparkCheckpoint:
 
     def read(self, name: str) -> str:
         """The text of a file."""
-        stream = self._manager.open(self._path(name))
-        try:
-            return str(self._streams.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return text_of(self._jvm, self._manager.open(self._path(name)))
 
     def create(self, name: str, text: str) -> None:
         """Write a file that is not there yet, whole or not at all."""

@@ -6,7 +6,7 @@ refusal is one sentence that says what to do.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,8 +89,9 @@ async def _examine(
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             cluster_id = await _connect(admin)
-            await _check_topics(admin, options)
-            is_new = await _make_marker_topic(admin, options)
+            topics = (await admin.list_topics()).keys()
+            _check_topics(topics, options)
+            is_new = await _make_marker_topic(admin, topics, options)
             cluster = Cluster(cluster_id, is_new)
             await _check_sources(options, sources, cluster_id)
             marker = await _marker(transaction, options, cluster)
@@ -114,22 +115,18 @@ async def _connect(admin: Admin) -> str | None:
         raise
 
 
-async def _check_topics(admin: Admin, options: SinkOptions) -> None:
-    wanted = (options.topic,) if options.topic is not None else options.topics or ()
-    if not wanted:
-        return
-    topics = await admin.list_topics()
-    for name in wanted:
+def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
+    for name in (options.topic,) if options.topic is not None else options.topics or ():
         if name not in topics:
             raise UsageError(f"topic {name!r} does not exist; create it before the query starts")
 
 
-async def _make_marker_topic(admin: Admin, options: SinkOptions) -> bool:
+async def _make_marker_topic(admin: Admin, topics: Collection[str], options: SinkOptions) -> bool:
     """Create the marker topic if it is missing, and refuse one that forgets; whether it is new."""
     place = options.driver.marker_partition
     if place is None:
         return False
-    if place.topic not in await admin.list_topics():
+    if place.topic not in topics:
         try:
             await admin.create_topics([NewTopic(place.topic, 1, -1, MARKER_TOPIC_CONFIGS)])
             return True

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
-from oncelog.spark.commit_log import watermark_after
+from oncelog.spark.commit_log import text_of, watermark_after
 from oncelog.spark.driver import MicroBatch
 from oncelog.spark.errors import DrainError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
@@ -277,11 +277,8 @@ def read_text(context: Any, path: str) -> str:
             return file.read()
     jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
     hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    stream = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration()).open(hadoop_path)  # noqa: SLF001
-    try:
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()
+    system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    return text_of(jvm, system.open(hadoop_path))
 
 
 def exists(context: Any, path: str) -> bool:
@@ -298,14 +295,8 @@ def read_matching(context: Any, folder: str, pattern: str) -> list[str]:
     exact = re.sub(r"([\[\]{}*?\\])", r"\\\1", folder)
     hadoop_path = jvm.org.apache.hadoop.fs.Path(f"{exact}/{pattern}")
     system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
-    texts = []
-    for status in system.globStatus(hadoop_path) or ():
-        stream = system.open(status.getPath())
-        try:
-            texts.append(str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
-        finally:
-            stream.close()
-    return texts
+    found = system.globStatus(hadoop_path) or ()
+    return [text_of(jvm, system.open(status.getPath())) for status in found]
 
 
 def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:
