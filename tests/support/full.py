@@ -1,5 +1,6 @@
-"""`make test-full`: every test, planted bugs, simulated runs, 20,000 mutated files, 5,000 lives
-of a log, a million bad frames, the crash table of Spark's queries, five demos.
+"""`make test-full`: every test, planted bugs, simulated runs, every crash point of a transaction,
+20,000 mutated files, 5,000 lives of a log, a million bad frames, the crash table of Spark's
+queries, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -22,7 +23,17 @@ from tests.support import evidence, mutations
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000
-STEPS = ("tests", "mutations", "simulation", "corruption", "properties", "fuzz", "spark", "demo")
+STEPS = (
+    "tests",
+    "mutations",
+    "simulation",
+    "transactions",
+    "corruption",
+    "properties",
+    "fuzz",
+    "spark",
+    "demo",
+)
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
 REPORT = ROOT / ".cache" / "test-full.xml"
@@ -134,6 +145,10 @@ def main() -> int:
         for module in ("tests.simulation.evidence", "tests.simulation.planted"):
             command = [sys.executable, "-m", module]
             command += ["--evidence"] if module.endswith("planted") else []
+            passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
+    if arguments.only in (None, "transactions"):
+        for module in ("tests.simulation.transaction_points", "tests.support.transaction_kills"):
+            command = [sys.executable, "-m", module]
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "corruption"):
         command = [sys.executable, "-m", "tests.corruption.campaign", "--evidence"]
