@@ -14,6 +14,7 @@ from oncelog.core.config_keys import (
     UNSUPPORTED_TOPIC_KEYS,
     only_false,
 )
+from oncelog.core.kafka_keys import REFUSED
 from oncelog.core.limits import INT32_MAX, INT64_MAX
 from tests.support.readers import SOURCES, effective_keys, find_reads
 
@@ -77,14 +78,25 @@ BROKER_HEAD = """
 NO_EFFECT_HEAD = """
 ## Accepted without effect
 
-Knobs for threads and buffers that Oncelog does not have, and the KRaft lines of every stock
-`server.properties`. Each is named at the start, then passed over: a file made for Kafka works.
+What cannot matter to a lone broker: threads and buffers that Oncelog does not have, replication
+between brokers, quorums of controllers, ZooKeeper, share and streams groups. Such keys are named in
+one line at the start, then passed over: the `server.properties` of Kafka 3.9 and 4.3 starts a
+broker. A listener that `controller.listener.names` names is left out.
 
 """
 
 UNSUPPORTED_HEAD = """
 ## Refused
 
+Keys that would change a promise stop the start. All of them are named at once, with the reason; a
+key that nobody knows comes with the nearest one. Kafka's default value of such a key is accepted
+where it asks for what is so anyway.
+
+| Key | Why |
+|---|---|
+"""
+
+UNSUPPORTED_TOPIC_HEAD = """
 These topic settings of Kafka's are refused when a topic is created with them:
 
 """
@@ -141,8 +153,14 @@ def document() -> str:
         + NO_EFFECT_HEAD
         + "".join(f"- `{name}`\n" for name in sorted(passed_over))
         + UNSUPPORTED_HEAD
+        + "".join(f"| {_family(start)} | {reason} |\n" for start, reason in REFUSED)
+        + UNSUPPORTED_TOPIC_HEAD
         + "".join(f"- `{name}`\n" for name in sorted(UNSUPPORTED_TOPIC_KEYS))
     )
+
+
+def _family(start: str) -> str:
+    return f"`{start}*`" if start.endswith(".") else f"`{start}`"
 
 
 def row(definition: Definition, *more: str, is_read: bool) -> str:

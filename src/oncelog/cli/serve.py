@@ -56,7 +56,7 @@ def command(
     try:
         config = BrokerConfig(gather(config_file, data_dir, listen, settings))
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(_refusals(error)) from None
     for warning in config.warnings:
         log.warning("%s", warning)
     if config.listener.host not in _LOCAL_HOSTS:
@@ -65,6 +65,12 @@ def command(
             config.listener.host or "every interface",
         )
     sys.exit(run(config))
+
+
+def _refusals(error: ConfigError) -> str:
+    if len(error.problems) == 1:
+        return str(error)
+    return "\n  ".join([f"{len(error.problems)} settings cannot be accepted:", *error.problems])
 
 
 def gather(

@@ -12,13 +12,14 @@ This module must not read files or the environment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 from oncelog.core.config_definition import (
     ConfigError,
-    Definition,
     Support,
     Synonym,
     format_value,
@@ -27,8 +28,9 @@ from oncelog.core.config_keys import (
     BROKER_KEYS,
     TOPIC_KEYS,
     UNSUPPORTED_TOPIC_KEYS,
-    is_kafka_broker_key,
 )
+from oncelog.core.kafka_keys import EXPLAINED, PASSED_OVER, is_harmless, refusal
+from oncelog.core.listeners import Endpoint, Listeners, parse_listener, protocols_of
 
 __all__ = [
     "BrokerConfig",
@@ -60,61 +62,73 @@ class SynonymValue(NamedTuple):
     source: ConfigSource
 
 
-class Endpoint(NamedTuple):
-    """A listener's address. Host "" is every interface; port 0 is any free port."""
-
-    host: str
-    port: int
-
-
-def parse_listener(key: str, text: str) -> Endpoint:
-    """``PLAINTEXT://host:port`` (or ``host:port``) as an `Endpoint`. Raises `ConfigError`."""
-    scheme, separator, address = text.strip().rpartition("://")
-    if separator and scheme.upper() != "PLAINTEXT":
-        raise ConfigError(
-            f"{key}={text} is not supported: listeners other than PLAINTEXT need authentication"
-        )
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: expected HOST:PORT")
-    return Endpoint(host.strip("[]"), int(port))
-
-
 class BrokerConfig:
     """A broker's settings.
 
     What was given as text, checked and typed, and Kafka's defaults for the rest.
 
-    `warnings` holds one sentence per key that was accepted but has no effect.
+    `warnings` holds sentences about what was accepted but has no effect. What cannot be accepted is
+    refused all at once, by one `ConfigError`.
     """
 
     __slots__ = ("_given", "_values", "advertised_listener", "listener", "warnings")
+
+    listener: Endpoint
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self._given = dict(given or {})
         self.warnings: list[str] = []
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
-        for name, text in self._given.items():
-            self._values[name] = self._definition(name).parse(text)
+        self.advertised_listener: Endpoint | None = None
+        checks: list[Callable[[], None]]
+        checks = [partial(self._take, name, text) for name, text in self._given.items()]
+        checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
+        problems = [problem for check in checks for problem in _problems(check)]
+        if problems:
+            raise ConfigError(*problems)
         if "node.id" not in self._given and self._values["broker.id"] >= 0:
             self._values["node.id"] = self._values["broker.id"]
-        listeners = self._values["listeners"]
-        if len(listeners) != 1:
-            raise ConfigError("listeners has to name exactly one listener")
-        self.listener = parse_listener("listeners", listeners[0])
-        advertised = self._values["advertised.listeners"]
-        if advertised is not None and len(advertised) != 1:
-            raise ConfigError("advertised.listeners has to name exactly one listener")
-        self.advertised_listener = (
-            None if advertised is None else parse_listener("advertised.listeners", advertised[0])
+        self._name_what_was_passed_over()
+
+    def _take(self, name: str, text: str) -> None:
+        definition = BROKER_KEYS.get(name)
+        if definition is not None:
+            self._values[name] = definition.parse(text)
+            if definition.support is Support.NOT_YET:
+                self.warnings.append(f"{name} {definition.support.value}")
+        elif not is_harmless(name, text):
+            raise ConfigError(_why_refused(name))
+
+    def _check_roles(self) -> None:
+        roles = self._values["process.roles"]
+        if "broker" not in roles:
+            raise ConfigError(
+                f"process.roles={','.join(roles)} starts no broker: no controller is needed, so "
+                "use the file of a broker"
+            )
+
+    def _find_listeners(self) -> None:
+        names = Listeners(
+            protocols_of(self._values["listener.security.protocol.map"] or ()),
+            self._values["controller.listener.names"],
         )
+        self.listener = names.only("listeners", self._values["listeners"])
+        advertised = self._values["advertised.listeners"]
+        if advertised is not None:
+            self.advertised_listener = names.only("advertised.listeners", advertised)
+        self.warnings += [
+            f"the listener {text} is ignored: there is no quorum of controllers, the broker keeps "
+            "the metadata itself"
+            for text in filter(names.is_controllers, self._values["listeners"])
+        ]
+
+    def _check_folders(self) -> None:
         key = "log.dirs" if self._values["log.dirs"] else "log.dir"
         folders = self._values[key]
         if not folders or not all(folders):
             raise ConfigError(f"{key} has to name at least one folder")
         if len(set(folders)) != len(folders):
             raise ConfigError(f"{key} names a folder more than once")
-        self._check_times()
 
     def _check_times(self) -> None:
         """As Kafka checks them, whichever of the synonymous keys gave the value."""
@@ -129,21 +143,16 @@ class BrokerConfig:
         if self.topic_value({}, "segment.jitter.ms") < 0:
             raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
-    def _definition(self, name: str) -> Definition:
-        definition = BROKER_KEYS.get(name)
-        if definition is None:
-            if is_kafka_broker_key(name):
-                raise ConfigError(f"{name} is a key of Apache Kafka that Oncelog does not support")
-            topic_key = TOPIC_KEYS.get(name)
-            if topic_key is not None:
-                synonym = topic_key[1][0].broker_key
-                raise ConfigError(
-                    f"{name} is a topic's key: the broker's default for it is {synonym}"
-                )
-            raise ConfigError(f"{name} is not a known configuration key")
-        if definition.support is not Support.YES:
-            self.warnings.append(f"{name} {definition.support.value}")
-        return definition
+    def _name_what_was_passed_over(self) -> None:
+        """Say it in one line: a stock file has a dozen such keys."""
+        passed_over = [name for name in self._given if name in PASSED_OVER]
+        self.warnings += [EXPLAINED[name] for name in passed_over if name in EXPLAINED]
+        names = sorted(name for name in passed_over if name not in EXPLAINED)
+        if names:
+            have = "setting has" if len(names) == 1 else "settings have"
+            self.warnings.append(
+                f"{len(names)} {have} no effect on a lone broker: {', '.join(names)}"
+            )
 
     def get_int(self, name: str) -> int:
         """The value of a key of type SHORT, INT or LONG."""
@@ -207,6 +216,28 @@ class BrokerConfig:
             if default is not None:
                 found.append(SynonymValue(key, format_value(default), ConfigSource.DEFAULT))
         return tuple(found)
+
+
+def _problems(check: Callable[[], None]) -> tuple[str, ...]:
+    try:
+        check()
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+def _why_refused(name: str) -> str:
+    topic_key = TOPIC_KEYS.get(name)
+    if topic_key is not None:
+        synonym = topic_key[1][0].broker_key
+        return f"{name} is a topic's key: the broker's default for it is {synonym}"
+    reason = refusal(name)
+    if reason is not None:
+        return f"{name} is not supported: {reason}"
+    near = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.8)
+    return f"{name} is not a known configuration key" + "".join(
+        f": did you mean {key}?" for key in near
+    )
 
 
 def _scaled(value: Any, synonym: Synonym) -> Any:

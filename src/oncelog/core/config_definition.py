@@ -24,10 +24,14 @@ __all__ = [
 
 
 class ConfigError(OncelogError):
-    """A setting that cannot be accepted.
+    """Settings that cannot be accepted.
 
-    The message is one sentence for a person, and names the key.
+    Each of `problems` is one sentence for a person, and names the key.
     """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class ConfigType(Enum):
@@ -50,10 +54,8 @@ class Support(Enum):
     YES = "supported"
     NOT_YET = "has no effect yet"
     """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
-    NO_EFFECT = "has no effect in Oncelog"
-    """A tuning knob of Kafka's for something that Oncelog does not have (threads, purgatories):
-    named, then passed over.
-    """
+    NO_EFFECT = "has no effect"
+    """A key of Kafka's that cannot matter to a lone broker: named, then passed over."""
 
 
 @dataclass(frozen=True, slots=True)

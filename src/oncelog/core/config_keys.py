@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.core.config_definition import ConfigType, Definition, Support, Synonym
+from oncelog.core.kafka_keys import PASSED_OVER
 from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
@@ -25,7 +26,6 @@ __all__ = [
     "BROKER_KEYS",
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
-    "is_kafka_broker_key",
     "only_false",
 ]
 
@@ -95,6 +95,9 @@ _BROKER: Final = (
     Definition("broker.rack", _STRING, None, "The rack or zone this broker stands in."),
     Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
     Definition("advertised.listeners", _LIST, None, "Where clients are told to connect to; port 0 is the port that was bound."),
+    Definition("listener.security.protocol.map", _LIST, None, "Which protocol a listener's name stands for, as NAME:PROTOCOL; only PLAINTEXT is served."),
+    Definition("controller.listener.names", _LIST, (), "Names of listeners that are a controller's, and are left out here."),
+    Definition("process.roles", _LIST, ("broker",), "The roles of a KRaft server; broker must be among them.", _each_of("broker", "controller")),
     Definition("log.dir", _LIST, ("oncelog-data",), "The data folder, when log.dirs is not set. Kafka's default lies in /tmp."),
     Definition("log.dirs", _LIST, None, "The data folders, separated by commas. The first one holds the metadata too."),
     # --- connections
@@ -182,34 +185,11 @@ _BROKER: Final = (
     Definition("offsets.topic.segment.bytes", _INT, 100 * _MB, "Segment size of __consumer_offsets.", _at_least(1)),
 )  # fmt: skip
 
-_NO_EFFECT: Final = [
-    "background.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.alter.log.dirs.threads",
-    "num.replica.fetchers",
-    "queued.max.requests",
-    "socket.listen.backlog.size",
-    "socket.receive.buffer.bytes",
-    "socket.send.buffer.bytes",
-    "delete.records.purgatory.purge.interval.requests",
-    "fetch.purgatory.purge.interval.requests",
-    "producer.purgatory.purge.interval.requests",
-    "group.coordinator.background.threads",
-    "group.coordinator.threads",
-    "group.coordinator.append.linger.ms",
-    "offsets.load.buffer.size",
-    "transaction.state.log.load.buffer.size",
-    "process.roles",
-    "controller.quorum.voters",
-    "controller.quorum.bootstrap.servers",
-    "controller.listener.names",
-    "inter.broker.listener.name",
-    "listener.security.protocol.map",
-]
-"""Accepted with a warning: knobs for threads and buffers that we do not have, and the KRaft lines of
-every stock server.properties, which describe a quorum that Oncelog does not run."""
+
+def _passed_over_type(name: str) -> ConfigType:
+    # DescribeConfigs shows what was given, but no secret.
+    return ConfigType.PASSWORD if name.endswith((".password", ".secret")) else _STRING
+
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{
@@ -222,55 +202,11 @@ BROKER_KEYS: Final[dict[str, Definition]] = {
     },
     **{
         name: Definition(
-            name, _STRING, None, "Has no effect in Oncelog.", support=Support.NO_EFFECT
+            name, _passed_over_type(name), None, "Has no effect.", support=Support.NO_EFFECT
         )
-        for name in _NO_EFFECT
+        for name in PASSED_OVER
     },
 }
-
-_KAFKA_PREFIXES: Final = (
-    "ssl.", "sasl.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator.", "share.", "remote.",
-    "controller.", "metadata.", "delegation.token.", "client.quota.", "replica.", "replication.quota.", "quota.",
-    "alter.log.dirs.", "log.cleaner.", "log.remote.", "log.local.", "telemetry.", "unstable.", "errors.deadletterqueue.",
-    "kafka.metrics.", "metrics.", "broker.", "connection.", "leader.imbalance.", "initial.broker.", "listener.name.",
-    "zookeeper.", "security.", "password.encoder.",
-)  # fmt: skip
-
-_KAFKA_NAMES: Final = frozenset(
-    [
-        "alter.config.policy.class.name",
-        "authorizer.class.name",
-        "auto.leader.rebalance.enable",
-        "auto.include.jmx.reporter",
-        "connections.max.reauth.ms",
-        "controlled.shutdown.enable",
-        "cordoned.log.dirs",
-        "create.topic.policy.class.name",
-        "early.start.listeners",
-        "follower.fetch.last.tiered.offset.enable",
-        "inter.broker.protocol.version",
-        "log.dir.failure.timeout.ms",
-        "log.initial.task.delay.ms",
-        "log.message.format.version",
-        "max.connection.creation.rate",
-        "max.connections.per.ip.overrides",
-        "metric.reporters",
-        "offsets.topic.compression.codec",
-        "principal.builder.class",
-        "queued.max.request.bytes",
-        "request.timeout.ms",
-        "server.max.startup.time.ms",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "transaction.two.phase.commit.enable",
-        "unclean.leader.election.interval.ms",
-    ]
-)
-
-
-def is_kafka_broker_key(name: str) -> bool:
-    """Whether Apache Kafka's broker knows such a key; unsupported ones are known by family."""
-    return name in BROKER_KEYS or name in _KAFKA_NAMES or name.startswith(_KAFKA_PREFIXES)
 
 
 def _topic(

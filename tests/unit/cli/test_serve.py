@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.serve import gather
+from tests.support.stock_files import STOCK_FILES, properties
 
 WAIT_S = 60
 
@@ -80,7 +81,10 @@ def test_a_port_or_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
     ("setting", "sentence"),
     [
         ("foo.bar=1", "foo.bar is not a known configuration key"),
-        ("ssl.protocol=TLS", "ssl.protocol is a key of Apache Kafka that Oncelog does not support"),
+        (
+            "ssl.protocol=TLS",
+            "ssl.protocol is not supported: the broker has no TLS and no authentication",
+        ),
     ],
 )
 def test_a_key_that_would_be_ignored_stops_the_start(
@@ -88,6 +92,30 @@ def test_a_key_that_would_be_ignored_stops_the_start(
 ) -> None:
     assert refused("--data-dir", str(tmp_path / "d"), "--set", setting) == f"Error: {sentence}"
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.slow
+def test_all_keys_that_are_refused_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitons=2\nsasl.enabled.mechanisms=PLAIN\n")
+    with serve("--config", str(file), "--data-dir", str(tmp_path / "d")) as process:
+        _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert errors.splitlines() == [
+        "Error: 2 settings cannot be accepted:",
+        "  num.partitons is not a known configuration key: did you mean num.partitions?",
+        "  sasl.enabled.mechanisms is not supported: the broker has no TLS and no authentication",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", STOCK_FILES)
+def test_the_stock_file_of_a_release_starts_a_broker(tmp_path: Path, release: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(properties(release))
+    folder = str(tmp_path / "data")
+    with ready("--config", str(file), "--data-dir", folder, "--listen", "127.0.0.1:0") as (_, line):
+        assert line.startswith("oncelog: ready on 127.0.0.1:")
 
 
 @pytest.mark.slow

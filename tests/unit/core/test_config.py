@@ -22,7 +22,7 @@ HOUR_MS = 60 * 60 * 1000
     ("key", "value", "sentence"),
     [
         ("foo.bar", "1", "foo.bar is not a known configuration key"),
-        ("ssl.keystore.type", "JKS", "key of Apache Kafka that Oncelog does not support"),
+        ("ssl.keystore.type", "JKS", "is not supported: the broker has no TLS"),
         ("retention.ms", "1", "is a topic's key: the broker's default for it is log.retention.ms"),
         ("num.partitions", "many", "num.partitions: not a number of type INT"),
         ("num.partitions", "0", "num.partitions: Value must be at least 1"),
@@ -48,7 +48,7 @@ def test_what_cannot_be_accepted_is_refused_in_one_sentence(
 
 def test_a_knob_without_effect_is_named_and_passed_over() -> None:
     config = BrokerConfig({"num.io.threads": "8"})
-    assert config.warnings == ["num.io.threads has no effect in Oncelog"]
+    assert config.warnings == ["1 setting has no effect on a lone broker: num.io.threads"]
     assert not BrokerConfig().warnings
 
 

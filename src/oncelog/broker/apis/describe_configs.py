@@ -3,9 +3,10 @@
 The settings of topics and of this broker, with their sources.
 
 Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or
-be empty for the defaults of all brokers, of which there are none. All broker settings are
-read-only: they come from the start. Groups (32) and client metrics (16) have none: the answer is
-empty. Gap: broker loggers (8) are refused with INVALID_REQUEST.
+be empty for the defaults of all brokers, of which there are none. A key of Kafka's that has no
+effect here is shown only if it was set. All broker settings are read-only: they come from the
+start. Groups (32) and client metrics (16) have none: the answer is empty. Gap: broker loggers (8)
+are refused with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, SynonymValue
-from oncelog.core.config_definition import ConfigType, Definition, format_value
+from oncelog.core.config_definition import ConfigType, Definition, Support, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages.describe_configs import (
@@ -112,6 +113,7 @@ def _configs(
                 read_only=True,
             )
             for key in _chosen(BROKER_KEYS, keys)
+            if BROKER_KEYS[key].support is not Support.NO_EFFECT or config.get(key) is not None
         ]
     kind = WITHOUT_CONFIGS.get(resource.resource_type)
     if kind is None:

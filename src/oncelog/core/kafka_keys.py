@@ -1,0 +1,188 @@
+"""The keys of Apache Kafka's brokers, 3.9 to 4.3, that Oncelog does not have.
+
+Two kinds. What cannot matter to a lone broker (threads and buffers that are not there, replication
+between brokers, quorums, ZooKeeper, groups of kinds that are refused by name) is passed over, so
+that a file made for Kafka starts a broker. What would change a promise (who may connect, what is
+limited, where records are) is refused with the reason. `core.config` applies both.
+
+The names come from Kafka's own definitions: `AbstractKafkaConfig` and what it merges, and for 3.9
+also `ZkConfigs` and `PasswordEncoderConfigs`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["EXPLAINED", "PASSED_OVER", "REFUSED", "is_harmless", "refusal"]
+
+
+def _names(prefix: str, ends: str) -> tuple[str, ...]:
+    return tuple(prefix + end for end in ends.split())
+
+
+_GROUP_LIMITS: Final = """
+    assignment.interval.ms heartbeat.interval.ms session.timeout.ms max.size
+    max.assignment.interval.ms max.heartbeat.interval.ms max.session.timeout.ms
+    min.assignment.interval.ms min.heartbeat.interval.ms min.session.timeout.ms
+"""
+
+PASSED_OVER: Final = (
+    # Threads, buffers and purgatories: one process, one loop (D12).
+    "background.threads",
+    *_names("num.", "io.threads network.threads replica.alter.log.dirs.threads replica.fetchers"),
+    *_names("num.", "recovery.threads.per.data.dir"),
+    "queued.max.requests",
+    *_names("socket.", "listen.backlog.size receive.buffer.bytes send.buffer.bytes"),
+    *_names("socket.connection.setup.", "timeout.ms timeout.max.ms"),
+    "connection.failed.authentication.delay.ms",
+    *_names("delete.records.", "purgatory.purge.interval.requests"),
+    *_names("fetch.", "purgatory.purge.interval.requests"),
+    *_names("producer.", "purgatory.purge.interval.requests"),
+    *_names("group.coordinator.", "background.threads threads append.linger.ms"),
+    "group.coordinator.cached.buffer.max.bytes",
+    *_names("", "offsets.load.buffer.size transaction.state.log.load.buffer.size"),
+    *_names("offsets.", "topic.compression.codec commit.required.acks"),
+    *_names("", "log.initial.task.delay.ms log.dir.failure.timeout.ms"),
+    # A quorum of controllers, and brokers that know each other.
+    *_names("controller.quorum.", "voters bootstrap.servers append.linger.ms auto.join.enable"),
+    *_names("controller.quorum.", "election.backoff.max.ms election.timeout.ms fetch.max.bytes"),
+    *_names("controller.quorum.", "fetch.snapshot.max.bytes fetch.timeout.ms request.timeout.ms"),
+    "controller.quorum.retry.backoff.ms",
+    *_names("controller.", "quota.window.num quota.window.size.seconds socket.timeout.ms"),
+    *_names("metadata.log.", "dir max.record.bytes.between.snapshots max.snapshot.interval.ms"),
+    *_names("metadata.log.", "segment.bytes segment.min.bytes segment.ms"),
+    *_names("metadata.max.", "idle.interval.ms retention.bytes retention.ms"),
+    *_names("broker.", "heartbeat.interval.ms session.timeout.ms id.generation.enable"),
+    *_names("", "reserved.broker.max.id initial.broker.registration.timeout.ms"),
+    *_names("", "early.start.listeners server.max.startup.time.ms request.timeout.ms"),
+    *_names("", "inter.broker.listener.name inter.broker.protocol.version"),
+    *_names("", "security.inter.broker.protocol control.plane.listener.name"),
+    *_names("controlled.shutdown.", "enable max.retries retry.backoff.ms"),
+    # Replicas on other brokers.
+    *_names("replica.", "alter.log.dirs.io.max.bytes.per.second fetch.backoff.ms fetch.max.bytes"),
+    *_names("replica.", "fetch.min.bytes fetch.response.max.bytes fetch.wait.max.ms"),
+    *_names("replica.", "selector.class socket.receive.buffer.bytes socket.timeout.ms"),
+    *_names("replication.quota.", "window.num window.size.seconds"),
+    *_names("alter.log.dirs.replication.quota.", "window.num window.size.seconds"),
+    "auto.leader.rebalance.enable",
+    *_names("leader.imbalance.", "check.interval.seconds per.broker.percentage"),
+    *_names("", "unclean.leader.election.interval.ms eligible.leader.replicas.enable"),
+    *_names("", "follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate"),
+    "leader.replication.throttled.rate",
+    # Formats and versions of before Kafka 3.
+    *_names("log.message.", "format.version downconversion.enable"),
+    # Measurements of the JVM's, and windows of quotas that are refused.
+    *_names("metrics.", "num.samples recording.level sample.window.ms"),
+    *_names("", "auto.include.jmx.reporter kafka.metrics.polling.interval.secs"),
+    *_names("", "telemetry.max.bytes quota.window.num quota.window.size.seconds"),
+    # Share and streams groups, which are refused by name when a client asks for one.
+    *_names("share.coordinator.state.topic.", "compression.codec min.isr num.partitions"),
+    *_names("share.coordinator.state.topic.", "replication.factor segment.bytes"),
+    *_names("share.coordinator.", "append.linger.ms cached.buffer.max.bytes load.buffer.size"),
+    *_names("share.coordinator.", "snapshot.update.records.per.snapshot threads write.timeout.ms"),
+    "share.fetch.purgatory.purge.interval.requests",
+    *_names("group.share.", _GROUP_LIMITS),
+    *_names("group.share.", "assignors delivery.count.limit max.delivery.count.limit"),
+    *_names("group.share.", "max.partition.max.record.locks max.record.lock.duration.ms"),
+    *_names("group.share.", "max.share.sessions min.delivery.count.limit"),
+    *_names("group.share.", "min.partition.max.record.locks min.record.lock.duration.ms"),
+    *_names("group.share.", "partition.max.record.locks record.lock.duration.ms"),
+    *_names("group.streams.", _GROUP_LIMITS),
+    *_names("group.streams.", "initial.rebalance.delay.ms max.standby.replicas"),
+    "group.streams.num.standby.replicas",
+    "errors.deadletterqueue.topic.name.prefix",
+    # ZooKeeper, and the secrets that were kept there.
+    *_names("zookeeper.", "connect connection.timeout.ms session.timeout.ms set.acl"),
+    *_names("zookeeper.", "max.in.flight.requests metadata.migration.enable"),
+    "zookeeper.metadata.migration.min.batch.size",
+    *_names("zookeeper.ssl.", "cipher.suites client.enable crl.enable enabled.protocols"),
+    *_names("zookeeper.ssl.", "endpoint.identification.algorithm ocsp.enable protocol"),
+    *_names("zookeeper.ssl.keystore.", "location password type"),
+    *_names("zookeeper.ssl.truststore.", "location password type"),
+    "zookeeper.clientCnxnSocket",
+    *_names("password.encoder.", "secret old.secret cipher.algorithm iterations key.length"),
+    "password.encoder.keyfactory.algorithm",
+)
+"""Accepted, and named in one line at the start."""
+
+EXPLAINED: Final = {
+    "zookeeper.connect": (
+        "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
+        "data folder; topics that are registered in that ZooKeeper are not taken over"
+    ),
+}
+"""Keys passed over that get a sentence of their own: people expect something of them."""
+
+_AUTHENTICATION: Final = "the broker has no TLS and no authentication"
+_QUOTAS: Final = "there are no quotas"
+_JAVA: Final = "a Java class cannot be loaded"
+_TIERED: Final = "there is no tiered storage"
+_RATES: Final = "this limit is not kept; docs/limits.md names those that are"
+
+REFUSED: Final = (
+    ("ssl.", _AUTHENTICATION),
+    ("sasl.", _AUTHENTICATION),
+    ("listener.name.", _AUTHENTICATION),
+    ("connections.max.reauth.ms", _AUTHENTICATION),
+    ("delegation.token.", _AUTHENTICATION),
+    ("principal.builder.class", _AUTHENTICATION),
+    ("authorizer.class.name", "there are no ACLs, whoever connects may do everything"),
+    ("super.users", "there are no ACLs, whoever connects may do everything"),
+    ("allow.everyone.if.no.acl.found", "there are no ACLs, whoever connects may do everything"),
+    ("client.quota.callback.class", _QUOTAS),
+    ("quota.", _QUOTAS),
+    ("create.topic.policy.class.name", _JAVA),
+    ("alter.config.policy.", _JAVA),
+    ("metric.reporters", _JAVA),
+    ("kafka.metrics.reporters", _JAVA),
+    ("security.providers", _JAVA),
+    ("config.providers", "values are taken as they stand, so write them out"),
+    ("remote.", _TIERED),
+    ("log.local.", _TIERED),
+    ("max.connection.creation.rate", _RATES),
+    ("max.connections.per.ip.overrides", _RATES),
+    ("queued.max.request.bytes", _RATES),
+    ("cordoned.log.dirs", "new partitions go to every data folder"),
+    ("group.consumer.", "groups of the new protocol (KIP-848) are not there yet"),
+    ("group.coordinator.rebalance.protocols", "the protocols of groups cannot be chosen"),
+    ("transaction.two.phase.commit.enable", "there are no two-phase commits (KIP-939)"),
+    ("unstable.", "versions that are not released are not spoken"),
+    (
+        "log.message.timestamp.difference.max.ms",
+        "Kafka 4 replaced it by log.message.timestamp.before.max.ms and "
+        "log.message.timestamp.after.max.ms",
+    ),
+    ("confluent.", "a key of Confluent's distribution, not of Apache Kafka"),
+)
+"""How a name begins, and why it is refused."""
+
+_HARMLESS: Final = {
+    "alter.config.policy.class.name": "",
+    "authorizer.class.name": "",
+    "client.quota.callback.class": "",
+    "config.providers": "",
+    "connections.max.reauth.ms": "0",
+    "cordoned.log.dirs": "",
+    "create.topic.policy.class.name": "",
+    "kafka.metrics.reporters": "",
+    "max.connection.creation.rate": "2147483647",
+    "max.connections.per.ip.overrides": "",
+    "metric.reporters": "",
+    "queued.max.request.bytes": "-1",
+    "remote.log.storage.system.enable": "false",
+    "ssl.client.auth": "none",
+    "transaction.two.phase.commit.enable": "false",
+    "unstable.api.versions.enable": "false",
+    "unstable.feature.versions.enable": "false",
+}
+"""Refused keys, with the value that asks for what is so anyway: Kafka's default."""
+
+
+def refusal(name: str) -> str | None:
+    """Why a key of Kafka's is refused; None for a name that Kafka does not know."""
+    return next((reason for start, reason in REFUSED if name.startswith(start)), None)
+
+
+def is_harmless(name: str, text: str) -> bool:
+    """Whether a key that is refused otherwise may have this value."""
+    return _HARMLESS.get(name) == text.strip()

@@ -1,0 +1,114 @@
+"""Keys of Apache Kafka's that Oncelog does not have: passed over, or refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
+from oncelog.core.config_keys import BROKER_KEYS
+from oncelog.core.kafka_keys import PASSED_OVER
+from tests.support.stock_files import STOCK_FILES
+
+
+@pytest.mark.parametrize("release", STOCK_FILES)
+def test_the_stock_file_of_a_release_is_taken(release: str) -> None:
+    given = STOCK_FILES[release]
+    config = BrokerConfig(given)
+    assert config.listener.port == 9092
+    assert config.get_int("node.id") == int(given.get("node.id", given.get("broker.id", "")))
+    (summary,) = [w for w in config.warnings if "have no effect on a lone broker" in w]
+    assert "num.io.threads" in summary
+    assert len(config.warnings) <= 3
+
+
+def test_zookeeper_is_explained() -> None:
+    config = BrokerConfig({"zookeeper.connect": "zk:2181", "zookeeper.session.timeout.ms": "1"})
+    assert config.warnings == [
+        "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
+        "data folder; topics that are registered in that ZooKeeper are not taken over",
+        "1 setting has no effect on a lone broker: zookeeper.session.timeout.ms",
+    ]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(
+            {
+                "num.partitons": "3",
+                "ssl.keystore.location": "/k",
+                "num.partitions": "0",
+                "retention.ms": "1",
+                "process.roles": "controller",
+            }
+        )
+    assert [problem.split(" ")[0] for problem in caught.value.problems] == [
+        "num.partitons",
+        "ssl.keystore.location",
+        "Invalid",
+        "retention.ms",
+        "process.roles=controller",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        (
+            "num.partitons",
+            "3",
+            "num.partitons is not a known configuration key: did you mean num.partitions?",
+        ),
+        ("zzz", "3", "zzz is not a known configuration key"),
+        (
+            "ssl.keystore.location",
+            "/k",
+            "ssl.keystore.location is not supported: the broker has no TLS and no authentication",
+        ),
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "authorizer.class.name is not supported: there are no ACLs, whoever connects may do "
+            "everything",
+        ),
+        ("remote.log.storage.system.enable", "true", "there is no tiered storage"),
+        ("create.topic.policy.class.name", "com.x.Policy", "a Java class cannot be loaded"),
+        (
+            "log.message.timestamp.difference.max.ms",
+            "5",
+            "Kafka 4 replaced it by log.message.timestamp.before.max.ms",
+        ),
+        ("confluent.balancer.enable", "true", "a key of Confluent's distribution"),
+    ],
+)
+def test_what_would_change_a_promise_is_refused_with_the_reason(
+    key: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({key: value})
+    (problem,) = caught.value.problems
+    assert sentence in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", ""),
+        ("ssl.client.auth", "none"),
+        ("transaction.two.phase.commit.enable", "false"),
+        ("remote.log.storage.system.enable", "false"),
+        ("max.connections.per.ip.overrides", ""),
+    ],
+)
+def test_to_ask_for_what_is_so_anyway_is_no_error(key: str, value: str) -> None:
+    assert BrokerConfig({key: value}).warnings == []
+
+
+def test_secrets_among_what_is_passed_over_are_secret() -> None:
+    assert BROKER_KEYS["zookeeper.ssl.keystore.password"].type.name == "PASSWORD"
+    assert BROKER_KEYS["password.encoder.secret"].type.name == "PASSWORD"
+    assert BROKER_KEYS["zookeeper.connect"].type.name == "STRING"
+
+
+def test_no_key_is_both_passed_over_and_known() -> None:
+    assert all(BROKER_KEYS[name].support.value == "has no effect" for name in PASSED_OVER)
