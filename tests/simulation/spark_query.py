@@ -32,10 +32,10 @@ from oncelog.simulation.process import Process
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import (
     BatchDriver,
-    DriverOptions,
     ProducerIdentity,
     TaskReport,
 )
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.progress import CrashRow, Progress, crash_row
 from oncelog.spark.source_offsets import limit_ends

@@ -3,6 +3,7 @@
 A driver that dies is one whose connection is closed: the server sees no more of a SIGKILL.
 """
 
+import json
 import os
 import signal
 import uuid
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 from oncelog.client.errors import ClientError
-from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.driver import BatchDriver, ProducerIdentity, TaskReport
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import CopyTask
 from oncelog.spark.jdbc.database import parse_url
@@ -31,6 +34,9 @@ from oncelog.spark.progress import CrashPoint, Progress
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+IN = TopicPartition("in", 0)
 
 
 class KilledError(BaseException):
@@ -61,8 +67,8 @@ class Application:
         self.keys = ("id",)
         self.server.run(f"ALTER TABLE {self.table} ADD PRIMARY KEY (id)")
 
-    def driver(self, point: str | None = None) -> "Driver":
-        self.drivers.append(Driver(self, None if point is None else Crash(point)))
+    def driver(self, point: str | None = None, replaces: str | None = None) -> "Driver":
+        self.drivers.append(Driver(self, None if point is None else Crash(point), replaces))
         return self.drivers[-1]
 
     def close(self) -> None:
@@ -88,14 +94,16 @@ def application(postgres: PostgresProcess) -> Iterator[Application]:
 class Driver:
     """A Spark driver's process, as far as the database knows one."""
 
-    def __init__(self, application: Application, crash: CrashPoint | None) -> None:
+    def __init__(
+        self, application: Application, crash: CrashPoint | None, replaces: str | None
+    ) -> None:
         self.database = parse_url(application.server.url, USER, PASSWORD)
         target = Target((application.table,), ("id", "text"), application.keys)
         self.transaction = PostgresTransaction(
             self.database, application.name, "oncelog_markers", target
         )
         options = DriverOptions(
-            application.name, marker_partition=MARKER_PARTITION, commit_source_offsets=False
+            application.name, marker_partition=MARKER_PARTITION, replaces_query=replaces
         )
         self.runner = DirectRunner()
         self.driver = BatchDriver(options, self.transaction, self.runner, Progress(None), crash)
@@ -113,8 +121,6 @@ class Driver:
 class Batch:
     """Three rows, copied by two tasks. `faults` are called by the writes in turn."""
 
-    query_id = "q"
-
     def __init__(
         self,
         batch_id: int,
@@ -122,6 +128,8 @@ class Batch:
         *faults: Callable[["Batch"], None],
     ) -> None:
         self.batch_id = batch_id
+        self.query_id = "q"
+        self.begins: dict[TopicPartition, int] | None = None
         self.rows = [(10 * batch_id + n, "x") for n in range(3)] if rows is None else list(rows)
         self.faults = list(faults)
         self.drains = 0
@@ -129,13 +137,13 @@ class Batch:
         self.driver: Driver | None = None
 
     def source_lines(self) -> tuple[str, ...]:
-        return (f"offset {self.batch_id}",)
+        return (json.dumps({"in": {"0": 10 * (self.batch_id + 1)}}),)
 
     def planned_at_s(self) -> float | None:
         return None
 
-    def initial_offsets(self) -> None:
-        return None
+    def initial_offsets(self) -> dict[TopicPartition, int] | None:
+        return self.begins
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         assert self.driver is not None
@@ -312,6 +320,37 @@ def test_an_empty_batch_writes_its_marker_only(application: Application) -> None
     application.driver().process(again)
     assert again.drains == 1
     assert application.rows() == once(1)
+
+
+def test_a_query_with_a_lost_checkpoint_goes_on_where_the_replaced_one_ended(
+    application: Application, postgres: PostgresProcess
+) -> None:
+    application.driver().process(Batch(0))
+    new = Batch(0, [(7, "new")])
+    new.query_id = "new"
+    with pytest.raises(FailClosedError, match="other-query"):
+        application.driver().process(new)
+    for begin, outcome in ((0, "written again"), (11, "written never"), (None, "nothing tells")):
+        new.begins = None if begin is None else {IN: begin}
+        with pytest.raises(FailClosedError, match=outcome):
+            application.driver(replaces="q").process(new)
+    new.begins = {IN: 10}
+    application.driver(replaces="q").process(new)
+    assert application.rows() == sorted([*once(0), (7, "new")])
+
+
+def test_a_marker_table_without_the_offsets_gets_their_column(
+    application: Application, postgres: PostgresProcess
+) -> None:
+    application.driver().process(Batch(0))
+    postgres.run("ALTER TABLE oncelog_markers DROP COLUMN source_offsets")
+    application.driver().process(Batch(1))
+    assert application.rows() == once(0, 1)
+    name = application.name
+    found = postgres.rows(
+        f"SELECT source_offsets FROM oncelog_markers WHERE application_id = '{name}'"
+    )
+    assert found == [('{"in": {"0": 20}}',)]
 
 
 def test_a_full_staging_table_is_emptied_after_its_batch(

@@ -34,6 +34,7 @@ from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import DataLossError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.marker import (
     UNMARKED_AGE_S_MAX,
@@ -50,7 +51,6 @@ from oncelog.spark.progress import CrashPoint, Progress
 
 __all__ = [
     "BatchDriver",
-    "DriverOptions",
     "MicroBatch",
     "ProducerIdentity",
     "TaskReport",
@@ -187,25 +187,6 @@ class Runner(Protocol):
     """Runs a coroutine to its end; `BackgroundLoop` is the real one."""
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DriverOptions:
-    """Settings of the protocol; `oncelog.spark.sink.exactly_once` documents them.
-
-    `marker_partition` is of a compacted topic; None leaves the marker to the group's offsets.
-    """
-
-    application_id: str
-    marker_partition: TopicPartition | None = None
-    cluster_id: str | None = None
-    """Of the sink's cluster, if it tells."""
-    marker_topic_is_new: bool = False
-    """Nobody can have written to the marker topic before this run: it was not there."""
-    commit_source_offsets: bool = True
-    accept: frozenset[str] = frozenset()
-    replaces_query: str | None = None
-    write_attempts: int = 3
 
 
 _FAILURES: Final = (DataLossError, UsageError, WriteStageError, RetriableError, StoppedError)
@@ -452,9 +433,13 @@ class BatchDriver:
     def _offsets_to_commit(self, lines: tuple[str, ...]) -> Mapping[TopicPartition, int]:
         options = self._options
         offsets = kafka_offsets(lines) if options.commit_source_offsets else {}
-        foreign = cluster_ids(lines) - {options.cluster_id}
+        sources = cluster_ids(lines)
+        foreign = sources - {options.cluster_id}
         if offsets and foreign and options.cluster_id is not None:
             raise UsageError(another_cluster(min(foreign), options.cluster_id))
+        if len(sources) > 1:
+            # One name may be a topic of each.
+            offsets = {}
         if not offsets and options.marker_partition is None:
             raise UsageError(
                 "no offset of a source is committed to this cluster, so nothing but a marker_topic "

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final
 
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.errors import FailClosedError, UsageError
+from oncelog.spark.errors import FailClosedError
 
 __all__ = [
     "ACCEPTABLE",
@@ -165,9 +165,6 @@ def compare(
     `replaces_query` the id of a query whose checkpoint is lost; `may_have_expired` says that a
     marker of this very batch could be gone by now.
     """
-    unknown = set(accept) - ACCEPTABLE
-    if unknown:
-        raise UsageError(f"accept={sorted(unknown)} is unknown; known are {sorted(ACCEPTABLE)}")
     if committed is None:
         return _without_marker(batch, accept, may_have_expired)
     last = committed.batch
@@ -208,8 +205,8 @@ def check_start(
     if OTHER_START in accept:
         return
     ways_out = (
-        "let the source start at the group's offsets (format oncelog, startingOffsets=group), or "
-        f"run once with accept=[{OTHER_START!r}]"
+        "let the source start there (startingOffsets; format oncelog reads a group's offsets with "
+        f"startingOffsets=group), or run once with accept=[{OTHER_START!r}]"
     )
     if begins is None or not committed:
         raise FailClosedError(

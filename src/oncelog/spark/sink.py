@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from oncelog.client.settings import hide_secrets
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
-from oncelog.spark.driver import DriverOptions
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.preflight import check_client_options

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.protocol.batch import CODEC_NAMES
-from oncelog.spark.driver import DriverOptions
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
-from oncelog.spark.marker import ACCEPTABLE
 from oncelog.spark.progress import CrashPoint
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
@@ -36,18 +35,11 @@ def check_options(options: SinkOptions) -> None:
     """Refuse what is wrong in itself. Asks no cluster."""
     driver = options.driver
     marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
-    if not driver.application_id:
-        raise UsageError("application_id is empty")
-    if driver.write_attempts < 1:
-        raise UsageError(f"write_attempts={driver.write_attempts} must be at least 1")
     if options.compression_type not in CODEC_NAMES:
         raise UsageError(
             f"compression_type {options.compression_type!r} is unknown; known are "
             f"{', '.join(CODEC_NAMES)}"
         )
-    unknown = driver.accept - ACCEPTABLE
-    if unknown:
-        raise UsageError(f"accept={sorted(unknown)} is unknown; known are {sorted(ACCEPTABLE)}")
     if marker_topic is not None and marker_topic in (options.topic, *(options.topics or ())):
         raise UsageError(
             f"topic {marker_topic!r} holds the markers, so no rows go there: name another "

@@ -16,6 +16,7 @@ the same records or says that they are gone.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
@@ -50,6 +51,7 @@ from oncelog.spark.source_offsets import (
     places_json,
     positions_after,
     split_range,
+    to_validate,
     waiting,
 )
 from oncelog.spark.source_options import Bound, SourceOptions
@@ -152,12 +154,14 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         state = cluster.state()
         bound = self._options.starting or Bound("startingOffsets", "latest")
         places = places_at(cluster, self._options, bound, state.ends)
-        return SourceOffset(places, state.topic_ids, state.cluster_id, places).to_json()
+        return SourceOffset(
+            places, state.topic_ids, state.cluster_id, places, dict(state.epochs)
+        ).to_json()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override,unused-ignore]  # noqa: N802
         """The end of the next batch: the last stable offsets, cut to `limit`."""
         begun = SourceOffset.from_json(start)
-        now = self._target or self._connected().state(begun)
+        now = self._validated(begun, self._target or self._connected().state(begun))
         self._last_ends = dict(now.ends)
         positions = self._positions(begun, now)
         if self._holds_back(limit, waiting(positions, now.ends)):
@@ -192,7 +196,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if planned != self._planned:
             # A batch that was planned before this process began.
-            self._check(planned, self._connected().state(planned))
+            self._check(planned, self._validated(planned, self._connected().state(planned)))
         begins = begins_of(begun, planned)
         begins |= self._beginnings([tp for tp in planned.ends if tp not in begins])
         return _ranges(self._options, begins, planned.ends, planned.topic_ids)
@@ -212,6 +216,11 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is None:
             self._cluster = self._connect(self._options)
         return self._cluster
+
+    def _validated(self, begun: SourceOffset, now: ClusterState) -> ClusterState:
+        """`now`, with the logs that lost their tail since the query read them."""
+        read = to_validate(begun, now)
+        return replace(now, diverged=self._connected().diverged(read)) if read else now
 
     def _positions(self, begun: SourceOffset, now: ClusterState) -> Places:
         """Where the next batch begins in each partition."""

@@ -9,11 +9,13 @@ from typing import Any, Final, TypeVar
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import ClientError
+from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.requests import EARLIEST, LATEST
 from oncelog.client.settings import Role
 from oncelog.client.transactions import TransactionDriver
-from oncelog.client.values import TopicDescription
+from oncelog.client.validation import validate
+from oncelog.client.values import OffsetAndMetadata, TopicDescription
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import BackgroundLoop
 from oncelog.spark.errors import PipelineError, UsageError
@@ -75,6 +77,10 @@ class SourceCluster:
         """Where the partitions end for a reader of uncommitted records."""
         return self.offsets(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
 
+    def diverged(self, read: Mapping[TopicPartition, Position]) -> Places:
+        """Of the logs that lost what was read of them, where they parted from it (KIP-320)."""
+        return self._call(self._diverged(read))
+
     def group_offsets(self, group_id: str) -> Places:
         """What the group committed, waiting for transactions that are still ending."""
         return self._call(self._group_offsets(group_id))
@@ -115,12 +121,25 @@ class SourceCluster:
             if start is None or tp not in start.ends:
                 raise UsageError(f"partition {tp} does not exist")
         subscribed = {tp.topic for tp in partitions}
+        found = await self._listed(dict.fromkeys(partitions, LATEST))
         return ClusterState(
-            await self._offsets(dict.fromkeys(partitions, LATEST)),
+            {tp: at.offset for tp, at in found.items()},
             {name: topic_id for name in subscribed if (topic_id := topics[name].topic_id)},
             self._cluster.metadata.cluster_id,
             frozenset(topics.keys() & known - subscribed),
+            {tp: at.leader_epoch for tp, at in found.items() if at.leader_epoch != NO_EPOCH},
         )
+
+    async def _diverged(self, read: Mapping[TopicPartition, Position]) -> Places:
+        async def ask() -> dict[TopicPartition, Position | Diverged]:
+            return await validate(self._cluster, read)
+
+        checked = await self._cluster.retrying(ask, self._timeout_ms)
+        return {
+            tp: max(found.end_offset, 0)
+            for tp, found in checked.items()
+            if isinstance(found, Diverged)
+        }
 
     async def _topics(self, names: set[str]) -> Mapping[str, TopicDescription]:
         """The topics of these names (for a pattern all topics), as the cluster knows them now."""
@@ -152,13 +171,17 @@ class SourceCluster:
     async def _offsets(
         self, wanted: Mapping[TopicPartition, int], isolation: int | None = None
     ) -> Places:
+        return {tp: at.offset for tp, at in (await self._listed(wanted, isolation)).items()}
+
+    async def _listed(
+        self, wanted: Mapping[TopicPartition, int], isolation: int | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         if not wanted:
             return {}
         if isolation is None:
             committed = self._options.isolation_level == "read_committed"
             isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
-        found = await list_offsets(self._cluster, wanted, isolation, self._timeout_ms)
-        return {tp: place.offset for tp, place in found.items()}
+        return await list_offsets(self._cluster, wanted, isolation, self._timeout_ms)
 
     async def _group_offsets(self, group_id: str) -> Places:
         servers = self._options.bootstrap_servers

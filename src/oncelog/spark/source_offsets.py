@@ -5,6 +5,8 @@ An offset is Spark's own JSON, ``{"topic":{"0":23}}``, and beside the topics one
 
 - ``cluster``: the id of the cluster;
 - ``ids``: the id of each topic. A topic that was deleted and made again has another;
+- ``epochs``: the leader epoch under which each partition's end was told. A log that loses its tail
+  gives the offsets out again, under a later epoch (KIP-320);
 - ``begin``: where the batch that ends here begins in the partitions that the offset before does not
   tell (KIP-516). All of them in the first batch, because Spark does not keep the beginning of a
   query; later new partitions, and those of topics that were made again. A batch that runs again
@@ -21,6 +23,7 @@ from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
+from oncelog.client.machines.positions import Position
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.spark.errors import UsageError
 
@@ -40,6 +43,7 @@ __all__ = [
     "places_json",
     "positions_after",
     "split_range",
+    "to_validate",
     "waiting",
 ]
 
@@ -74,6 +78,7 @@ class SourceOffset:
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     cluster_id: str | None = None
     begins: Places = field(default_factory=dict)
+    epochs: Places = field(default_factory=dict)
 
     @property
     def is_initial(self) -> bool:
@@ -87,6 +92,8 @@ class SourceOffset:
             identity["cluster"] = self.cluster_id
         if self.topic_ids:
             identity["ids"] = {name: str(self.topic_ids[name]) for name in sorted(self.topic_ids)}
+        if self.epochs:
+            identity["epochs"] = places_json(self.epochs)
         if self.begins:
             identity["begin"] = places_json(self.begins)
         value: dict[str, Any] = places_json(self.ends)
@@ -106,6 +113,7 @@ class SourceOffset:
                 {name: UUID(text) for name, text in identity.get("ids", {}).items()},
                 identity.get("cluster"),
                 parse_places(identity.get("begin", {})),
+                parse_places(identity.get("epochs", {})),
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise UsageError(
@@ -122,6 +130,10 @@ class ClusterState:
     cluster_id: str | None = None
     unsubscribed: frozenset[str] = frozenset()
     """Topics that the query's offsets know and that exist, but are not subscribed to any more."""
+    epochs: Places = field(default_factory=dict)
+    """The leader epoch of each partition, where the leader tells."""
+    diverged: Places = field(default_factory=dict)
+    """Where logs end that the query read further, before they lost their tail."""
 
 
 class GapKind(Enum):
@@ -130,7 +142,9 @@ class GapKind(Enum):
     REPLACED = "replaced"
     """Another log stands there now, to be read from its beginning."""
     SHORTENED = "shortened"
-    """The log lost its tail."""
+    """The log ends before the place where the query stands."""
+    DIVERGED = "diverged"
+    """The log lost its tail, and other records may have taken the offsets since."""
     GONE = "gone"
     """The partition does not exist, or is not subscribed to."""
 
@@ -142,6 +156,19 @@ class Gap:
     kind: GapKind
     partitions: tuple[TopicPartition, ...]
     what: str
+
+
+def to_validate(start: SourceOffset, now: ClusterState) -> dict[TopicPartition, Position]:
+    """Where the query stands in the logs whose leader epoch has changed since.
+
+    Nothing has to be asked of the others, nor of a topic that was made again.
+    """
+    return {
+        tp: Position(start.ends[tp], epoch)
+        for tp, epoch in start.epochs.items()
+        if now.epochs.get(tp, epoch) != epoch
+        and now.topic_ids.get(tp.topic) == start.topic_ids.get(tp.topic)
+    }
 
 
 def compare_with(start: SourceOffset, now: ClusterState) -> list[Gap]:
@@ -170,12 +197,23 @@ def compare_with(start: SourceOffset, now: ClusterState) -> list[Gap]:
         partitions = tuple(sorted(tp for tp in start.ends if tp.topic == name))
         gaps.append(Gap(GapKind.REPLACED, partitions, what))
     for tp, begin in sorted(start.ends.items()):
-        end = now.ends.get(tp)
-        if tp.topic in remade or (end is not None and end >= begin):
+        if tp.topic in remade:
             continue
-        kind = GapKind.GONE if end is None else GapKind.SHORTENED
-        gaps.append(Gap(kind, (tp,), _what(tp, begin, end, now)))
+        end = now.ends.get(tp)
+        if tp in now.diverged:
+            gaps.append(Gap(GapKind.DIVERGED, (tp,), _lost_tail(tp, begin, start, now)))
+        elif end is None or end < begin:
+            kind = GapKind.GONE if end is None else GapKind.SHORTENED
+            gaps.append(Gap(kind, (tp,), _what(tp, begin, end, now)))
     return gaps
+
+
+def _lost_tail(tp: TopicPartition, begin: int, start: SourceOffset, now: ClusterState) -> str:
+    return (
+        f"partition {tp} was read up to {begin} under leader epoch {start.epochs[tp]}, which ends "
+        f"at {now.diverged[tp]}: the log lost its tail, and epoch {now.epochs[tp]} gave the "
+        "offsets out again"
+    )
 
 
 def _what(tp: TopicPartition, begin: int, end: int | None, now: ClusterState) -> str:
@@ -197,7 +235,9 @@ def positions_after(start: SourceOffset, now: ClusterState, gaps: Sequence[Gap])
     for gap in gaps:
         for tp in gap.partitions:
             is_same = tp.topic in start.topic_ids and tp.topic in now.topic_ids
-            if gap.kind is GapKind.SHORTENED and is_same:
+            if gap.kind is GapKind.DIVERGED:
+                positions[tp] = now.diverged[tp]
+            elif gap.kind is GapKind.SHORTENED and is_same:
                 positions[tp] = now.ends[tp]
             elif gap.kind is not GapKind.GONE:
                 del positions[tp]
@@ -212,6 +252,7 @@ def next_offset(
     Returns `start` itself when there is nothing to read: Spark compares texts.
     """
     ends = {tp: max(now.ends.get(tp, position), position) for tp, position in positions.items()}
+    epochs = {**start.epochs, **now.epochs}
     if rows_max is not None:
         ends = limit_ends(positions, ends, rows_max)
     begins = {tp: position for tp, position in positions.items() if start.ends.get(tp) != position}
@@ -222,6 +263,7 @@ def next_offset(
         {name: topic_id for name, topic_id in ids.items() if name in topics},
         now.cluster_id or start.cluster_id,
         positions if start.is_initial else begins,
+        {tp: epoch for tp, epoch in epochs.items() if tp in positions},
     )
     unchanged = (planned.ends, planned.topic_ids, planned.cluster_id) == (
         start.ends,

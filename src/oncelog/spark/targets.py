@@ -5,7 +5,9 @@ that name neither a partition nor a key: those fill one record batch after the o
 goes to the next partition.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -33,11 +35,12 @@ class Targets:
     topics: tuple[str, ...]
     counts: tuple[int, ...]
     size_limits: tuple[int, ...] = ()
+    starts: tuple[int, ...] = field(init=False)
+    """Number of each topic's partition 0."""
 
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """Number of each topic's partition 0."""
-        return tuple(int(start) for start in np.cumsum((0, *self.counts[:-1])))
+    def __post_init__(self) -> None:
+        starts = tuple(accumulate(self.counts, initial=0))[:-1]
+        object.__setattr__(self, "starts", starts)
 
     @property
     def total(self) -> int:
@@ -46,16 +49,14 @@ class Targets:
 
     def topic_partition(self, number: int) -> TopicPartition:
         """The partition with this number."""
-        for topic, start, count in zip(self.topics, self.starts, self.counts, strict=True):
-            if start <= number < start + count:
-                return TopicPartition(topic, number - start)
-        raise UsageError(f"target number {number} is out of range")
+        which = self._topic_of(number)
+        return TopicPartition(self.topics[which], number - self.starts[which])
 
     def size_limit(self, number: int) -> int | None:
         """Most bytes of a record batch for this target, None if it is not known."""
         if not self.size_limits:
             return None
-        return self.size_limits[self.topics.index(self.topic_partition(number).topic)]
+        return self.size_limits[self._topic_of(number)]
 
     def choose(self, topic: Any, partition: Any, key: Any, spread: Int64s) -> Int64s:
         """The number of each row's target.
@@ -83,6 +84,11 @@ class Targets:
                 )
             chosen = np.where(is_given, given, chosen)
         return np.asarray(self.starts, np.int64)[which] + chosen
+
+    def _topic_of(self, number: int) -> int:
+        if not 0 <= number < self.total:
+            raise UsageError(f"target number {number} is out of range")
+        return bisect_right(self.starts, number) - 1
 
     def _topic_indexes(self, topic: Any, rows: int) -> Int64s:
         if topic is None:

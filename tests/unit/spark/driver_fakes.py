@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from oncelog.client.errors import ClientError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver, DriverOptions, ProducerIdentity, TaskReport
+from oncelog.spark.driver import BatchDriver, ProducerIdentity, TaskReport
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.progress import Progress
 
 SOURCE = TopicPartition("in", 0)

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.client.errors import ClientError, ConnectionLostError, FatalError
 from oncelog.core.errors import ErrorCode
-from oncelog.spark.driver import DriverOptions
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.preflight import explained
 from oncelog.spark.sink_options import SinkOptions

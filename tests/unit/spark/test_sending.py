@@ -12,7 +12,8 @@ from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.direct import DRIVER_TASK, DirectWriter
-from oncelog.spark.driver import DriverOptions, ProducerIdentity, TaskReport
+from oncelog.spark.driver import ProducerIdentity, TaskReport
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import TooLargeError, WriteStageError
 from oncelog.spark.sending import Deliveries

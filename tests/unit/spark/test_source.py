@@ -10,6 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
+from oncelog.client.machines.positions import Position
 from oncelog.client.requests import EARLIEST, LATEST
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import DataLossError, UsageError
@@ -34,10 +35,18 @@ class Logs:
     committed: Places = field(default_factory=dict)
     high_watermark: int = 0
     questions: int = 0
+    epoch: int = 3
+    kept: int = 1_000
+    """Where the epochs before this one end."""
 
     def state(self, start: SourceOffset | None = None) -> ClusterState:
         self.questions += 1
-        return ClusterState(dict(self.ends), {"a": self.topic_id}, "c")
+        epochs = dict.fromkeys(self.ends, self.epoch)
+        return ClusterState(dict(self.ends), {"a": self.topic_id}, "c", epochs=epochs)
+
+    def diverged(self, read: dict[TopicPartition, Position]) -> Places:
+        self.questions += 1
+        return {tp: self.kept for tp, at in read.items() if self.kept < at.offset}
 
     def offsets(self, wanted: Places, isolation: int | None = None) -> Places:
         self.questions += 1
@@ -140,6 +149,41 @@ def test_a_topic_made_again_is_seen_by_every_trigger(
     (one,) = going_on.partitions(start, planned)
     assert isinstance(one, OffsetRange)
     assert (one.start, one.end, one.topic_id) == (0, end, NEW)
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_lost_tail_whose_offsets_were_given_out_again_is_seen(
+    is_available_now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = Logs({A0: 0}, {A0: 100})
+    reader = streaming(logs)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    logs.epoch, logs.kept, logs.ends = 5, 80, {A0: 120}
+    failing, going_on = streaming(logs), streaming(logs, failOnDataLoss="false")
+    if is_available_now:
+        failing.prepareForTriggerAvailableNow()
+        going_on.prepareForTriggerAvailableNow()
+    lost = "read up to 100 under leader epoch 3, which ends at 80"
+    with pytest.raises(DataLossError, match=lost):
+        failing.latestOffset(start, ALL)
+    with pytest.raises(DataLossError, match=lost):
+        failing.partitions(reader.initialOffset(), start)
+    with caplog.at_level(logging.WARNING):
+        planned = going_on.latestOffset(start, ALL)
+    assert lost in caplog.text
+    assert ranges(going_on.partitions(start, planned)) == [(0, 80, 120)]
+    assert going_on.latestOffset(planned, ALL) == planned
+
+
+def test_a_leader_that_kept_everything_is_asked_once_for_each_new_epoch() -> None:
+    logs = Logs({A0: 0}, {A0: 100})
+    reader = streaming(logs)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    logs.epoch, logs.ends, logs.questions = 5, {A0: 120}, 0
+    second = reader.latestOffset(start, ALL)
+    assert (ranges(reader.partitions(start, second)), logs.questions) == ([(0, 100, 120)], 2)
+    assert reader.latestOffset(second, ALL) == second
+    assert logs.questions == 3
 
 
 def test_a_batch_that_was_planned_before_a_topic_was_made_again_is_not_run() -> None:

@@ -15,11 +15,11 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect
 from oncelog.spark.driver import (
     BatchDriver,
-    DriverOptions,
     MicroBatch,
     ProducerIdentity,
     TaskReport,
 )
+from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import PipelineError, UsageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
 from oncelog.spark.jdbc.database import Database, parse_url
@@ -31,7 +31,8 @@ from oncelog.spark.jdbc.transaction import (
     StagedRows,
 )
 from oncelog.spark.jdbc.types import TargetColumn
-from oncelog.spark.progress import CrashPoint
+from oncelog.spark.marker import Marker
+from oncelog.spark.progress import CrashPoint, Progress
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
 from oncelog.spark.write_stage import failure_of, tagged
 from oncelog.spark.writer import ExactlyOnceWriter
@@ -70,17 +71,22 @@ def exactly_once_jdbc(
     - `application_id`: the row of the marker table. One active query per id; a second one fences
       the first, or fails closed.
     - `marker_table`: made at the start where it is missing; staging tables stand in its schema.
-    - `accept`, `replaces_query`, `write_attempts`, `progress_path`: as for `exactly_once`.
+    - `accept`, `replaces_query`, `write_attempts`, `progress_path`: as for `exactly_once`. Where a
+      query ended in its Kafka sources stands beside its marker: one that replaces it has to start
+      there.
 
     Raises `UsageError` at once for a table that is missing or does not fit.
     """
     refuse_connect(df)
-    if not application_id:
-        raise UsageError("application_id is empty")
     if not df.isStreaming:
         raise UsageError("exactly_once_jdbc needs a streaming DataFrame (spark.readStream)")
-    if write_attempts < 1:
-        raise UsageError(f"write_attempts={write_attempts} must be at least 1")
+    driver = DriverOptions(
+        application_id=application_id,
+        marker_partition=MARKER_PARTITION,
+        accept=frozenset(accept),
+        replaces_query=replaces_query,
+        write_attempts=write_attempts,
+    )
     database = parse_url(url, user, password)
     try:
         target, columns = describe(database, table, df.schema, key_columns)
@@ -91,14 +97,7 @@ def exactly_once_jdbc(
         target=target,
         columns=columns,
         marker_table=marker_table,
-        driver=DriverOptions(
-            application_id=application_id,
-            marker_partition=MARKER_PARTITION,
-            commit_source_offsets=False,
-            accept=frozenset(accept),
-            replaces_query=replaces_query,
-            write_attempts=write_attempts,
-        ),
+        driver=driver,
         progress_path=progress_path,
         crash_point=crash_point or CrashPoint.from_environment(),
     )
@@ -109,7 +108,10 @@ def exactly_once_jdbc(
     def examine(query_id: str | None, is_known: bool) -> None:
         """The table was looked at already."""
 
-    return ExactlyOnceWriter(df, RunningSink(df.sparkSession, start, JdbcBatch), examine)
+    def committed() -> Marker | None:
+        return committed_marker(options)
+
+    return ExactlyOnceWriter(df, RunningSink(df.sparkSession, start, JdbcBatch), examine, committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +127,31 @@ class JdbcOptions:
     crash_point: CrashPoint | None
 
 
+def committed_marker(options: JdbcOptions) -> Marker | None:
+    """The marker of the last committed batch, before a run begins; fences other drivers."""
+    runner, transaction = DirectRunner(), _transaction(options)
+    try:
+        with _said():
+            driver = BatchDriver(options.driver, transaction, runner, Progress(None))
+            driver.prepare()
+            return driver.marker
+    finally:
+        runner.call(transaction.close())
+
+
+def _transaction(options: JdbcOptions) -> PostgresTransaction:
+    return PostgresTransaction(
+        options.database, options.driver.application_id, options.marker_table, options.target
+    )
+
+
 class JdbcRun(QueryRun):
     """One run of one query: its connection and its protocol driver."""
 
     def __init__(self, query: Query, context: Any, options: JdbcOptions) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
-        self.transaction = PostgresTransaction(
-            options.database, options.driver.application_id, options.marker_table, options.target
-        )
+        self.transaction = _transaction(options)
         self._runner = DirectRunner()
         # A connection is closed only when no call uses it: a query may be stopped in mid-batch.
         self._in_use = threading.Lock()

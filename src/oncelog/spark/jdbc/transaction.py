@@ -1,6 +1,7 @@
 """A database where Kafka's coordinator stands: epoch, marker, and one transaction per batch.
 
-One row per application in the marker table holds its epoch and its last marker (INV-10):
+One row per application in the marker table holds its epoch, its last marker, and where that batch
+ended in its Kafka sources (INV-10):
 
 - `open` raises the epoch. It waits for a transaction of an older epoch that holds the row, so the
   marker it then reads is definitive.
@@ -17,6 +18,7 @@ Synchronous, though its methods are coroutines: the batch driver awaits a Kafka 
 """
 
 import hashlib
+import json
 import time
 from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import UsageError
 from oncelog.spark.jdbc.database import Database, parse_name, quoted, translated
 from oncelog.spark.jdbc.target import Target
+from oncelog.spark.source_offsets import Places, parse_places, places_json
 
 if TYPE_CHECKING:
     import psycopg
@@ -62,16 +65,21 @@ A truncation syncs files, which costs tens of milliseconds; reading past old row
 
 _MARKER_TABLE: Final = """
 CREATE TABLE {} (application_id text PRIMARY KEY, epoch bigint NOT NULL, marker text,
-                 opened_at timestamptz NOT NULL, committed_at timestamptz)
+                 source_offsets text, opened_at timestamptz NOT NULL, committed_at timestamptz)
 """
+_COLUMN: Final = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS source_offsets text"
+"""For a marker table that was made before the column."""
 _OPEN: Final = """
 INSERT INTO {} AS m (application_id, epoch, opened_at) VALUES (%s, 1, now())
 ON CONFLICT (application_id) DO UPDATE SET epoch = m.epoch + 1, opened_at = now()
-RETURNING epoch, marker
+RETURNING epoch, marker, source_offsets
 """
 _FENCE: Final = """
-UPDATE {} SET marker = %s, committed_at = now() WHERE application_id = %s AND epoch = %s
+UPDATE {} SET marker = %s, source_offsets = NULL, committed_at = now()
+WHERE application_id = %s AND epoch = %s
 """
+_OFFSETS: Final = "UPDATE {} SET source_offsets = %s WHERE application_id = %s"
+_COLUMNS: Final = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s)"
 _STAGES: Final = """
 SELECT c.relname FROM pg_class c JOIN pg_class m ON m.relnamespace = c.relnamespace
 WHERE m.oid = to_regclass(%s) AND c.relkind = 'r' AND starts_with(c.relname::text, %s)
@@ -119,6 +127,7 @@ class PostgresTransaction:
         self._target = target
         self._connection: psycopg.Connection[Any] | None = None
         self._marker: str | None = None
+        self._source_offsets: Places = {}
         self._rows_left = 0
         self.producer_id = 0
         self.producer_epoch = 0
@@ -142,7 +151,8 @@ class PostgresTransaction:
                 ).fetchone()
             if opened is None:
                 raise ConnectionLostError("PostgreSQL did not return the epoch")
-            self.producer_id, self._marker = opened
+            self.producer_id, self._marker, offsets = opened
+            self._source_offsets = parse_places(json.loads(offsets or "{}"))
             self.producer_epoch = 0
             self._drop_older_stages(connection)
             self._make_stage(connection)
@@ -181,8 +191,8 @@ class PostgresTransaction:
     async def fetch_offsets(
         self, group_id: str, partitions: None = None, *, require_stable: bool = True
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """No source's offsets are committed to PostgreSQL."""
-        return {}
+        """Where the batch of the marker ended in its sources, as `open` read it."""
+        return {tp: OffsetAndMetadata(end) for tp, end in self._source_offsets.items()}
 
     async def add_offsets(self, group_id: str) -> None:
         """Nothing to add."""
@@ -190,7 +200,12 @@ class PostgresTransaction:
     async def txn_offset_commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Nothing to commit."""
+        """Note where the batch ends in its sources, beside the marker that `append` wrote."""
+        ends = {tp: committed.offset for tp, committed in offsets.items()}
+        with translated():
+            self._open_connection.execute(
+                _OFFSETS.format(self._markers), (json.dumps(places_json(ends)), group_id)
+            )
 
     async def end(self, commit: bool) -> None:
         """COMMIT. The server answers ROLLBACK where the transaction had failed."""
@@ -238,18 +253,19 @@ class PostgresTransaction:
     def _make_marker_table(self, connection: "psycopg.Connection[Any]") -> None:
         import psycopg
 
-        found = connection.execute("SELECT to_regclass(%s)", (self._markers,)).fetchone()
-        if found is not None and found[0] is not None:
+        found = connection.execute(_COLUMNS, (self._markers,)).fetchall()
+        if ("source_offsets",) in found:
             return
-        statement = " ".join(_MARKER_TABLE.format(self._markers).split())
+        text = _COLUMN if found else _MARKER_TABLE
+        statement = " ".join(text.format(self._markers).split())
         try:
             connection.execute(statement)
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
             return  # another application made it in this moment
         except psycopg.ProgrammingError as error:
             raise UsageError(
-                f"the marker table cannot be made ({error.diag.message_primary}); have it made, "
-                f"or name another with marker_table=...: {statement}"
+                f"the marker table cannot be made or changed ({error.diag.message_primary}); have "
+                f"it done, or name another with marker_table=...: {statement}"
             ) from None
 
     def _make_stage(self, connection: "psycopg.Connection[Any]") -> None:
