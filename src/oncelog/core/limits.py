@@ -246,6 +246,12 @@ their own). Bounds memory and the loop's time: each costs up to 0.8 KB and 20 us
 answered.
 """
 
+GROUP_RECORD_ELEMENTS_COUNT_MAX = 1_000_000
+"""Elements of all arrays in one record of a consumer group.
+
+More than a batch of `max.message.bytes` can name: a partition takes four bytes.
+"""
+
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
 """Longest message, Produce and Fetch aside, whatever `socket.request.max.bytes`: its strings and
 byte fields are copied.

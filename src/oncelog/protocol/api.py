@@ -59,6 +59,8 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -146,6 +148,8 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.DESCRIBE_PRODUCERS: Row(0, 0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: Row(0, 0, 0),
         ApiKey.LIST_TRANSACTIONS: Row(0, 2, 0),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Row(0, 1, 0),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Row(0, 1, 0),
         ApiKey.LIST_CONFIG_RESOURCES: Row(0, 1, 0),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row(0, 0, 0),
     }

@@ -60,7 +60,7 @@ from importlib import import_module
 from typing import Any
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import MESSAGE_BYTES_MAX
+from oncelog.core.limits import MESSAGE_BYTES_MAX, MESSAGE_ELEMENTS_COUNT_MAX
 from oncelog.protocol.api import ApiKey, is_flexible
 from oncelog.protocol.codec_reader import ERRORS, ReaderSource
 from oncelog.protocol.codec_writer import MisfitError, WriterSource
@@ -115,13 +115,20 @@ def _class(api: ApiKey, kind: str) -> type:
 
 
 @cache
-def reader(cls: type, version: int, *, flexible: bool) -> Reader:
+def reader(
+    cls: type,
+    version: int,
+    *,
+    flexible: bool,
+    elements_count_max: int = MESSAGE_ELEMENTS_COUNT_MAX,
+) -> Reader:
     """A function that reads a version of a message at a position. Bytes after it are not looked at.
 
     It raises `ProtocolError` (invalid_request) and nothing else.
     """
     title = f"reader of {cls.__name__} v{version}"
-    return ReaderSource(cls, version, flexible=flexible).source.compiled("read", title)
+    made = ReaderSource(cls, version, flexible=flexible, elements_count_max=elements_count_max)
+    return made.source.compiled("read", title)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Writes the source of a reader of one message in one version (see `oncelog.protocol.codec`).
 
 Every length is checked against the bytes that are left before anything is made from it, and the
-elements of all arrays of a message together are bounded (`MESSAGE_ELEMENTS_COUNT_MAX`).
+elements of all arrays of a message together are bounded.
 """
 
 import struct
@@ -17,8 +17,12 @@ from oncelog.protocol.fields import FieldShape, shapes
 
 ERRORS: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCode}
 NULL_MARKER: Final = 0xFF
+TAGGED_NULL_MARKER: Final = 0
 PRESENT_MARKER: Final = 1
-"""The byte in front of a nullable struct (KIP-893); any other than `NULL_MARKER` means present."""
+"""The byte in front of a nullable struct (KIP-893); any other than the null marker means present.
+
+A tagged struct has another null marker, which is never written: it is null by its absence.
+"""
 
 LAYOUTS: Final[dict[str, str]] = {
     "int8": "b",
@@ -46,10 +50,19 @@ def _has_arrays(cls: type, version: int) -> bool:
     )
 
 
+def tagged_shape(shape: FieldShape) -> FieldShape:
+    """How a tagged field is encoded within its tag.
+
+    It is null by its absence, and what is present is not nullable; a struct keeps its marker.
+    """
+    is_struct = shape.inner is not None and not shape.is_array
+    return shape._replace(is_nullable=shape.is_nullable and is_struct)
+
+
 class ReaderSource:
     """The source of the function that reads a version of `cls`."""
 
-    def __init__(self, cls: type, version: int, *, flexible: bool) -> None:
+    def __init__(self, cls: type, version: int, *, flexible: bool, elements_count_max: int) -> None:
         self.source = Source(
             *("read", "buffer", "position", "limit", "budget", "size", "count", "end"),
             StructError=struct.error,
@@ -64,6 +77,7 @@ class ReaderSource:
         )
         self._version = version
         self._flexible = flexible
+        self._elements_count_max = elements_count_max
         self._run: list[tuple[str, str]] = []
         """Layout and variable of the fields of fixed size that come next."""
         self._changes: list[str] = []
@@ -72,7 +86,7 @@ class ReaderSource:
         with block("def read(buffer, position):"):
             line("limit = len(buffer)")
             if _has_arrays(cls, version):
-                line(f"budget = {MESSAGE_ELEMENTS_COUNT_MAX}")
+                line(f"budget = {elements_count_max}")
             with block("try:"):
                 self._entity(cls, "", "return ")
             with block(
@@ -208,7 +222,7 @@ class ReaderSource:
                 f"{variable} with {{count}} elements, {{limit - position}} bytes left",
             )
             line("budget -= count")
-            self._refuse_if("budget < 0", f"more than {MESSAGE_ELEMENTS_COUNT_MAX} elements")
+            self._refuse_if("budget < 0", f"more than {self._elements_count_max} elements")
             layout = LAYOUTS.get(shape.kind)
             if layout and shape.kind not in _CHANGES:
                 line(f'{variable} = unpack_from(f">{{count}}{layout}", buffer, position)')
@@ -240,7 +254,8 @@ class ReaderSource:
         if shape.is_nullable:
             self._run.append(("B", marker))
         self._unpack()
-        with self._unless(f"{marker} == {NULL_MARKER}", variable, shape.is_nullable):
+        null = NULL_MARKER if shape.tag is None else TAGGED_NULL_MARKER
+        with self._unless(f"{marker} == {null}", variable, shape.is_nullable):
             self._entity(inner, f"{shape.name}_", f"{variable} = ")
 
     def _skip_tags(self, prefix: str) -> None:
@@ -263,8 +278,7 @@ class ReaderSource:
         with block(f"for {tag}, position, {end} in iter_tags(buffer, position):"):
             for variable, shape in tagged:
                 with block(f"if {tag} == {shape.tag}:"):
-                    # A tagged field is null by its absence; what is present is not nullable.
-                    self._field(variable, shape._replace(is_nullable=False))
+                    self._field(variable, tagged_shape(shape))
                     self._unpack()
                     self._refuse_if(
                         f"position != {end}",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from oncelog.core.errors import OncelogError
 from oncelog.protocol import wire
-from oncelog.protocol.codec_reader import LAYOUTS, NULL_MARKER, PRESENT_MARKER
+from oncelog.protocol.codec_reader import LAYOUTS, NULL_MARKER, PRESENT_MARKER, tagged_shape
 from oncelog.protocol.codec_source import Source
 from oncelog.protocol.fields import FieldShape, shapes
 
@@ -188,8 +188,7 @@ class WriterSource:
             with self.source.block(f"if {name} != {default}:"):
                 self._out = self.source.variable(f"{name}_bytes")
                 line(f"{self._out} = bytearray()")
-                # A tagged field is null by its absence; what is present is not nullable.
-                self._field(name, shape._replace(is_nullable=False))
+                self._field(name, tagged_shape(shape))
                 self._pack()
                 line(f"{tags}.append(tag({shape.tag}, {self._out}))")
         self._out = out

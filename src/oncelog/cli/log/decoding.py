@@ -17,7 +17,7 @@ from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
 from oncelog.group import records as group_records
 from oncelog.protocol.record import Record, read_end_marker
-from oncelog.protocol.records import group_log, transaction_log
+from oncelog.protocol.records import consumer_group_log, group_log, transaction_log
 from oncelog.transaction import records as transaction_records
 from oncelog.transaction.states import TransactionState
 
@@ -103,7 +103,7 @@ def _transaction(record: Record) -> Decoded | None:
 def _group(record: Record) -> Decoded | None:
     key = group_log.decode_key(record.key or b"")
     if key is None:
-        return None
+        return _consumer_group(record)
     value: Values | None = None
     if record.value is not None:
         read: object
@@ -113,6 +113,17 @@ def _group(record: Record) -> Decoded | None:
             read = group_log.decode_group_metadata_value(record.value)
         value = plain(dataclasses.asdict(read))
     return Decoded(plain(dataclasses.asdict(key)), value)
+
+
+def _consumer_group(record: Record) -> Decoded | None:
+    key = consumer_group_log.decode_key(record.key or b"")
+    if key is None:
+        return None
+    value: Values | None = None
+    if record.value is not None:
+        read = consumer_group_log.decode_value(key.kind, record.value)
+        value = plain(dataclasses.asdict(read))
+    return Decoded({"group": key.group_id, "kind": key.kind.name.lower(), "name": key.name}, value)
 
 
 def plain(fields: Values) -> Values:
@@ -140,5 +151,7 @@ _MOMENTS: Final = frozenset(
         "commit_timestamp_ms",
         "expire_timestamp_ms",
         "current_state_timestamp_ms",
+        "assignment_timestamp_ms",
+        "timestamp_ms",
     }
 )

@@ -2,8 +2,8 @@
 
 From `OffsetCommitKey/Value.json` (key kinds 0 and 1, value versions 0 to 4) and
 `GroupMetadataKey/Value.json` (key kind 2, value versions 0 to 4). A record without a value forgets
-its key. Keys of other kinds (KIP-848 groups) are not known here and decode to None. The member
-subscription and assignment are bytes that only clients understand.
+its key. Keys of other kinds (`consumer_group_log`) decode to None. The member subscription and
+assignment are bytes that only clients understand.
 """
 
 from dataclasses import dataclass
