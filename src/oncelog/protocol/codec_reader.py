@@ -62,7 +62,14 @@ def tagged_shape(shape: FieldShape) -> FieldShape:
 class ReaderSource:
     """The source of the function that reads a version of `cls`."""
 
-    def __init__(self, cls: type, version: int, *, flexible: bool, elements_count_max: int) -> None:
+    def __init__(
+        self,
+        cls: type,
+        version: int,
+        *,
+        flexible: bool,
+        elements_count_max: int = MESSAGE_ELEMENTS_COUNT_MAX,
+    ) -> None:
         self.source = Source(
             *("read", "buffer", "position", "limit", "budget", "size", "count", "end"),
             StructError=struct.error,

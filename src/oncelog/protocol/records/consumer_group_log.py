@@ -215,14 +215,15 @@ def decode_key(key: Buffer) -> ConsumerGroupKey | None:
 
 def encode_value(value: ConsumerGroupValue) -> bytes:
     """The bytes of a value, as Kafka 4.3 writes it."""
+    cls: type = type(value)
     out = bytearray(INT16.pack(VALUE_VERSION))
-    writer(type(value), VALUE_VERSION, flexible=True)(out, value)
+    writer(cls, VALUE_VERSION, flexible=True)(out, value)
     return bytes(out)
 
 
 def decode_value(kind: ConsumerGroupKind, value: Buffer) -> ConsumerGroupValue:
     """The value of a record whose key is of this kind. Raises `ProtocolError` (corrupt_message)."""
-    cls = VALUE_CLASSES[kind]
+    cls: type = VALUE_CLASSES[kind]
     version = int.from_bytes(value[:2], signed=True) if len(value) >= 2 else -1
     read = reader(
         cls, VALUE_VERSION, flexible=True, elements_count_max=GROUP_RECORD_ELEMENTS_COUNT_MAX
@@ -230,10 +231,9 @@ def decode_value(kind: ConsumerGroupKind, value: Buffer) -> ConsumerGroupValue:
     try:
         if version != VALUE_VERSION:
             raise wire.malformed(f"version {version}")
-        found = read(value, 2)
+        found: ConsumerGroupValue = read(value, 2)
     except ProtocolError as error:
         raise _corrupt(cls.__name__, error) from error
-    assert isinstance(found, cls)
     return found
 
 
