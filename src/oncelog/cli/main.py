@@ -15,6 +15,10 @@ COMMANDS: Final = {
     "topics": ("oncelog.cli.topics", "List, create, describe, alter and delete topics."),
     "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),
     "consume": ("oncelog.cli.consume", "Print the records of a topic."),
+    "transactions": (
+        "oncelog.cli.transactions.entry",
+        "Show transactions and their lives, find and abort hanging ones.",
+    ),
     "log": ("oncelog.cli.log.entry", "Look into a data folder without a broker."),
     "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),
     "demo": (

@@ -18,8 +18,10 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
+    "Cell",
     "Column",
     "console",
     "is_terminal",
@@ -28,6 +30,7 @@ __all__ = [
     "print_rows",
     "print_text",
     "say",
+    "table",
     "warn",
 ]
 
@@ -62,7 +65,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, as_
         for row in rows:
             print_json({column.key: cell for column, cell in zip(columns, row, strict=True)})
     elif is_terminal():
-        _print_table(columns, rows)
+        console().print(table(columns, rows))
     else:
         for row in rows:
             click.echo("\t".join(_text(cell) for cell in row))
@@ -97,22 +100,23 @@ def painted(text: str, **style: Any) -> str:
     return text if os.environ.get("NO_COLOR") else click.style(text, **style)
 
 
-def _print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Table:
+    """The rows as a table for a terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(
+        made.add_column(
             column.heading,
             justify="right" if column.numeric else "left",
             style=column.style,
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
-    console().print(table)
+        made.add_row(*(Text(_shown(cell)) for cell in row))
+    return made
 
 
 def _shown(cell: Cell) -> str:

@@ -34,8 +34,11 @@ from oncelog.client.values import (
     Node,
     OffsetAndMetadata,
     PartitionDescription,
+    ProducerState,
     RecordMetadata,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from oncelog.core.ids import TopicPartition
 
@@ -61,12 +64,15 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartitionDescription",
     "Producer",
+    "ProducerState",
     "RecordMetadata",
     "RetriableError",
     "Role",
     "TopicDescription",
     "TopicPartition",
+    "TransactionDescription",
     "TransactionDriver",
+    "TransactionListing",
     "client_options",
     "hide_secrets",
 ]

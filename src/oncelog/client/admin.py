@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from oncelog.client import admin_requests, requests
+from oncelog.client import admin_requests, requests, transaction_admin
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
@@ -14,11 +14,15 @@ from oncelog.client.values import (
     ConfigEntry,
     NewTopic,
     Node,
+    ProducerState,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
 
 __all__ = ["Admin"]
 
@@ -201,6 +205,81 @@ class Admin:
             return ClusterDescription(response.cluster_id, response.controller_id, nodes)
 
         return await self._retrying(call)
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers that pass every filter.
+
+        `states` are Kafka's names (Ongoing, CompleteCommit); `duration_ms` keeps transactions that
+        began longer ago; `pattern` is a regular expression for whole ids. Raises `FatalError`:
+        unsupported_version where a broker does not know a filter, invalid_request for states that
+        do not exist, invalid_regular_expression. Source: KIP-664, KIP-994, KIP-1152.
+        """
+        wanted = ListTransactionsRequest(
+            state_filters=tuple(states),
+            producer_id_filters=tuple(producer_ids),
+            duration_filter=duration_ms,
+            transactional_id_pattern=pattern,
+        )
+        return await self._retrying(
+            lambda: transaction_admin.list_transactions(self._cluster, wanted)
+        )
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """State, producer and partitions of a transactional id, as its coordinator has them.
+
+        Raises `FatalError` (transactional_id_not_found). Source: KIP-664.
+        """
+        return await self._retrying(
+            lambda: transaction_admin.describe_transaction(self._cluster, transactional_id)
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """What each partition's leader remembers of its producers, and what they have open.
+
+        Partitions that are gone are left out. Source: KIP-664.
+        """
+        wanted = tuple(partitions)
+        return await self._retrying(
+            lambda: transaction_admin.describe_producers(self._cluster, wanted)
+        )
+
+    async def abort_transaction(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+    ) -> None:
+        """Write an abort marker into one partition, past the transaction coordinator.
+
+        Only for a hanging transaction, of which no coordinator knows: otherwise a transaction may
+        be aborted here and committed elsewhere. The numbers are those of `describe_producers`.
+        Raises `FatalError` (invalid_producer_epoch, transaction_coordinator_fenced). Source:
+        KIP-664.
+        """
+        await self._retrying(
+            lambda: transaction_admin.abort_transaction(
+                self._cluster, topic_partition, producer_id, producer_epoch, coordinator_epoch
+            )
+        )
+
+    async def fence_producer(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        """Take a transactional id over: its open transaction is aborted, its producer fenced.
+
+        `timeout_ms` becomes the id's transaction timeout, until its next producer sets its own.
+        """
+        await self._retrying(
+            lambda: transaction_admin.fence_producer(self._cluster, transactional_id, timeout_ms)
+        )
 
     async def wait_for_topics(self, names: Iterable[str]) -> None:
         """Return when every topic exists and all its partitions have leaders."""

@@ -365,6 +365,10 @@ class Cluster:
             self.forget_coordinator(kind, key)
             raise
 
+    def coordinator_id(self, kind: int, key: str) -> int:
+        """The broker that was last found to be the coordinator; -1 while none is known."""
+        return self._coordinators.get((kind, key), -1)
+
     def forget_coordinator(self, kind: int, key: str) -> None:
         """Look the coordinator up again before the next call."""
         self._coordinators.pop((kind, key), None)

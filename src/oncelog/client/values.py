@@ -18,8 +18,11 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "PartitionDescription",
+    "ProducerState",
     "RecordMetadata",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -156,3 +159,45 @@ class ConfigEntry(NamedTuple):
     source: str
     is_read_only: bool
     is_sensitive: bool
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id, and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What the coordinator says about a transactional id.
+
+    `state` is Kafka's name for it (CompleteCommit). `start_time_ms` is None before the first
+    transaction. `partitions` are those of the open transaction, or those that still owe a marker.
+    """
+
+    transactional_id: str
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+class ProducerState(NamedTuple):
+    """What a partition remembers of a producer.
+
+    `transaction_start_offset` is where its open transaction begins, None when none is open;
+    `coordinator_epoch` is that of its last marker, -1 before the first.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None

@@ -203,6 +203,12 @@ ids until then.
 TRANSACTION_PARTITIONS_COUNT_MAX = 100_000
 """Partitions of one transaction: they must fit into one record of the transaction log."""
 
+MARKERS_AUDITED_COUNT_MAX = 20
+"""Producers, and partitions of each, that the log names for one WriteTxnMarkers request."""
+
+PARTITIONS_DESCRIBED_PER_REQUEST_COUNT_MAX = 500
+"""Partitions whose producers an administrator asks for at once, as Kafka's tools do."""
+
 PRODUCER_ID_REFILL_COUNT = 100
 """With this few producer ids left the next block is reserved."""
 

@@ -5,16 +5,21 @@ hanging transaction (KIP-664). The log judges epochs: INVALID_PRODUCER_EPOCH,
 TRANSACTION_COORDINATOR_FENCED; from version 2 on by the transaction's version (KIP-1228). A
 partition that is not here is UNKNOWN_TOPIC_OR_PARTITION. The answer waits until the markers are
 committed. Gap: none known.
+
+Each request is audited: one log line per producer says who ended its transaction past the
+coordinator, where and with what outcome. Our own coordinator's markers do not come this way.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.coordination.markers import append_markers
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.limits import MARKERS_AUDITED_COUNT_MAX
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
+
+log = logging.getLogger(__name__)
 
 Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id: Kafka answers once for each, however many markers name it."""
@@ -54,6 +61,7 @@ def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
         outcomes.setdefault(producer_id, {})[topic_partition] = error
         waiting -= 1
         if waiting == 0:
+            _audit(request, outcomes)
             reply.complete(outcomes)
 
     for marker, topic_partition in planned:
@@ -83,6 +91,30 @@ def _append(
         markers,
         lambda appended, error: settle(producer_id, appended, error),
     )
+
+
+def _audit(request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None:
+    """Say who ended transactions past their coordinator; a bounded number of lines and names."""
+    markers = {marker.producer_id: marker for marker in request.body.markers}
+    for producer_id in list(outcomes)[:MARKERS_AUDITED_COUNT_MAX]:
+        marker, each = markers[producer_id], outcomes[producer_id]
+        named = [
+            f"{topic_partition} {error.name.upper()}"
+            for topic_partition, error in list(each.items())[:MARKERS_AUDITED_COUNT_MAX]
+        ]
+        if len(named) < len(each):
+            named.append(f"and {len(each) - len(named)} more")
+        log.warning(
+            "WriteTxnMarkers from client %r at %s: %s producer %d, epoch %d, coordinator epoch %d,"
+            " past its coordinator: %s",
+            request.client_id,
+            request.connection.peer_host,
+            "commit" if marker.transaction_result else "abort",
+            producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            ", ".join(named),
+        )
 
 
 def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:

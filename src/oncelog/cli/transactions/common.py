@@ -1,0 +1,117 @@
+"""What the commands about transactions share: their client, their words, and what is open where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.cli.connecting import keywords
+from oncelog.cli.tool import ADMIN_TIMEOUT_MS, Failure, require_topic
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, ProducerState, TransactionDescription
+    from oncelog.core.ids import TopicPartition
+
+__all__ = [
+    "OpenTransaction",
+    "administrator",
+    "duration_text",
+    "find_open",
+    "moment_text",
+    "now_ms",
+    "owners_of",
+    "partitions_to_search",
+]
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def administrator(servers: str) -> Admin:
+    """The client of these commands."""
+    from oncelog.client import Admin, Role
+
+    own = keywords(Role.ADMIN, client_id="oncelog-transactions", timeout_ms=ADMIN_TIMEOUT_MS)
+    return Admin(servers, **own)
+
+
+def now_ms() -> int:
+    """Wall-clock milliseconds, as the brokers' times are."""
+    return int(time.time() * 1000)
+
+
+def duration_text(duration_ms: int) -> str:
+    """A duration for a person, in its largest unit: 740 ms, 12.5 s, 3.2 h."""
+    for unit_ms, name in _UNITS:
+        if abs(duration_ms) >= unit_ms:
+            return f"{duration_ms / unit_ms:.1f} {name}"
+    return f"{duration_ms} ms"
+
+
+def moment_text(at_ms: int) -> str:
+    """A time for a person: 2026-11-22 14:03:07.123, local time."""
+    return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "milliseconds")
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition, and the producer that has it open there."""
+
+    topic_partition: TopicPartition
+    producer: ProducerState
+    start_offset: int
+
+
+async def partitions_to_search(
+    admin: Admin, topics: Iterable[str], partition: int | None = None, broker_id: int | None = None
+) -> list[TopicPartition]:
+    """Every partition with a leader of these topics (none given: of all, internal ones too).
+
+    `broker_id` keeps those with a replica there. Raises `Failure` for a topic or a partition that
+    does not exist.
+    """
+    from oncelog.core.ids import TopicPartition
+
+    named = [await require_topic(admin, name) for name in topics]
+    found = [
+        TopicPartition(topic.name, one.index)
+        for topic in named or (await admin.list_topics()).values()
+        for one in topic.partitions
+        if one.leader >= 0
+        and (partition is None or one.index == partition)
+        and (broker_id is None or broker_id in one.replicas)
+    ]
+    if partition is not None and not found:
+        raise Failure(f"{named[0].name} has no partition {partition} with a leader")
+    return sorted(found)
+
+
+async def find_open(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
+    """Every transaction that is open in these partitions; in each, the oldest first."""
+    found = [
+        OpenTransaction(topic_partition, producer, producer.transaction_start_offset)
+        for topic_partition, producers in (await admin.describe_producers(partitions)).items()
+        for producer in producers
+        if producer.transaction_start_offset is not None
+    ]
+    return sorted(found, key=lambda one: (one.topic_partition, one.start_offset))
+
+
+async def owners_of(
+    admin: Admin, transactions: Iterable[OpenTransaction]
+) -> dict[int, TransactionDescription]:
+    """By producer id: what its coordinator says. A producer id that none knows is left out."""
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+
+    producer_ids = {one.producer.producer_id for one in transactions}
+    if not producer_ids:
+        return {}
+    owners = {}
+    for listed in await admin.list_transactions(producer_ids=sorted(producer_ids)):
+        try:
+            owners[listed.producer_id] = await admin.describe_transaction(listed.transactional_id)
+        except FatalError as error:
+            if error.code is not ErrorCode.transactional_id_not_found:
+                raise
+    return owners

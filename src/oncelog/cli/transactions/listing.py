@@ -1,0 +1,99 @@
+"""``oncelog transactions list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.connecting import connection_options
+from oncelog.cli.output import Column, is_terminal, print_rows, say
+from oncelog.cli.tool import Failure, ToolCommand, json_option, run
+from oncelog.cli.transactions.common import administrator
+
+if TYPE_CHECKING:
+    from oncelog.client import TransactionListing
+
+__all__ = ["command"]
+
+STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+)
+
+_COLUMNS = (
+    Column("transactional_id", "Transactional id", style="cyan"),
+    Column("coordinator", "Coordinator", numeric=True),
+    Column("producer_id", "Producer id", numeric=True),
+    Column("state", "State"),
+)
+
+
+@click.command("list", cls=ToolCommand)
+@connection_options
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES, case_sensitive=False),
+    multiple=True,
+    help="Only ids in this state; repeatable.",
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    type=click.IntRange(0),
+    metavar="ID",
+    multiple=True,
+    help="Only the id that has this producer id; repeatable.",
+)
+@click.option(
+    "--duration-filter",
+    type=int,
+    metavar="MS",
+    default=-1,
+    help="Only ids whose transaction began longer ago.",
+)
+@click.option(
+    "--transactional-id-pattern",
+    "pattern",
+    metavar="REGEX",
+    help="Only ids that match as a whole.",
+)
+@json_option()
+def command(
+    servers: str,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    duration_filter: int,
+    pattern: str | None,
+    as_json: bool,
+) -> None:
+    """List transactional ids: coordinator, producer id, state."""
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+
+    async def work() -> list[TransactionListing]:
+        async with administrator(servers) as admin:
+            try:
+                return await admin.list_transactions(
+                    states=states,
+                    producer_ids=producer_ids,
+                    duration_ms=duration_filter,
+                    pattern=pattern,
+                )
+            except FatalError as error:
+                if error.code is not ErrorCode.invalid_regular_expression:
+                    raise
+                text = f"--transactional-id-pattern {pattern!r} is no regular expression"
+                raise Failure(f"{text} that the broker takes (see RE2's syntax)") from None
+
+    listed = run(work, servers)
+    if not listed and not as_json and is_terminal():
+        say("no transactional id passes these filters", style="yellow")
+        return
+    print_rows(_COLUMNS, listed, as_json=as_json)

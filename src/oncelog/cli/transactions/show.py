@@ -1,0 +1,107 @@
+"""``oncelog transactions show``: where a transactional id stands, and what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.connecting import connection_options
+from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text
+from oncelog.cli.tool import Failure, ToolCommand, did_you_mean, json_option, nearest, run
+from oncelog.cli.transactions.common import (
+    OpenTransaction,
+    administrator,
+    duration_text,
+    find_open,
+    moment_text,
+    now_ms,
+)
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, TransactionDescription
+
+__all__ = ["command"]
+
+_PARTITIONS = (
+    Column("topic", "Topic", style="cyan"),
+    Column("partition", "Partition", numeric=True),
+    Column("start_offset", "From offset", numeric=True),
+)
+
+
+@click.command("show", cls=ToolCommand)
+@click.argument("transactional_id", metavar="ID")
+@connection_options
+@json_option("Print JSON, one object.")
+def command(transactional_id: str, servers: str, as_json: bool) -> None:
+    """Show where a transactional id stands, and what happened to it."""
+
+    async def work() -> tuple[TransactionDescription, list[OpenTransaction]]:
+        async with administrator(servers) as admin:
+            found = await _describe(admin, transactional_id)
+            opened = await find_open(admin, found.partitions)
+            return found, [one for one in opened if one.producer.producer_id == found.producer_id]
+
+    found, opened = run(work, servers)
+    begins = {one.topic_partition: one.start_offset for one in opened}
+    rows = [(*place, begins.get(place)) for place in found.partitions]
+    if as_json:
+        print_json(_as_json(found, rows))
+        return
+    for line, style in _sentences(found):
+        print_text(line, style)
+    if rows:
+        if is_terminal():
+            click.echo()
+        print_rows(_PARTITIONS, rows, as_json=False)
+
+
+async def _describe(admin: Admin, transactional_id: str) -> TransactionDescription:
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+
+    try:
+        return await admin.describe_transaction(transactional_id)
+    except FatalError as error:
+        if error.code is not ErrorCode.transactional_id_not_found:
+            raise
+    names = [one.transactional_id for one in await admin.list_transactions()]
+    advice = did_you_mean(nearest(transactional_id, names)) or "see `oncelog transactions list`"
+    raise Failure(f"no transactional id {transactional_id}: {advice}")
+
+
+def _as_json(
+    found: TransactionDescription, rows: Sequence[tuple[str, int, int | None]]
+) -> dict[str, object]:
+    return {
+        "transactional_id": found.transactional_id,
+        "coordinator": found.coordinator_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "start_time_ms": found.start_time_ms,
+        "partitions": [
+            {"topic": topic, "partition": index, "start_offset": offset}
+            for topic, index, offset in rows
+        ],
+    }
+
+
+def _sentences(found: TransactionDescription) -> list[tuple[str, str | None]]:
+    begun_ms = found.start_time_ms
+    lines: list[tuple[str, str | None]] = [
+        (f"{found.transactional_id} is {found.state}", "bold cyan"),
+        (
+            f"producer {found.producer_id}, epoch {found.producer_epoch}, coordinator"
+            f" {found.coordinator_id}, transaction timeout {duration_text(found.timeout_ms)}",
+            "dim",
+        ),
+    ]
+    if begun_ms is not None:
+        age = duration_text(max(0, now_ms() - begun_ms))
+        which = "this transaction" if found.partitions else "the last transaction"
+        lines.append((f"{which} began at {moment_text(begun_ms)}, {age} ago", "dim"))
+    return lines

@@ -1,0 +1,159 @@
+"""``oncelog transactions watch``: which transaction holds each partition's last stable offset.
+
+A read_committed reader sees nothing at or above the last stable offset (LSO), which the oldest open
+transaction of the partition holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from oncelog.cli.connecting import connection_options
+from oncelog.cli.output import Cell, Column, console, is_terminal, print_rows, table
+from oncelog.cli.tool import ToolCommand, json_option, run
+from oncelog.cli.transactions.common import (
+    OpenTransaction,
+    administrator,
+    duration_text,
+    find_open,
+    now_ms,
+    owners_of,
+    partitions_to_search,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from oncelog.client import Admin, TransactionDescription
+    from oncelog.core.ids import TopicPartition
+
+__all__ = ["command"]
+
+_COLUMNS = (
+    Column("topic", "Topic", style="cyan"),
+    Column("partition", "Partition", numeric=True),
+    Column("last_stable_offset", "LSO", numeric=True),
+    Column("offsets_held", "Held back", numeric=True),
+    Column("open_count", "Open", numeric=True),
+    Column("transactional_id", "Held by", style="bold"),
+    Column("producer_id", "Producer id", numeric=True),
+    Column("producer_epoch", "Epoch", numeric=True),
+    Column("state", "State"),
+    Column("open_ms", "For", numeric=True),
+)
+
+
+class Holder(NamedTuple):
+    """The oldest open transaction of a partition, and who has it.
+
+    `end_offset` is the partition's end, `open_count` how many transactions are open there. Without
+    an `owner` no coordinator knows the producer.
+    """
+
+    oldest: OpenTransaction
+    open_count: int
+    end_offset: int
+    owner: TransactionDescription | None
+
+    def open_ms(self, at_ms: int) -> int:
+        """Since when it is open, by the coordinator, else by the producer's last record."""
+        begun_ms = self.oldest.producer.last_timestamp_ms
+        if self.owner is not None and self.owner.start_time_ms is not None:
+            begun_ms = self.owner.start_time_ms
+        return max(0, at_ms - begun_ms)
+
+
+@click.command("watch", cls=ToolCommand)
+@connection_options
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--interval-ms", type=click.IntRange(100), default=1000, show_default=True, metavar="MS"
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Look N times; else until ^C.")
+@json_option()
+def command(
+    servers: str, topics: tuple[str, ...], interval_ms: int, count: int | None, as_json: bool
+) -> None:
+    """Show live which transaction holds each partition's last stable offset, and for how long."""
+
+    async def work() -> None:
+        async with administrator(servers) as admin:
+            if is_terminal() and not as_json and count != 1:
+                await _show_live(admin, topics, interval_ms, count)
+                return
+            looks = 0
+            while count is None or looks < count:
+                if looks:
+                    await asyncio.sleep(interval_ms / 1000)
+                print_rows(_COLUMNS, _rows(await _look(admin, topics)), as_json=as_json)
+                looks += 1
+
+    run(work, servers)
+
+
+async def _show_live(
+    admin: Admin, topics: tuple[str, ...], interval_ms: int, count: int | None
+) -> None:
+    from rich.live import Live
+
+    with Live(console=console(), auto_refresh=False) as live:
+        looks = 0
+        while count is None or looks < count:
+            live.update(_screen(await _look(admin, topics)), refresh=True)
+            looks += 1
+            await asyncio.sleep(interval_ms / 1000)
+
+
+def _screen(holders: Sequence[Holder]) -> RenderableType:
+    from rich.text import Text
+
+    if not holders:
+        return Text("no open transaction holds a last stable offset", style="green")
+    at_ms = now_ms()
+    shown = [(*_row(one, at_ms)[:-1], duration_text(one.open_ms(at_ms))) for one in holders]
+    return table(_COLUMNS, shown)
+
+
+async def _look(admin: Admin, topics: tuple[str, ...]) -> list[Holder]:
+    """Who holds the last stable offset of each partition in which something is open."""
+    partitions = await partitions_to_search(admin, topics)
+    by_partition: dict[TopicPartition, list[OpenTransaction]] = {}
+    for one in await find_open(admin, partitions):
+        by_partition.setdefault(one.topic_partition, []).append(one)
+    oldest = [found[0] for found in by_partition.values()]
+    owners = await owners_of(admin, oldest)
+    ends = await admin.list_offsets(dict.fromkeys(by_partition, "latest"))
+    return [
+        Holder(
+            one,
+            len(by_partition[one.topic_partition]),
+            ends[one.topic_partition],
+            owners.get(one.producer.producer_id),
+        )
+        for one in oldest
+    ]
+
+
+def _rows(holders: Sequence[Holder]) -> list[tuple[Cell, ...]]:
+    at_ms = now_ms()
+    return [_row(one, at_ms) for one in holders]
+
+
+def _row(holder: Holder, at_ms: int) -> tuple[Cell, ...]:
+    one, owner = holder.oldest, holder.owner
+    return (
+        one.topic_partition.topic,
+        one.topic_partition.partition,
+        one.start_offset,
+        max(0, holder.end_offset - one.start_offset),
+        holder.open_count,
+        owner.transactional_id if owner is not None else None,
+        one.producer.producer_id,
+        one.producer.producer_epoch,
+        owner.state if owner is not None else "unknown to every coordinator",
+        holder.open_ms(at_ms),
+    )

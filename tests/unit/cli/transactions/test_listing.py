@@ -1,0 +1,40 @@
+"""`oncelog transactions list` against a broker in this process."""
+
+from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
+
+
+def test_filters_choose_among_the_ids(oncelog: Oncelog, bootstrap_server: str, topic: str) -> None:
+    id_ = some_id()
+    producer_id = open_transaction(bootstrap_server, id_, topic)
+    line = {"transactional_id": id_, "coordinator": 1, "producer_id": producer_id}
+    for filters in (
+        (),
+        ("--state", "ongoing"),
+        ("--producer-id", str(producer_id)),
+        ("--transactional-id-pattern", f"{id_[:-1]}."),
+        ("--duration-filter", "0"),
+    ):
+        listed = rows(oncelog("transactions", "list", "--json", *filters))
+        assert {**line, "state": "Ongoing"} in listed, filters
+    for filters in (
+        ("--state", "Empty"),
+        ("--producer-id", str(producer_id + 1000)),
+        ("--transactional-id-pattern", id_[:-1]),
+        ("--duration-filter", "60000"),
+    ):
+        listed = rows(oncelog("transactions", "list", "--json", *filters))
+        assert id_ not in [one["transactional_id"] for one in listed], filters
+
+
+def test_a_pattern_that_is_none_is_named(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    open_transaction(bootstrap_server, some_id(), topic)
+    line = error_line(oncelog("transactions", "list", "--transactional-id-pattern", "("))
+    assert line.startswith("--transactional-id-pattern '(' is no regular expression")
+
+
+def test_piped_lines_have_tabs(oncelog: Oncelog, bootstrap_server: str, topic: str) -> None:
+    id_ = some_id()
+    producer_id = open_transaction(bootstrap_server, id_, topic)
+    assert f"{id_}\t1\t{producer_id}\tOngoing" in oncelog("transactions", "list").stdout

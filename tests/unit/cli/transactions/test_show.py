@@ -1,0 +1,26 @@
+"""`oncelog transactions show` against a broker in this process."""
+
+from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
+
+
+def test_an_open_transaction_names_its_partitions_and_where_it_begins(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    id_ = some_id()
+    oncelog("produce", topic, "--partition", "1", stdin="before\n")
+    producer_id = open_transaction(bootstrap_server, id_, topic, partition=1)
+    (found,) = rows(oncelog("transactions", "show", id_, "--json"))
+    assert (found["state"], found["producer_id"]) == ("Ongoing", producer_id)
+    assert found["partitions"] == [{"topic": topic, "partition": 1, "start_offset": 1}]
+    text = oncelog("transactions", "show", id_).stdout
+    assert f"{id_} is Ongoing" in text
+    assert f"{topic}\t1\t1" in text
+
+
+def test_an_unknown_id_brings_the_nearest(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    id_ = some_id()
+    open_transaction(bootstrap_server, id_, topic)
+    line = error_line(oncelog("transactions", "show", f"{id_}x"))
+    assert line.startswith(f"no transactional id {id_}x: did you mean {id_}")
