@@ -9,27 +9,35 @@ The rules, whatever the damage:
 - read_committed never shows a record of an aborted or open transaction (INV-3).
 - What is missing is said: a WARNING or an ERROR.
 - The bytes of every log that was not damaged are still in the folder.
-- A second start serves the same.
+- A second start serves the same, and so do the coordinators.
 """
 
 import asyncio
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from oncelog.cli.log.reading import Batch, read_log
-from oncelog.core.errors import OncelogError
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import iter_records
 from oncelog.storage.checkpoints import parse_offsets
-from tests.corruption.reader import Served, committed_offsets, read_partition
-from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRIMMED
-from tests.unit.broker.context import Client, running
+from tests.corruption.reader import (
+    Served,
+    committed_offsets,
+    described_transaction,
+    read_partition,
+)
+from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRANSACTIONAL_ID, TRIMMED
+from tests.unit.broker.context import running
 
 __all__ = ["Baseline", "Outcome", "judge", "sound_baseline"]
+
+T = TypeVar("T")
 
 PARTITIONS = (MIXED, PLAIN, TRIMMED)
 GROUP = "readers"
@@ -44,6 +52,8 @@ class View:
 
     served: dict[tuple[TopicPartition, int], Served] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] | str = ""
+    transaction: tuple[object, ...] | str = ""
+    """State, producer id and epoch of the folder's transactional id, or the error."""
     said: list[str] = field(default_factory=list)
     refusal: str | None = None
 
@@ -105,18 +115,21 @@ async def _view(folder: Path) -> View:
                     for isolation in (0, 1):
                         found = await read_partition(client, partition, isolation)
                         view.served[partition, isolation] = found
-                view.offsets = await _committed(client)
+                view.offsets = await _loaded(lambda: committed_offsets(client, GROUP))
+                view.transaction = await _loaded(
+                    lambda: described_transaction(client, TRANSACTIONAL_ID)
+                )
         except OncelogError as refusal:
             view.refusal = str(refusal)
     return view
 
 
-async def _committed(client: Client) -> dict[TopicPartition, int] | str:
-    """The group's offsets, once the coordinator has loaded them."""
+async def _loaded(ask: Callable[[], Awaitable[T | str]]) -> T | str:
+    """What a coordinator answers, once it has loaded its partition."""
     async with asyncio.timeout(START_TIMEOUT_S):
         while True:
-            found = await committed_offsets(client, GROUP)
-            if found != "coordinator_load_in_progress":
+            found = await ask()
+            if found != ErrorCode.coordinator_load_in_progress.name:
                 return found
             await asyncio.sleep(0.001)  # Nobody is told when a load is over.
 
@@ -214,7 +227,7 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
         is_believable = start <= end and missing <= set(range(start))
         if missing and not seen.said and not refused and not is_believable:
             failures.append(f"{partition}: nothing is said of the loss at {_spell(missing)}")
-    return failures + _compare_offsets(baseline, seen, changed)
+    return failures + _compare_coordinators(baseline, seen, changed)
 
 
 def _compare_committed(
@@ -336,14 +349,19 @@ def _batches(baseline: Baseline, partition: TopicPartition) -> Iterator[tuple[Pa
             yield path, batch
 
 
-def _compare_offsets(
+def _compare_coordinators(
     baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
 ) -> list[str]:
-    if seen.offsets == baseline.view.offsets or seen.said:
+    if seen.said:
         return []
-    if all(data is None and _was_never_flushed(baseline, name) for name, data in changed.items()):
+    if all(not data and _was_never_flushed(baseline, name) for name, data in changed.items()):
         return []
-    return [f"the group's offsets are {seen.offsets}, and nothing is said"]
+    failures = []
+    if seen.offsets != baseline.view.offsets:
+        failures.append(f"the group's offsets are {seen.offsets}, and nothing is said")
+    if seen.transaction != baseline.view.transaction:
+        failures.append(f"the transaction is {seen.transaction}, and nothing is said")
+    return failures
 
 
 def _was_never_flushed(baseline: Baseline, name: str) -> bool:
@@ -360,6 +378,11 @@ def _compare_restart(first: View, second: View) -> list[str]:
     for key, served in first.served.items():
         if second.served[key].records != served.records:
             failures.append(f"{key[0]}: the second start serves something else")
+    if (second.offsets, second.transaction) != (first.offsets, first.transaction):
+        failures.append(
+            f"the second start's coordinators answer {second.offsets} and {second.transaction}, "
+            f"the first one's {first.offsets} and {first.transaction}"
+        )
     return failures
 
 
@@ -397,9 +420,10 @@ def _verdict(baseline: Baseline, seen: View, lost_count: int) -> str:
     )
     if again:
         return "deleted records show again"
-    if seen.offsets != baseline.view.offsets:
-        return "coordinator unavailable" if isinstance(seen.offsets, str) else "offsets cut"
-    return "right"
+    if isinstance(seen.offsets, str) or isinstance(seen.transaction, str):
+        return "coordinator unavailable"
+    sound = (baseline.view.offsets, baseline.view.transaction)
+    return "right" if (seen.offsets, seen.transaction) == sound else "coordinator cut"
 
 
 def _spell(offsets: set[int]) -> str:

@@ -26,8 +26,10 @@ END = "<!-- End of what it makes. -->"
 KINDS = {
     "`.log`, active": "mixed-0/{last}.log",
     "`.log`, sealed": "mixed-0/{first}.log",
-    "`.log` of `__transaction_state`": "__transaction_state-0/{first}.log",
-    "`.log` of `__consumer_offsets`": "__consumer_offsets-0/{first}.log",
+    "`.log` of `__transaction_state`, active": "__transaction_state-0/{last}.log",
+    "`.log` of `__transaction_state`, sealed": "__transaction_state-0/{first}.log",
+    "`.log` of `__consumer_offsets`, active": "__consumer_offsets-0/{last}.log",
+    "`.log` of `__consumer_offsets`, sealed": "__consumer_offsets-0/{first}.log",
     "`.index`": "mixed-0/{first}.index",
     "`.timeindex`": "mixed-0/{first}.timeindex",
     "`.txnindex`": "mixed-0/{first}.txnindex",
@@ -38,6 +40,7 @@ KINDS = {
     "`partition.metadata`": "mixed-0/partition.metadata",
     "`recovery-point-offset-checkpoint`": "recovery-point-offset-checkpoint",
     "`log-start-offset-checkpoint`": "log-start-offset-checkpoint",
+    "`cleaner-offset-checkpoint`": "cleaner-offset-checkpoint",
     "`replication-offset-checkpoint`": "replication-offset-checkpoint",
     "`meta.properties`": "meta.properties",
     "`oncelog.format`": "oncelog.format",
@@ -150,7 +153,7 @@ VERDICTS = {
     "set aside": "the folder is renamed to `-stray`, whole, and an ERROR says so",
     "coordinator unavailable": "records are served; the damaged partition's coordinator answers "
     "with an error, and an ERROR says so",
-    "offsets cut": "the offsets topic ends before the damage, and a WARNING says so",
+    "coordinator cut": "the internal topic ends before the damage, and a WARNING says so",
     "deleted records show again": "nothing is lost, but DeleteRecords is forgotten",
     "refused": "the broker does not start, says why in one sentence, and changes nothing",
 }

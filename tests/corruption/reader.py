@@ -121,3 +121,15 @@ async def committed_offsets(client: Client, group: str) -> dict[TopicPartition, 
         for topic in found.topics
         for p in topic.partitions
     }
+
+
+async def described_transaction(client: Client, transactional_id: str) -> tuple[object, ...] | str:
+    """State, producer id and epoch of a transactional id, or the error."""
+    response = await client.ask(
+        ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=(transactional_id,)
+    )
+    (found,) = response.transaction_states
+    code = ErrorCode(found.error_code)
+    if code is not ErrorCode.none:
+        return code.name
+    return (found.transaction_state, found.producer_id, found.producer_epoch)

@@ -13,8 +13,10 @@ from oncelog import Admin, Consumer, EmbeddedBroker, OffsetAndMetadata, Producer
 from oncelog.broker.broker import Broker
 from oncelog.client import NewTopic
 from oncelog.protocol.record import Record, build_batch
+from oncelog.storage.checkpoints import format_offsets
+from oncelog.storage.files import CLEAN_OFFSETS_NAME
 
-__all__ = ["MIXED", "OPEN_PRODUCER_ID", "PLAIN", "SETTINGS", "TRIMMED", "make"]
+__all__ = ["MIXED", "OPEN_PRODUCER_ID", "PLAIN", "SETTINGS", "TRANSACTIONAL_ID", "TRIMMED", "make"]
 
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
@@ -23,9 +25,10 @@ SETTINGS = {
     "auto.create.topics.enable": False,
     "group.initial.rebalance.delay.ms": 0,
     # Files are compared: a compaction of the internal topics would take some, and rightly.
-    "log.cleaner.enable": False,
+    "log.cleaner.min.compaction.lag.ms": 10**12,
 }
 OPEN_PRODUCER_ID = 99
+TRANSACTIONAL_ID = "ends"
 AGE_MS = 60_000
 MIXED = TopicPartition("mixed", 0)
 PLAIN = TopicPartition("plain", 0)
@@ -44,7 +47,7 @@ async def _plain(servers: str, numbers: range, time_ms: int) -> None:
 async def _transactions(servers: str, numbers: range, time_ms: int) -> None:
     async with (
         Consumer(servers, group_id="readers") as consumer,
-        Producer(servers, transactional_id="ends") as producer,
+        Producer(servers, transactional_id=TRANSACTIONAL_ID) as producer,
     ):
         await producer.init_transactions()
         for number in numbers:
@@ -96,6 +99,8 @@ async def _make(clean: Path, killed: Path) -> None:
         assert trimmed is not None
         trimmed.delete_records(25)
         broker.logs.checkpoint()
+        internal = [at for p in broker.partitions if (at := p.topic_partition).topic[0] == "_"]
+        (clean / CLEAN_OFFSETS_NAME).write_bytes(format_offsets(dict.fromkeys(internal, 0)))
         # The recovery points now lie within the active segments; the rest is above them.
         await _plain(servers, range(35, 40), time_ms)
         await _transactions(servers, range(14, 16), time_ms)
