@@ -1,5 +1,6 @@
 """The commands as processes, against a broker process: pipes, signals and terminals."""
 
+import fcntl
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from typing import IO
@@ -209,6 +211,31 @@ def test_an_error_is_red_on_a_terminal(shell: Shell) -> None:
     assert code == 1
     assert seen.startswith("\x1b[31mError: no broker answers at 127.0.0.1:1 (")
     assert seen.count("\n") == 1
+
+
+def test_ctrl_c_at_a_prompt_ends_the_command(shell: Shell) -> None:
+    shell.run("topics", "create", "prompt")
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "oncelog", "topics", "delete", "prompt"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=shell.environment,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    seen = b""
+    while b"[y/N]" not in seen:
+        seen += os.read(leader, 65536)
+    os.write(leader, b"\x03")
+    try:
+        assert process.wait(10) == 130
+    finally:
+        process.kill()
+        os.close(leader)
+    assert "prompt" in shell.run("topics", "list")
 
 
 def test_a_server_that_is_no_broker_is_one_line(shell: Shell) -> None:

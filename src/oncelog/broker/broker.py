@@ -84,6 +84,7 @@ class Broker:
         self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
+        self.stopping = "ending requests"
         self._given_store = store
         self._stop_requested = asyncio.Event()
         self._exits = AsyncExitStack()
@@ -126,6 +127,7 @@ class Broker:
         exits.push_async_callback(self._close_logs)
         self.store = self._given_store or self._open_store()
         exits.push_async_callback(self.store.close)
+        exits.callback(self._say, "closing the metadata")
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         new_folder = not len(self.logs) and not self.logs.lost
         await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
@@ -195,6 +197,7 @@ class Broker:
         self.dispatcher = Dispatcher(context, apis.find, self.stop_because)
         background = asyncio.create_task(self._run())
         exits.push_async_callback(_end, background)
+        exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
         await self.server.start(self.dispatcher, self.controller.announce)
 
@@ -228,11 +231,15 @@ class Broker:
         sort_out(self.logs, image)
         self.logs.open_logs(config_for, self.clock.now_ms())
 
+    def _say(self, step: str) -> None:
+        self.stopping = step
+
     async def _close_logs(self) -> None:
         # After a broken invariant the next start has to look at everything again.
         if self.stopped_because is not None:
             await self.disk.run(self.logs.abandon)
             return
+        self._say(f"closing and syncing {len(self.logs)} logs")
         # One log after the other would wait for one fsync after the other.
         lanes = [lane for lane in Lane for _ in range(DISK_EXECUTOR_THREAD_COUNT)]
         shares = zip(self.logs.closing(len(lanes)), lanes, strict=False)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from oncelog.cli.logs import logging_options
+
 if TYPE_CHECKING:
     from oncelog.client import Role
 
@@ -28,8 +30,8 @@ _GIVEN_BY_THE_FILE: Final = frozenset({"client_id", "timeout_ms", "retry_timeout
 
 
 def connection_options(function: F) -> F:
-    """Add the options; what is wrong with them is refused here."""
-    for option in (_X, _COMMAND_CONFIG, _BOOTSTRAP):
+    """Add the options, those of the log lines too; what is wrong with them is refused here."""
+    for option in (logging_options(), _X, _COMMAND_CONFIG, _BOOTSTRAP):
         function = option(function)
     return function
 

@@ -29,7 +29,9 @@ COMMANDS: Final = {
 """Command -> (module with a click command `command`, one line of help)."""
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="oncelog", prog_name="oncelog")
 def main() -> None:
     """Kafka's exactly-once machinery in Python."""

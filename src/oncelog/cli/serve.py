@@ -1,4 +1,4 @@
-"""``oncelog serve``: one broker in this process, until SIGTERM or SIGINT.
+"""``oncelog serve``: one broker in this process, until SIGTERM, SIGINT or SIGHUP.
 
 Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win.
 Everything that a person may have got wrong ends in one sentence on standard error and exit code 1
@@ -15,11 +15,13 @@ import logging
 import os
 import signal
 import sys
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from oncelog.cli.logs import logging_options
 from oncelog.cli.properties import parse_properties, parse_setting
 from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
 from oncelog.core.config_definition import ConfigError
@@ -34,6 +36,9 @@ __all__ = ["command"]
 
 log = logging.getLogger("oncelog")
 
+STOP_SAID_EVERY_S: Final = 2
+"""How often a stop that takes long says what it does."""
+
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -44,15 +49,11 @@ _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 @click.option(
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable."
 )
+@logging_options("info")
 def command(
     config_file: str | None, data_dir: str | None, listen: str | None, settings: tuple[str, ...]
 ) -> None:
     """Run a broker."""
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
     try:
         config = BrokerConfig(gather(config_file, data_dir, listen, settings))
     except ConfigError as error:
@@ -106,7 +107,7 @@ async def _serve(config: BrokerConfig) -> int:
     raise_limit()
     broker = Broker(config)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, broker.request_stop)
     try:
         await broker.start()
@@ -119,8 +120,31 @@ async def _serve(config: BrokerConfig) -> int:
     _announce(broker)
     keep_freed_memory()
     await broker.wait_until_stop_is_requested()
-    await broker.stop()
+    await stop_aloud(broker)
     return 0 if broker.stopped_because is None else 1
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that stop the broker; SIGHUP is left alone where `nohup` had it ignored."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
+
+
+async def stop_aloud(broker: Broker) -> None:
+    """Stop, and say what it is that takes long."""
+
+    async def tell() -> None:
+        for passed_s in count(STOP_SAID_EVERY_S, STOP_SAID_EVERY_S):
+            await broker.clock.sleep(STOP_SAID_EVERY_S * 1000)
+            log.info("still stopping after %d s: %s", passed_s, broker.stopping)
+
+    teller = asyncio.create_task(tell())
+    try:
+        await broker.stop()
+    finally:
+        teller.cancel()
 
 
 def _announce(broker: Broker) -> None:

@@ -27,7 +27,9 @@ __all__ = [
     "Failure",
     "ToolCommand",
     "ToolGroup",
+    "ask",
     "discard_stdout",
+    "is_asked",
     "json_option",
     "parse_pairs",
     "require_topic",
@@ -134,6 +136,28 @@ def run(work: Callable[[], Coroutine[Any, Any, T]], servers: str) -> T:
         raise click.exceptions.Exit(128 + signal.SIGINT) from None
     except asyncio.CancelledError:
         raise click.exceptions.Exit(128 + signal.SIGTERM) from None
+
+
+def ask(question: str) -> None:
+    """Ask a person at the terminal; a no is a `Failure`, and Ctrl-C ends the command at once.
+
+    An event loop that runs would only cancel its task on Ctrl-C, and the prompt would stay.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise click.exceptions.Exit(128 + signal.SIGINT) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if not agreed:
+        raise Failure("nothing was changed")
+
+
+def is_asked(*, yes: bool) -> bool:
+    """Whether there is somebody to ask, and not told beforehand."""
+    return not yes and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def stop_on_sigterm() -> None:

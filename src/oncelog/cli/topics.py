@@ -6,7 +6,6 @@ prints the lines of ``kafka-topics --describe``, with each partition's first and
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from oncelog.cli.tool import (
     ADMIN_TIMEOUT_MS,
     Failure,
     ToolGroup,
+    ask,
+    is_asked,
     json_option,
     parse_pairs,
     require_topic,
@@ -377,10 +378,8 @@ def delete_command(names: tuple[str, ...], servers: str, if_exists: bool, yes: b
     async def work() -> None:
         async with _admin(servers) as admin:
             for name in await _existing(admin, names, if_exists=if_exists):
-                if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-                    question = f"Delete {name} with all its records?"
-                    if not click.confirm(question, err=True):
-                        raise Failure("nothing was deleted")
+                if is_asked(yes=yes):
+                    ask(f"Delete {name} with all its records?")
                 await admin.delete_topics([name])
                 say(f"deleted {name}")
 

@@ -15,6 +15,7 @@ A streaming source, and a sink that makes each micro-batch one Kafka transaction
 Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[spark]``.
 """
 
+import oncelog.spark.needed  # noqa: F401 - before everything that needs the extra
 from oncelog.spark.batch_progress import last_progress
 from oncelog.spark.errors import (
     DataLossError,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -9,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from oncelog.cli.serve import gather
+from oncelog.broker.broker import Broker
+from oncelog.cli.serve import gather, stop_aloud, stop_signals
 from tests.support.stock_files import STOCK_FILES, properties
 
 WAIT_S = 60
@@ -48,7 +52,7 @@ def refused(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_when_it_is_ready_and_stops_cleanly_on_a_signal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -61,6 +65,44 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_on_a_signal(
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_under_nohup_a_hangup_stops_nothing() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+async def test_a_stop_that_takes_long_says_what_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow:
+        """Stops once it has been said twice what takes so long."""
+
+        stopping = "closing and syncing 7 logs"
+
+        def __init__(self) -> None:
+            self.clock = self
+            self.slept_ms: list[float] = []
+            self.said_enough = asyncio.Event()
+
+        async def sleep(self, duration_ms: float) -> None:
+            self.slept_ms.append(duration_ms)
+            if len(self.slept_ms) > 2:
+                self.said_enough.set()
+                await asyncio.get_running_loop().create_future()
+
+        async def stop(self) -> None:
+            await self.said_enough.wait()
+
+    caplog.set_level(logging.INFO)
+    slow = Slow()
+    await stop_aloud(cast("Broker", slow))
+    assert slow.slept_ms == [2000, 2000, 2000]
+    assert caplog.messages == [
+        "still stopping after 2 s: closing and syncing 7 logs",
+        "still stopping after 4 s: closing and syncing 7 logs",
+    ]
 
 
 @pytest.mark.slow

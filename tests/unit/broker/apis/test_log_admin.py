@@ -20,8 +20,9 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from oncelog.protocol.record import Record, build_batch
 from tests.unit.broker.context import Client, Running, running
-from tests.unit.broker.raw import fetch, produce, values
+from tests.unit.broker.raw import error_of, fetch, produce, values
 from tests.unit.broker.support import batch
 
 NONE = ErrorCode.none
@@ -95,6 +96,21 @@ async def test_records_that_may_not_be_deleted_are_kept(context: Running) -> Non
     assert await delete(client, 0, "compacted") == (ErrorCode.policy_violation, -1)
     assert await delete(client, 0, OFFSETS) == (ErrorCode.invalid_topic_exception, -1)
     assert await delete(client, 0, "gone") == (ErrorCode.unknown_topic_or_partition, -1)
+
+
+async def test_a_topic_that_inherits_compaction_is_a_compacted_one(tmp_path: Path) -> None:
+    settings: dict[str, object] = {"log.cleanup.policy": "compact"}
+    async with running(tmp_path, settings) as context:
+        await context.broker.controller.create_topics([NewTopic("t")])
+    # Again after a start, where the logs are opened before the topics are followed.
+    async with running(tmp_path, settings) as context:
+        client = await context.connect()
+        partition = context.broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log.config.is_compacted
+        keyless = await produce(client, 9, build_batch([Record(0, 1, None, b"v")]))
+        assert error_of(keyless) is ErrorCode.invalid_record
+        assert await delete(client, 0) == (ErrorCode.policy_violation, -1)
 
 
 async def test_records_of_an_open_transaction_can_be_deleted(context: Running) -> None:

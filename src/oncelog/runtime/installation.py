@@ -1,0 +1,55 @@
+"""How oncelog got here, so that a missing extra comes with the command that installs it here.
+
+`pip install 'oncelog[spark]'` helps nobody who installed from a checkout or from a wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable
+from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["ExtraMissing", "how_to_install", "require_extra"]
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+class ExtraMissing(ImportError):  # noqa: N818 - it names what is missing
+    """Packages of an extra are not installed; the message says how to install them."""
+
+
+def require_extra(purpose: str, extra: str, packages: Iterable[str]) -> None:
+    """Check that an extra's packages are here. Raises `ExtraMissing`."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise ExtraMissing(
+            f"{purpose} needs {', '.join(missing)}, which {are} not installed: "
+            f"{how_to_install(extra)}"
+        )
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra to this very installation."""
+    return f"{shlex.quote(sys.executable)} -m pip install {_what(extra)}"
+
+
+def _what(extra: str) -> str:
+    try:
+        origin = Distribution.from_name("oncelog").read_text("direct_url.json")
+    except PackageNotFoundError:
+        # Run from the sources, without an installation.
+        return shlex.quote(f"{_CHECKOUT}[{extra}]")
+    if origin is None:
+        return f"'oncelog[{extra}]'"
+    found = json.loads(origin)
+    url = urlsplit(found["url"])
+    if url.scheme != "file":
+        return shlex.quote(f"oncelog[{extra}] @ {found['url']}")
+    editable = "-e " if found.get("dir_info", {}).get("editable") else ""
+    return editable + shlex.quote(f"{unquote(url.path)}[{extra}]")
