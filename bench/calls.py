@@ -1,4 +1,4 @@
-"""`python -m bench.calls`: how many Python functions the broker calls for one request.
+"""`python -m bench.calls [--metrics]`: how many Python functions the broker calls for one request.
 
 What is counted: the starts of functions that are written in oncelog's own files ('call' events of
 `sys.setprofile`; resuming a coroutine or a generator is one too) after a request's bytes have
@@ -340,8 +340,10 @@ COUNTED: dict[str, Callable[[_Requests], Awaitable[Calls]]] = {
 """EndTxn is version 5, JoinGroup 9, Produce 12, Fetch 16, the others those of librdkafka."""
 
 
-async def _count(repeats: int) -> dict[str, Calls]:
-    config = {"group.initial.rebalance.delay.ms": 0}
+async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
+    config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+    if metrics:
+        config["oncelog.metrics.address"] = "127.0.0.1:0"
     async with oncelog.EmbeddedBroker(config=config) as broker:
         client = _Client(broker.bootstrap_servers)
         try:
@@ -365,13 +367,14 @@ async def _smallest(
     )
 
 
-def count(repeats: int = REPEATS) -> dict[str, Calls]:
+def count(repeats: int = REPEATS, *, metrics: bool = False) -> dict[str, Calls]:
     """Python function calls of one request of each API in `COUNTED`; takes about two seconds.
 
+    With `metrics` the broker has an address for Prometheus, so it times requests as well.
     Not for a thread in which a loop runs, nor under another profiler.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_count(repeats))
+        return runner.run(_count(repeats, metrics))
 
 
 def main() -> int:
@@ -381,7 +384,7 @@ def main() -> int:
     table.add_column("until its reply", justify="right")
     table.add_column("in all", justify="right")
     table.add_column("everywhere", justify="right")
-    for name, calls in count().items():
+    for name, calls in count(metrics="--metrics" in sys.argv).items():
         table.add_row(name, str(calls.until_reply), str(calls.total), str(calls.everywhere))
     Console().print(table)
     return 0

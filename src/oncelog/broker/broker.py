@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from oncelog.broker import apis
 from oncelog.broker.apis.context import Context
@@ -36,12 +37,16 @@ from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
+from oncelog.core.listeners import Endpoint
 from oncelog.metadata.store import MetadataStore
-from oncelog.runtime.clock import Clock, SystemClock
+from oncelog.runtime.clock import Clock, SystemClock, stopwatch
 from oncelog.runtime.disk import Disk, Lane, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from oncelog.broker.metrics import MetricsServer
 
 __all__ = ["Broker"]
 
@@ -66,6 +71,8 @@ class Broker:
     groups: CoordinatorRuntime
     server: Server
     dispatcher: Dispatcher
+    metrics: MetricsServer
+    """Only where `oncelog.metrics.address` is set."""
 
     def __init__(
         self,
@@ -194,12 +201,27 @@ class Broker:
             server=self.server,
             rng=self.rng,
         )
-        self.dispatcher = Dispatcher(context, apis.find, self.stop_because)
+        address = self.config.metrics_address
+        watch = None if address is None else stopwatch(self.clock)
+        self.dispatcher = Dispatcher(context, apis.find, self.stop_because, watch)
+        if address is not None:
+            await self._start_metrics(exits, address, context)
         background = asyncio.create_task(self._run())
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
         await self.server.start(self.dispatcher, self.controller.announce)
+
+    async def _start_metrics(
+        self, exits: AsyncExitStack, address: Endpoint, context: Context
+    ) -> None:
+        # Imported here because most brokers have no such address.
+        from oncelog.broker.metrics import METRICS, MetricsServer, Parts, lines
+
+        parts = Parts(context, self.dispatcher)
+        self.metrics = MetricsServer(lambda: lines(METRICS, parts), self.network, self.clock)
+        exits.push_async_callback(self.metrics.stop)
+        await self.metrics.start(address)
 
     async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         """The image became another; returns the topics that could not be made.

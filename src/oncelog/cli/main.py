@@ -19,6 +19,7 @@ COMMANDS: Final = {
         "oncelog.cli.transactions.entry",
         "Show transactions and their lives, find and abort hanging ones.",
     ),
+    "metrics": ("oncelog.cli.metrics", "Print what a broker counts."),
     "log": ("oncelog.cli.log.entry", "Look into a data folder without a broker."),
     "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),
     "demo": (

@@ -71,7 +71,14 @@ class BrokerConfig:
     refused all at once, by one `ConfigError`.
     """
 
-    __slots__ = ("_given", "_values", "advertised_listener", "listener", "warnings")
+    __slots__ = (
+        "_given",
+        "_values",
+        "advertised_listener",
+        "listener",
+        "metrics_address",
+        "warnings",
+    )
 
     listener: Endpoint
 
@@ -80,6 +87,7 @@ class BrokerConfig:
         self.warnings: list[str] = []
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
         self.advertised_listener: Endpoint | None = None
+        self.metrics_address: Endpoint | None = None
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
@@ -116,6 +124,9 @@ class BrokerConfig:
         advertised = self._values["advertised.listeners"]
         if advertised is not None:
             self.advertised_listener = names.only("advertised.listeners", advertised)
+        metrics = self._values["oncelog.metrics.address"]
+        if metrics is not None:
+            self.metrics_address = parse_listener("oncelog.metrics.address", metrics)
         self.warnings += [
             f"the listener {text} is ignored: there is no quorum of controllers, the broker keeps "
             "the metadata itself"

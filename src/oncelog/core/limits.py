@@ -174,6 +174,26 @@ TRANSACTION_SWEEP_CONTINUE_MS = 1_000
 PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
 """Idle producers (and partitions) that are looked at before the loop gets its turn; 0.4 us each."""
 
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+"""A transaction counts as late when it is open for so long beyond the longest timeout allowed
+(Kafka's `LATE_TRANSACTION_BUFFER_MS`).
+"""
+
+METRICS_REQUEST_BYTES_MAX = 8 * 1024
+"""Longest request that the address of the metrics takes."""
+
+METRICS_CONNECTIONS_COUNT_MAX = 16
+"""Connections open there at a time; each may hold one answer."""
+
+METRICS_REQUEST_TIMEOUT_S = 10
+"""After so long a connection there is cut, whether the peer asks slowly or reads slowly."""
+
+METRICS_LINES_PER_TURN_COUNT = 500
+"""Lines of an answer that are made before the loop gets its turn; 2 us each."""
+
+METRICS_TEXT_BYTES_MAX = 64 * 1024 * 1024
+"""Longest answer that `oncelog metrics` reads."""
+
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 

@@ -7,9 +7,10 @@ same code (D3).
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "stopwatch"]
 
 
 class Clock(Protocol):
@@ -47,3 +48,14 @@ class SystemClock:
     async def sleep(self, delay_ms: float) -> None:
         """Sleep on the running event loop."""
         await asyncio.sleep(delay_ms / 1000.0)
+
+
+def stopwatch(clock: Clock) -> Callable[[], float]:
+    """What measures short times by `clock`: each call returns monotonic seconds.
+
+    Of the machine's own clock it is the system's function itself, so that a request that is timed
+    calls no Python function for it.
+    """
+    if type(clock) is SystemClock:
+        return time.monotonic
+    return lambda: clock.monotonic_ms() / 1000.0

@@ -102,6 +102,15 @@ class LogView:
         """All producers that are remembered; read only."""
         return self._state.producers.entries()
 
+    @property
+    def producer_count(self) -> int:
+        """How many producers are remembered."""
+        return len(self._state.producers)
+
+    def has_transaction_idle_since(self, time_ms: int) -> bool:
+        """Whether a transaction that is open here was last written to before `time_ms`."""
+        return self._state.producers.has_transaction_idle_since(time_ms)
+
     def remove_expired_producers(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
         """Of `entries` forget those idle for `producer.id.expiration.ms`; never in a transaction.
 

@@ -180,6 +180,14 @@ class ProducerStates:
             return NO_OFFSET
         return entry.transaction_first_offset
 
+    def has_transaction_idle_since(self, time_ms: int) -> bool:
+        """Whether an undecided transaction was last written to before `time_ms`."""
+        producers = self._producers
+        return any(
+            producers[producer_id].last_timestamp_ms < time_ms
+            for producer_id in self.undecided.values()
+        )
+
     def check_batch(
         self, header: BatchHeader, origin: Origin, transaction_version: int = 0
     ) -> Rejection | None:

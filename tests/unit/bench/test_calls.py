@@ -8,6 +8,9 @@ BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 200, "JoinGroup": 130}
 
 TIMER_CALLS = 3
 
+METRICS_CALLS = 1
+"""What a request may call more where metrics are on: the one function that notes its time."""
+
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Calls]:
@@ -37,3 +40,10 @@ def test_every_request_is_counted_and_counted_alike_the_second_time(
 def test_what_end_txn_causes_after_its_reply_is_counted(counted: dict[str, Calls]) -> None:
     assert counted["EndTxn"].total > counted["EndTxn"].until_reply
     assert counted["Produce"].total == counted["Produce"].until_reply
+
+
+@pytest.mark.slow
+def test_metrics_cost_a_request_one_call(counted: dict[str, Calls]) -> None:
+    for name, calls in count(repeats=15, metrics=True).items():
+        more = calls.total - counted[name].total
+        assert abs(more - METRICS_CALLS) <= (TIMER_CALLS if "JoinGroup" in name else 0), name

@@ -110,7 +110,7 @@ def replace_handler(context: Running, monkeypatch: pytest.MonkeyPatch, handle: A
     """Have DescribeCluster handled by the test, also where it was asked for before."""
     api = Api(ApiKey.DESCRIBE_CLUSTER, handle, reads_bytes=False)
     monkeypatch.setitem(apis._found, ApiKey.DESCRIBE_CLUSTER, api)
-    context.broker.dispatcher._served.clear()
+    context.broker.dispatcher.meters.clear()
 
 
 async def test_a_handler_that_breaks_an_invariant_stops_the_broker(

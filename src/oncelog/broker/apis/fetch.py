@@ -192,6 +192,7 @@ class Reading:
         error = partition.state.leader_error(wanted.current_leader_epoch)
         if error is not ErrorCode.none:
             return _not_led(partition, index, error)
+        partition.meter.fetches += 1
         log = partition.log
         offset = wanted.fetch_offset
         if wanted.last_fetched_epoch >= 0:
@@ -265,6 +266,16 @@ class Reading:
     def encode(self) -> Buffers:
         """The reply's buffers; records are referred to, not copied."""
         request = self._request
+        if self._bytes or self._failed:
+            # Not in a function of its own: this is the hot path.
+            meters = self._context.partitions.meters.by_topic
+            for topic, name in zip(self._topics, self._resolved, strict=True):
+                meter = meters.get(name)
+                for given in topic.partitions:
+                    if given.error:
+                        request.meter.errors[given.error] += 1
+                    elif given.records and meter is not None:
+                        meter.bytes_out += len(given.records)
         if self._session is None:
             return encode_fetch_response(request.version, request.correlation_id, self._topics)
         answer = self._session.answer(self._topics, self._context.clock.now_ms())

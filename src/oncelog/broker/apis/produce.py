@@ -136,7 +136,7 @@ def _append(
             error = _check(partition, records, acks, refused, verified)
             if error is not ErrorCode.none:
                 failed = True
-                outcomes.append(_refusal(context, name, index, error))
+                outcomes.append(_counted(request, _refusal(context, name, index, error)))
                 continue
             assert partition is not None
             assert records is not None
@@ -145,7 +145,7 @@ def _append(
             )
             if result.error is not ErrorCode.none:
                 failed = True
-                outcomes.append(_refused(index, result))
+                outcomes.append(_counted(request, _refused(index, result)))
                 continue
             is_far = partition.state.high_watermark <= result.last_offset
             if is_far if acks == -1 else partition.is_syncing:
@@ -199,6 +199,13 @@ def _check(
     return ErrorCode.none
 
 
+def _counted(
+    request: Request[memoryview], refusal: ProducePartitionResponse
+) -> ProducePartitionResponse:
+    request.meter.errors[refusal.error] += 1
+    return refusal
+
+
 def _refusal(
     context: Context, name: str | None, index: int, error: ErrorCode
 ) -> ProducePartitionResponse:
@@ -238,6 +245,7 @@ def _wait(
         for key, error in outcomes.items():
             if error is not ErrorCode.none:
                 place = waiting[key]
+                request.meter.errors[error] += 1
                 outcome_list = topics[place.topic_slot].partitions
                 assert isinstance(outcome_list, list)
                 index = outcome_list[place.slot].index
@@ -256,6 +264,7 @@ def _wait(
 
 def _refuse_all(request: Request[memoryview], produce: ProduceRequest, error: ErrorCode) -> Any:
     """One error for every partition of the request."""
+    request.meter.errors[error] += 1
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
         return None

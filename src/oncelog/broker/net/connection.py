@@ -47,6 +47,8 @@ class Acceptor(Protocol):
     loop: asyncio.AbstractEventLoop
     frame_bytes_max: int
     unread_bytes: int
+    bytes_in: int
+    bytes_out: int
 
     def admit(self, connection: Connection) -> bool:
         """Whether the connection may stay."""
@@ -88,8 +90,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_size = 0
         self._size_prefix = b""
         # Frames whose requests are not started yet.
-        self._queue: deque[bytearray] = deque()
+        self._queue: deque[tuple[bytearray, float]] = deque()
+        """Each with the time of its arrival."""
         self._queued_bytes = 0
+        self.queued_s = 0.0
+        """How long the frame waited here that is being started."""
         # Requests whose replies have not left, in the order of arrival.
         self._waiting: deque[Request[Any]] = deque()
         self._held_by: Request[Any] | None = None
@@ -164,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come: cut them into frames and start those whose turn it is."""
         self.last_active_s = self._loop.time()
+        self._acceptor.bytes_in += nbytes
         self._in_turn = True
         try:
             frame = self._frame
@@ -229,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._writing_paused
             or len(self._waiting) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
         ):
-            self._queue.append(frame)
+            self._queue.append((frame, self.last_active_s))
             self._queued_bytes += len(frame)
             return False
         self._starter.start(self, frame)
@@ -246,10 +252,12 @@ class Connection(asyncio.BufferedProtocol):
                 and len(self._waiting) < CONNECTION_PENDING_REPLIES_COUNT_MAX
                 and not self.closed
             ):
-                frame = self._queue.popleft()
+                frame, arrived_s = self._queue.popleft()
                 self._queued_bytes -= len(frame)
+                self.queued_s = self._loop.time() - arrived_s
                 self._starter.start(self, frame)
         finally:
+            self.queued_s = 0.0
             self._in_turn = False
         if self._out:
             self._flush()
@@ -328,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
             size = sum(map(len, buffers))
             out.append(size.to_bytes(_SIZE_BYTES, "big"))
             out.extend(buffers)
-        self._out_bytes += size
+        self._out_bytes += _SIZE_BYTES + size
         if self._out_bytes > CONNECTION_WRITE_TURN_BYTES_MAX:
             # Written at once, so that the transport can tell us that the peer does not read.
             self._flush()
@@ -350,6 +358,7 @@ class Connection(asyncio.BufferedProtocol):
         if not out or self._transport is None:
             return
         self._out = []
+        self._acceptor.bytes_out += self._out_bytes
         self._out_bytes = 0
         self._transport.writelines(out)
 
@@ -372,6 +381,16 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reading_paused and not full:
             self._reading_paused = False
             transport.resume_reading()
+
+    @property
+    def queued_count(self) -> int:
+        """Requests that are not started yet."""
+        return len(self._queue)
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that were started, and whose replies have not left."""
+        return len(self._waiting)
 
     @property
     def idle(self) -> bool:

@@ -16,7 +16,7 @@ from types import CoroutineType
 from typing import Any
 
 from oncelog.broker.net.connection import Connection
-from oncelog.broker.net.request import Api, Buffers, Request
+from oncelog.broker.net.request import Api, Buffers, Request, RequestMeter
 from oncelog.core.errors import InvariantViolation, ProtocolError
 from oncelog.core.pending import Pending
 from oncelog.protocol import codec
@@ -35,7 +35,8 @@ class Dispatcher:
     """Finds the handler of each frame and gives its answer to the connection.
 
     `find(key)` says how an API is served, None if it is not; `context` is what handlers are given;
-    `stop_because` is told of a broken invariant.
+    `stop_because` is told of a broken invariant. With a stopwatch, which returns seconds, requests
+    are timed.
     """
 
     def __init__(
@@ -43,31 +44,39 @@ class Dispatcher:
         context: object,
         find: Callable[[ApiKey], Api | None],
         stop_because: Callable[[BaseException], None],
+        stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self._context = context
         self._find = find
         self._stop_because = stop_because
-        self._served: dict[tuple[int, int], Api] = {}
-        """(key, version) pairs that were looked up once and can be served."""
+        self._stopwatch = stopwatch
+        self.meters: dict[tuple[int, int], RequestMeter] = {}
+        """What was counted, by (key, version): those that were asked for and can be served."""
 
     def start(self, connection: Connection, frame: bytearray) -> None:
         """Start the request in a frame."""
         try:
             header = parse_request_header(frame)
-            api = self._served.get(header[:2])
-            if api is None:
-                api = self._look_up(connection, header)
-                if api is None:
+            meter = self.meters.get(header[:2])
+            if meter is None:
+                meter = self._look_up(connection, header)
+                if meter is None:
                     return
+            api = meter.api
             body: Any = None
             if api.reads_bytes:
                 body = memoryview(frame)[header.body_offset :]
-            elif header[:2] in self._served:
+            elif meter.version == header.api_version:
                 body = codec.parse_request(api.key, header.api_version, frame, header.body_offset)
         except ProtocolError as error:
             connection.fail(f"malformed request: {error.message}")
             return
-        request = Request(api.key, header, body, connection)
+        request = Request(meter, header, body, connection)
+        meter.count += 1
+        stopwatch = self._stopwatch
+        if stopwatch is not None:
+            request.begun_s = stopwatch() - connection.queued_s
+            meter.byte_count += len(frame)
         try:
             value = api.handle(self._context, request)
             while type(value) is Pending and value.done:
@@ -76,8 +85,11 @@ class Dispatcher:
                 connection.hold(request, value)
             elif type(value) is CoroutineType:
                 connection.run(request, self._finish(connection, request, value))
-            elif value is not None:
-                connection.answer(request, _encode(request, value))
+            else:
+                if value is not None:
+                    connection.answer(request, _encode(request, value))
+                if stopwatch is not None:
+                    meter.took(stopwatch() - request.begun_s)
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
             self._failed(connection, request, error)
 
@@ -91,10 +103,11 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary: the caller is other work
             self._failed(connection, request, error)
 
-    def _look_up(self, connection: Connection, header: RequestHeader) -> Api | None:
+    def _look_up(self, connection: Connection, header: RequestHeader) -> RequestMeter | None:
         """How the API of a request is served, or None once the connection was closed because of it.
 
-        ApiVersions is found in any version (KIP-511).
+        ApiVersions is found in any version (KIP-511); those that we do not know count as version 0,
+        in which they are answered.
         """
         try:
             key = ApiKey(header.api_key)
@@ -105,12 +118,13 @@ class Dispatcher:
         if api is None:
             connection.fail(f"API {key.name} is not served")
             return None
-        if accepts(key, header.api_version):
-            self._served[header.api_key, header.api_version] = api
-        elif key is not ApiKey.API_VERSIONS:
-            connection.fail(f"version {header.api_version} of API {key.name} is not served")
-            return None
-        return api
+        version = header.api_version
+        if not accepts(key, version):
+            if key is not ApiKey.API_VERSIONS:
+                connection.fail(f"version {version} of API {key.name} is not served")
+                return None
+            version = 0
+        return self.meters.setdefault((key, version), RequestMeter(api, version))
 
     async def _finish(
         self, connection: Connection, request: Request[Any], work: Coroutine[Any, Any, Any]
@@ -120,8 +134,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary, as in `start`
             self._failed(connection, request, error)
 
-    @staticmethod
-    def _deliver(connection: Connection, request: Request[Any], value: Any) -> None:
+    def _deliver(self, connection: Connection, request: Request[Any], value: Any) -> None:
         """Reply to a request that had to wait, or let it wait for the next promise."""
         while type(value) is Pending and value.done:
             value = value.response()
@@ -129,6 +142,8 @@ class Dispatcher:
             connection.hold(request, value)
         else:
             connection.reply(request, None if value is None else _encode(request, value))
+            if self._stopwatch is not None:
+                request.meter.took(self._stopwatch() - request.begun_s)
 
     def _failed(self, connection: Connection, request: Request[Any], error: Exception) -> None:
         if isinstance(error, ProtocolError):
@@ -147,6 +162,9 @@ class Dispatcher:
 def _encode(request: Request[Any], value: Any) -> Buffers:
     if type(value) in _BUFFERS:
         return value  # type: ignore[no-any-return]
+    error = getattr(value, "error_code", 0)
+    if error:
+        request.meter.errors[error] += 1
     version = request.version
     if request.api is ApiKey.API_VERSIONS and not accepts(request.api, version):
         version = 0

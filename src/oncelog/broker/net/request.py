@@ -13,6 +13,7 @@ requests behind it (D13):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -20,12 +21,24 @@ from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.headers import RequestHeader
 
-__all__ = ["Api", "Buffers", "Handler", "Peer", "Request"]
+__all__ = [
+    "TIME_BUCKETS_COUNT",
+    "Api",
+    "Buffers",
+    "Handler",
+    "Peer",
+    "Request",
+    "RequestMeter",
+]
 
 Buffers = bytes | bytearray | memoryview | Sequence[bytes | bytearray | memoryview]
 """A reply's frame without its 4-byte size: one buffer, or several that are written one after the
 other.
 """
+
+
+TIME_BUCKETS_COUNT = 64
+"""A bucket per power of two of microseconds: the bit length of any time that can be measured."""
 
 
 Body = TypeVar("Body")
@@ -54,22 +67,29 @@ class Request(Generic[Body]):
     own name for itself, empty when it gave none.
 
     While the reply cannot leave, the request keeps its place in the connection's order: `pending`
-    is what it waits for, `reply` the buffers once they are there.
+    is what it waits for, `reply` the buffers once they are there. `begun_s` is when it arrived, if
+    that is measured; a handler that encodes its reply itself counts in `meter` the errors in it.
     """
 
     __slots__ = (
         "api",
+        "begun_s",
         "body",
         "client_id",
         "connection",
         "correlation_id",
+        "meter",
         "pending",
         "reply",
         "version",
     )
 
-    def __init__(self, api: ApiKey, header: RequestHeader, body: Body, connection: Peer) -> None:
-        self.api = api
+    def __init__(
+        self, meter: RequestMeter, header: RequestHeader, body: Body, connection: Peer
+    ) -> None:
+        self.api = meter.api.key
+        self.meter = meter
+        self.begun_s = 0.0
         self.version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id or ""
@@ -89,3 +109,37 @@ class Api(NamedTuple):
     key: ApiKey
     handle: Handler
     reads_bytes: bool
+
+
+class RequestMeter:
+    """What is counted of the requests of one version of an API: plain integers.
+
+    Counts are always kept; times and sizes only where the dispatcher has a stopwatch.
+    """
+
+    __slots__ = (
+        "api",
+        "buckets",
+        "byte_count",
+        "count",
+        "errors",
+        "time_us",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int) -> None:
+        self.api = api
+        self.version = version
+        self.count = 0
+        self.errors: Counter[int] = Counter()
+        """How often each error code was answered."""
+        self.byte_count = 0
+        self.time_us = 0
+        self.buckets = [0] * TIME_BUCKETS_COUNT
+        """How many requests took so many microseconds, by the number's bit length."""
+
+    def took(self, elapsed_s: float) -> None:
+        """Note the time from a request's arrival to its reply."""
+        elapsed_us = int(elapsed_s * 1_000_000)
+        self.time_us += elapsed_us
+        self.buckets[elapsed_us.bit_length()] += 1

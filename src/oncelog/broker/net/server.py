@@ -47,6 +47,11 @@ class Server:
         self.connections: dict[Connection, None] = {}
         self.unread_bytes = 0
         """Replies that stalled peers have not read, as of the moment each stalled."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.opened_count = 0
+        self.expired_count = 0
+        """Connections that were accepted, and those that were closed because they were idle."""
         self.host = ""
         self.port = 0
         self._config = config
@@ -94,6 +99,7 @@ class Server:
                 "refusing connection %s: max.connections.per.ip=%d", connection, self._per_ip_max
             )
             return False
+        self.opened_count += 1
         connection.id = next(self._ids)
         self.connections[connection] = None
         self._per_ip[host] += 1
@@ -120,6 +126,7 @@ class Server:
         """Close connections idle for `connections.max.idle.ms`, stalled readers included."""
         oldest_s = self.loop.time() - self._idle_ms_max / 1000
         for connection in [c for c in self.connections if c.last_active_s < oldest_s and c.idle]:
+            self.expired_count += 1
             connection.abort()
 
     def abort(self) -> None:

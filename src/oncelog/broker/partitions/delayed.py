@@ -43,8 +43,8 @@ class CommitWaiters:
         self._heap: list[tuple[int, int, CommitCallback]] = []
         self._order = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._heap)
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def add(self, end_offset: int, callback: CommitCallback) -> None:
         """Call back once the high watermark is at or above `end_offset` (last offset + 1)."""

@@ -22,6 +22,7 @@ from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.log_settings import log_config
+from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
@@ -70,6 +71,7 @@ class PartitionManager:
         self._logs = logs
         self._rng = rng
         self.disk = disk
+        self.meters = TopicMeters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -94,6 +96,11 @@ class PartitionManager:
 
         slots = self._config.get_int("max.incremental.fetch.session.cache.slots")
         return FetchSessions(slots, rng=self._rng)
+
+    @property
+    def fetch_sessions_count(self) -> int:
+        """How many clients that fetch are remembered."""
+        return len(self.fetch_sessions) if "fetch_sessions" in self.__dict__ else 0
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if this broker holds a replica of it, be it off line."""
@@ -219,7 +226,13 @@ class PartitionManager:
             ),
         )
         partition = Partition(
-            topic_partition, made, state, self.purgatory, self._failed, self._syncs
+            topic_partition,
+            made,
+            state,
+            self.purgatory,
+            self._failed,
+            self._syncs,
+            self.meters.of(topic.name),
         )
         self._partitions[topic_partition] = partition
         if not made.log_end_offset:
@@ -242,6 +255,7 @@ class PartitionManager:
                 if len(dropped) % PARTITIONS_PER_TURN_COUNT_MAX == 0:
                     await self.clock.sleep(0)
         if dropped:
+            self.meters.drop(topic.name)
             paths = await self.disk.run(lambda: [self._logs.delete(label) for label in dropped])
             delay_ms = self._config.topic_value(topic.config, "file.delete.delay.ms")
             self.removals.add([path for path in paths if path is not None], delay_ms)

@@ -25,6 +25,7 @@ from oncelog.broker.partitions.delayed import (
     FetchPurgatory,
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
+from oncelog.broker.partitions.meters import TopicMeter
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
@@ -60,6 +61,7 @@ class Partition:
         "is_syncing",
         "last_stable_offset",
         "log",
+        "meter",
         "on_marker",
         "state",
         "topic_partition",
@@ -73,10 +75,12 @@ class Partition:
         purgatory: FetchPurgatory,
         on_failure: Callable[[StorageFailure], None],
         syncs: DiskQueue,
+        meter: TopicMeter | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.log = log
+        self.meter = meter or TopicMeter()
         self.state = state
         self.fetches: dict[DelayedFetch, None] = {}
         self.on_marker: MarkerListener | None = None
@@ -106,6 +110,8 @@ class Partition:
 
         The caller has checked `state.leader_error()`; the log checks the rest.
         """
+        meter = self.meter
+        meter.produces += 1
         try:
             result = self.log.append(
                 batches,
@@ -116,9 +122,16 @@ class Partition:
             )
         except StorageFailure as failure:
             return self._failed(failure)
-        if result.error is ErrorCode.none and not result.duplicate:
+        if result.error is not ErrorCode.none:
+            meter.failed_produces += 1
+            if result.error is ErrorCode.message_too_large:
+                meter.bytes_rejected += len(batches)
+        elif not result.duplicate:
+            size = len(batches)
+            meter.bytes_in += size
+            meter.messages_in += result.last_offset - result.base_offset + 1
             if self.fetches:
-                self._grown(len(batches))
+                self._grown(size)
             log = self.log
             end = log.log_end_offset
             if self.is_syncing or end - log.recovery_point >= log.config.flush_messages:
@@ -162,6 +175,9 @@ class Partition:
                         else None
                     ),
                 )
+            if not result.duplicate:
+                self.meter.messages_in += 1
+                self.meter.bytes_in += _MARKER_BYTES
             if self.fetches:
                 self._grown(_MARKER_BYTES)
             if self.is_syncing or self.log.flush_is_due:
@@ -243,6 +259,7 @@ class Partition:
         """
         if self.log.is_deleted:
             return ErrorCode.unknown_topic_or_partition
+        self.meter.failed_fetches += 1
         if isinstance(error, StorageFailure):
             self._on_failure(error)
         elif error.code is ErrorCode.corrupt_message:
@@ -251,6 +268,11 @@ class Partition:
                 said.add(error.message)
                 log.error("%s is damaged: %s", self.topic_partition, error.message)
         return error.code
+
+    @property
+    def waiting_count(self) -> int:
+        """Appends that wait for their replicas or for a sync."""
+        return sum(map(len, filter(None, (self._commit_waiters, self._sync_waiters))))
 
     def _sync(self) -> None:
         """Have the log synced, unless it is being: then that is looked at when it is done."""

@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.broker.net.connection import Connection
 from oncelog.broker.net.frames import ReadBuffer
-from oncelog.broker.net.request import Request
+from oncelog.broker.net.request import Api, Request, RequestMeter
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
@@ -71,7 +71,7 @@ class FakeServer:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = FRAME_BYTES_MAX
         self.admits = True
-        self.unread_bytes = 0
+        self.unread_bytes = self.bytes_in = self.bytes_out = 0
 
     def admit(self, _connection: Connection) -> bool:
         return self.admits
@@ -89,12 +89,13 @@ class FakeDispatcher:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.requests: list[Request[Any]] = []
+        self.meter = RequestMeter(Api(ApiKey.METADATA, lambda *_: None, reads_bytes=False), 0)
         self.answer: Answer | None = None
 
     def start(self, connection: Connection, frame: bytearray) -> None:
         self.frames.append(bytes(frame))
         header = RequestHeader(ApiKey.METADATA, 0, 0, None, 0)
-        request = Request(ApiKey.METADATA, header, None, connection)
+        request = Request(self.meter, header, None, connection)
         self.requests.append(request)
         if self.answer is not None:
             self.answer(bytes(frame), request)

@@ -1,0 +1,10 @@
+"""What the broker counts, under Kafka's names, and the address where Prometheus reads it."""
+
+from __future__ import annotations
+
+from oncelog.broker.metrics.catalog import METRICS
+from oncelog.broker.metrics.exposition import lines
+from oncelog.broker.metrics.metric import Parts
+from oncelog.broker.metrics.server import MetricsServer
+
+__all__ = ["METRICS", "MetricsServer", "Parts", "lines"]

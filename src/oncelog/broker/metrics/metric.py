@@ -1,0 +1,72 @@
+"""What a metric is: its name here and in Kafka, its unit, its meaning, and where its values are.
+
+The names are those that the usual rules of jmx_exporter make of Kafka's MBeans, so that dashboards
+made for Kafka work. Values are read when somebody asks; nothing is added up beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.broker.apis.context import Context
+from oncelog.broker.net.dispatch import Dispatcher
+
+__all__ = ["OURS", "Distribution", "Kind", "Metric", "Parts", "Sample", "one"]
+
+OURS = ""
+"""In place of an MBean: Kafka has no such metric."""
+
+
+class Kind(Enum):
+    """Prometheus' types of metrics."""
+
+    COUNTER = "counter"
+    """It only grows, from 0 at the broker's start."""
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The value of a histogram."""
+
+    buckets: Sequence[tuple[float, int]]
+    """Upper bounds, rising, each with the number of values up to it."""
+    count: int
+    total: float
+
+
+class Sample(NamedTuple):
+    """One value, with the values of the metric's labels."""
+
+    labels: tuple[str, ...]
+    value: float | Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The broker, as far as metrics are read from it."""
+
+    context: Context
+    dispatcher: Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `read` gives its values; it may be left in the middle for a turn of the loop."""
+
+    name: str
+    kind: Kind
+    unit: str
+    mbean: str
+    meaning: str
+    read: Callable[[Parts], Iterable[Sample]]
+    labels: tuple[str, ...] = ()
+
+
+def one(value: float) -> tuple[Sample]:
+    """The value of a metric without labels."""
+    return (Sample((), value),)

@@ -1,0 +1,184 @@
+"""Metrics of requests and of the network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from oncelog.broker.metrics.metric import Distribution, Kind, Metric, Parts, Sample, one
+from oncelog.broker.net.request import TIME_BUCKETS_COUNT, RequestMeter
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+
+__all__ = ["REQUEST_METRICS"]
+
+_LISTENER: Final = "PLAINTEXT"
+
+_SHOWN_BUCKETS: Final = range(6, 27)
+"""Bit lengths of microseconds: 64 us to 67 s."""
+
+
+def _kafka_name(api: ApiKey) -> str:
+    """As Kafka labels its requests: FindCoordinator."""
+    return "".join(word.capitalize() for word in api.name.split("_"))
+
+
+def _meters(parts: Parts) -> list[RequestMeter]:
+    return list(parts.dispatcher.meters.values())
+
+
+def _requests(parts: Parts) -> Iterator[Sample]:
+    for meter in _meters(parts):
+        yield Sample((_kafka_name(meter.api.key), str(meter.version)), meter.count)
+
+
+def _by_api(parts: Parts) -> dict[str, list[RequestMeter]]:
+    found: dict[str, list[RequestMeter]] = {}
+    for meter in _meters(parts):
+        found.setdefault(_kafka_name(meter.api.key), []).append(meter)
+    return found
+
+
+def _errors(parts: Parts) -> Iterator[Sample]:
+    for name, meters in _by_api(parts).items():
+        errors: Counter[int] = Counter()
+        for meter in meters:
+            errors.update(meter.errors)
+        for error, count in errors.items():
+            yield Sample((name, ErrorCode(error).name.upper()), count)
+
+
+def _times(parts: Parts) -> Iterator[Sample]:
+    for name, meters in _by_api(parts).items():
+        counts = [sum(meter.buckets[at] for meter in meters) for at in range(TIME_BUCKETS_COUNT)]
+        up_to = list(accumulate(counts))
+        buckets = [((1 << at) / 1000, up_to[at]) for at in _SHOWN_BUCKETS]
+        total_ms = sum(meter.time_us for meter in meters) / 1000
+        yield Sample((name,), Distribution(buckets, up_to[-1], total_ms))
+
+
+def _request_bytes(parts: Parts) -> Iterator[Sample]:
+    for name, meters in _by_api(parts).items():
+        yield Sample((name,), sum(meter.byte_count for meter in meters))
+
+
+def _by_listener(value: float) -> tuple[Sample]:
+    return (Sample((_LISTENER,), value),)
+
+
+_REQUEST: Final = "kafka.network:type=RequestMetrics,"
+_SOCKETS: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*: "
+
+REQUEST_METRICS: Final = (
+    Metric(
+        "kafka_network_requestmetrics_requests_total",
+        Kind.COUNTER,
+        "requests",
+        _REQUEST + "name=RequestsPerSec,request=*,version=*",
+        "Requests whose handling has begun.",
+        _requests,
+        ("request", "version"),
+    ),
+    Metric(
+        "kafka_network_requestmetrics_errors_total",
+        Kind.COUNTER,
+        "errors",
+        _REQUEST + "name=ErrorsPerSec,request=*,error=*",
+        "Errors answered: those of a whole response, for Produce and Fetch also those of each "
+        "partition. Unlike Kafka's it does not count NONE.",
+        _errors,
+        ("request", "error"),
+    ),
+    Metric(
+        "kafka_network_requestmetrics_totaltimems",
+        Kind.HISTOGRAM,
+        "ms",
+        _REQUEST + "name=TotalTimeMs,request=*",
+        "Time from a request's arrival until its response is handed to the connection, waiting "
+        "behind earlier requests included.",
+        _times,
+        ("request",),
+    ),
+    Metric(
+        "kafka_network_requestmetrics_requestbytes_sum",
+        Kind.COUNTER,
+        "bytes",
+        _REQUEST + "name=RequestBytes,request=*",
+        "Bytes of all requests.",
+        _request_bytes,
+        ("request",),
+    ),
+    Metric(
+        "kafka_network_requestchannel_requestqueuesize",
+        Kind.GAUGE,
+        "requests",
+        "kafka.network:type=RequestChannel,name=RequestQueueSize",
+        "Requests that have arrived and wait behind others of their connection.",
+        lambda parts: one(sum(c.queued_count for c in parts.context.server.connections)),
+    ),
+    Metric(
+        "kafka_network_requestchannel_responsequeuesize",
+        Kind.GAUGE,
+        "requests",
+        "kafka.network:type=RequestChannel,name=ResponseQueueSize",
+        "Requests being handled whose response has not left.",
+        lambda parts: one(sum(c.waiting_count for c in parts.context.server.connections)),
+    ),
+    Metric(
+        "kafka_network_socketserver_expiredconnectionskilledcount",
+        Kind.COUNTER,
+        "connections",
+        "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
+        "Connections closed because they were idle for `connections.max.idle.ms`.",
+        lambda parts: one(parts.context.server.expired_count),
+    ),
+    Metric(
+        "kafka_server_socket_server_metrics_connection_count",
+        Kind.GAUGE,
+        "connections",
+        _SOCKETS + "connection-count",
+        "Open connections.",
+        lambda parts: _by_listener(len(parts.context.server.connections)),
+        ("listener",),
+    ),
+    Metric(
+        "kafka_server_socket_server_metrics_connection_creation_total",
+        Kind.COUNTER,
+        "connections",
+        _SOCKETS + "connection-creation-total",
+        "Connections accepted.",
+        lambda parts: _by_listener(parts.context.server.opened_count),
+        ("listener",),
+    ),
+    Metric(
+        "kafka_server_socket_server_metrics_connection_close_total",
+        Kind.COUNTER,
+        "connections",
+        _SOCKETS + "connection-close-total",
+        "Connections closed, by either side.",
+        lambda parts: _by_listener(
+            parts.context.server.opened_count - len(parts.context.server.connections)
+        ),
+        ("listener",),
+    ),
+    Metric(
+        "kafka_server_socket_server_metrics_incoming_byte_total",
+        Kind.COUNTER,
+        "bytes",
+        _SOCKETS + "incoming-byte-total",
+        "Bytes received.",
+        lambda parts: _by_listener(parts.context.server.bytes_in),
+        ("listener",),
+    ),
+    Metric(
+        "kafka_server_socket_server_metrics_outgoing_byte_total",
+        Kind.COUNTER,
+        "bytes",
+        _SOCKETS + "outgoing-byte-total",
+        "Bytes handed to the sockets.",
+        lambda parts: _by_listener(parts.context.server.bytes_out),
+        ("listener",),
+    ),
+)

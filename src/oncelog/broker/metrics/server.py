@@ -1,0 +1,172 @@
+"""The address of the metrics: HTTP, for Prometheus and `oncelog metrics`.
+
+It answers ``GET /metrics`` and nothing else, one request per connection. A scrape is made in
+pieces, so that requests of clients go on meanwhile, and one at a time: whoever asks during one gets
+what it finds. Bounds: the size of a request, the connections, and the time of each. It is off
+unless `oncelog.metrics.address` is set.
+
+It must not know what any metric means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+from oncelog.broker.metrics.exposition import CONTENT_TYPE
+from oncelog.core.errors import OncelogError
+from oncelog.core.limits import (
+    METRICS_CONNECTIONS_COUNT_MAX,
+    METRICS_LINES_PER_TURN_COUNT,
+    METRICS_REQUEST_BYTES_MAX,
+    METRICS_REQUEST_TIMEOUT_S,
+)
+from oncelog.core.listeners import Endpoint
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.network import Listener, Network
+
+__all__ = ["MetricsServer"]
+
+log = logging.getLogger(__name__)
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_PATHS: Final = frozenset({b"/", b"/metrics"})
+
+
+class MetricsServer:
+    """Serves the text that `lines()` gives, made anew for each scrape."""
+
+    def __init__(self, lines: Callable[[], Iterator[str]], network: Network, clock: Clock) -> None:
+        self._lines = lines
+        self._network = network
+        self._clock = clock
+        self._listener: Listener | None = None
+        self._connections: set[_Connection] = set()
+        self._scrape: asyncio.Task[bytes] | None = None
+        self.loop = asyncio.get_running_loop()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port really bound. Only while it serves."""
+        assert self._listener is not None
+        return self._listener.addresses[0]
+
+    async def start(self, endpoint: Endpoint) -> None:
+        """Listen. Raises `OncelogError` when the address cannot be had."""
+        try:
+            self._listener = await self._network.listen(
+                endpoint.host, endpoint.port, lambda: _Connection(self)
+            )
+        except OSError as error:
+            raise OncelogError(
+                f"oncelog.metrics.address={endpoint.host}:{endpoint.port} cannot be had: "
+                f"{error.strerror or error}; choose another port"
+            ) from error
+        log.info("metrics are at http://%s:%d/metrics", *self.address)
+
+    async def stop(self) -> None:
+        """Stop listening, and cut every connection."""
+        if self._listener is not None:
+            await self._listener.close()
+        for connection in list(self._connections):
+            connection.abort()
+        if self._scrape is not None:
+            self._scrape.cancel()
+            await asyncio.wait([self._scrape])
+
+    def admit(self, connection: _Connection) -> bool:
+        """Take in a new connection, unless there are too many."""
+        if len(self._connections) >= METRICS_CONNECTIONS_COUNT_MAX:
+            log.warning("refusing a connection for metrics: %d are open", len(self._connections))
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: _Connection) -> None:
+        """The connection is gone."""
+        self._connections.discard(connection)
+
+    def scrape(self) -> asyncio.Task[bytes]:
+        """The scrape that is under way, else a new one."""
+        if self._scrape is None or self._scrape.done():
+            self._scrape = self.loop.create_task(self._text())
+        return self._scrape
+
+    async def _text(self) -> bytes:
+        pieces: list[str] = []
+        for count, line in enumerate(self._lines(), 1):
+            pieces.append(line)
+            if count % METRICS_LINES_PER_TURN_COUNT == 0:
+                await self._clock.sleep(0)
+        return "".join(pieces).encode()
+
+
+class _Connection(asyncio.Protocol):
+    """One request and its answer."""
+
+    def __init__(self, server: MetricsServer) -> None:
+        self._server = server
+        self._head = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_asked = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._server.admit(self):
+            self.abort()
+            return
+        self._timer = self._server.loop.call_later(METRICS_REQUEST_TIMEOUT_S, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_asked:
+            return
+        self._head += data
+        if _END_OF_HEAD in self._head:
+            self._is_asked = True
+            self._answer(bytes(self._head))
+        elif len(self._head) > METRICS_REQUEST_BYTES_MAX:
+            self._is_asked = True
+            self._respond("431 Request Header Fields Too Large", b"the request is too large\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.forget(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _answer(self, head: bytes) -> None:
+        method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if path not in _PATHS:
+            self._respond("404 Not Found", b"metrics are at /metrics\n")
+        elif method != b"GET":
+            self._respond("405 Method Not Allowed", b"only GET is answered\n")
+        else:
+            self._server.scrape().add_done_callback(self._scraped)
+
+    def _scraped(self, scrape: asyncio.Task[bytes]) -> None:
+        if scrape.cancelled():
+            self.abort()
+        elif (error := scrape.exception()) is not None:
+            log.error("the metrics could not be read", exc_info=error)
+            self._respond("500 Internal Server Error", b"see the broker's log\n")
+        else:
+            self._respond("200 OK", scrape.result(), CONTENT_TYPE)
+
+    def _respond(self, status: str, body: bytes, content_type: str = "text/plain") -> None:
+        if self._transport is None:
+            return
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+        self._transport.close()

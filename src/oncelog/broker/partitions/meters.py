@@ -1,0 +1,65 @@
+"""What is counted of each topic: plain integers, read when somebody asks for the metrics.
+
+A topic that is deleted takes its counts along; those of all topics together keep them. It must not
+know who reads them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TopicMeter", "TopicMeters"]
+
+
+class TopicMeter:
+    """One topic's counts on this broker, by all its partitions."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.produces = 0
+        self.failed_produces = 0
+        self.fetches = 0
+        self.failed_fetches = 0
+
+    def add(self, other: TopicMeter) -> None:
+        """Take over the counts of another one."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class TopicMeters:
+    """The meters of the topics that have partitions here."""
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str | None, TopicMeter] = {}
+        """Read only. There is none for None, which stands for a topic that is not known."""
+        self._gone = TopicMeter()
+
+    def of(self, topic: str) -> TopicMeter:
+        """The meter of a topic, made on first use."""
+        return self.by_topic.setdefault(topic, TopicMeter())
+
+    def drop(self, topic: str) -> None:
+        """The topic is deleted."""
+        meter = self.by_topic.pop(topic, None)
+        if meter is not None:
+            self._gone.add(meter)
+
+    def total(self) -> TopicMeter:
+        """All topics together, the deleted ones included."""
+        total = TopicMeter()
+        for meter in (self._gone, *self.by_topic.values()):
+            total.add(meter)
+        return total

@@ -1,0 +1,71 @@
+"""Writes docs/metrics.md from the table of metrics.
+
+Run as ``python -m tests.support.metrics``; a unit test holds the document to what this makes.
+"""
+
+from oncelog.broker.metrics import METRICS
+from oncelog.broker.metrics.metric import OURS, Metric
+from tests.support.readers import SOURCES
+
+DOCUMENT = SOURCES.parents[1] / "docs" / "metrics.md"
+
+HEAD = """\
+# Metrics
+
+<!-- Made by `python -m tests.support.metrics` from src/oncelog/broker/metrics. -->
+
+A broker counts under Apache Kafka's names, and Prometheus reads it over HTTP. It is off by default:
+
+```properties
+oncelog.metrics.address=127.0.0.1:9404
+```
+
+```yaml
+scrape_configs:
+  - job_name: oncelog
+    static_configs:
+      - targets: ["127.0.0.1:9404"]
+```
+
+`oncelog metrics` prints the same as a table, with `--json` as JSON, with a part of a name only the
+metrics whose names contain it; `--address HOST:PORT` asks another broker (or Apache Kafka, where
+jmx_exporter runs). There is no authentication: whoever reaches the address can read topic names and
+counts, so keep it on a local interface.
+
+A name here is what the usual rules of jmx_exporter make of Kafka's MBean, so dashboards made for
+Kafka find what they look for. `*PerSec` becomes a counter that ends in `_total`; a rate is what
+Prometheus' `rate()` makes of it. Where Kafka has percentiles there is a histogram:
+`histogram_quantile(0.99, rate(kafka_network_requestmetrics_totaltimems_bucket[5m]))`. As in Kafka,
+the metrics of topics have one value without a topic, for all of them, deleted ones included.
+Counters begin at 0 with each start of the broker.
+
+Counting costs a few additions of integers per request, whether the address is set or not; with it
+each request is timed as well. Everything else is read when somebody asks. A scrape is made in
+pieces, so it does not hold up requests, and one at a time. A request to the address may have 8 KiB,
+16 connections may be open at a time, and each is cut after 10 s.
+
+| Metric | Type | Labels | Unit | Meaning | Kafka's MBean |
+|---|---|---|---|---|---|
+"""
+
+
+def document() -> str:
+    """The whole of docs/metrics.md."""
+    return HEAD + "".join(map(row, METRICS))
+
+
+def row(metric: Metric) -> str:
+    """One line of the table."""
+    cells = [
+        f"`{metric.name}`",
+        metric.kind.value,
+        ", ".join(f"`{label}`" for label in metric.labels),
+        metric.unit,
+        metric.meaning.replace("|", "\\|"),
+        "none, ours" if metric.mbean == OURS else f"`{metric.mbean}`",
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())
