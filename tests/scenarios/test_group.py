@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.coordinator import ApplyContext
+from oncelog.coordinator import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.group import events as e
@@ -59,7 +59,7 @@ class Story:
     def line(self, item: Written | Marker) -> str:
         if isinstance(item, Marker):
             return f"marker producer={item.producer_id} commit={item.commit}"
-        record = decode(item.entry, ApplyContext(Offset(0), 0))
+        record = decode(item.entry, RecordContext(Offset(0), 0))
         assert record is not None
         if isinstance(record, OffsetRecord):
             offset = None if record.value is None else record.value.offset

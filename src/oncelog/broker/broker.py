@@ -170,7 +170,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.store)
         markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
         self.transactions = transaction_coordinator(
-            config, self.partitions, self.producer_ids, markers.carry_out
+            config, self.partitions, self.producer_ids, markers.handle
         )
         exits.callback(self.transactions.close)
         self.groups = group_coordinator(config, self.partitions, lambda: self.image)

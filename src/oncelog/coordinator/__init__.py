@@ -1,39 +1,39 @@
 """The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
 
-Pure: it knows no transactions, no groups, no sockets and no time. `machine` says what a
-coordinator's logic looks like, `shard` runs one for one partition of an internal topic, `replay`
-says what of the log a shard has to apply when it loads.
+Pure: it knows no transactions, no groups, no sockets and no time. `shard` says what a coordinator's
+logic looks like, `processor` runs one for one partition of an internal topic, `replay` says what of
+the log a processor has to apply when it loads.
 """
 
-from oncelog.coordinator.machine import (
+from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
+from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
+from oncelog.coordinator.shard import (
     NOTHING,
     AppendProducer,
-    ApplyContext,
+    CoordinatorRecord,
+    CoordinatorShard,
     Decision,
-    Entry,
-    Machine,
+    RecordContext,
     Reply,
     Token,
     UnknownKind,
 )
-from oncelog.coordinator.replay import EndOfTransaction, RecordToApply, Replay
-from oncelog.coordinator.shard import Append, Output, Shard, ShardState
 
 __all__ = [
     "NOTHING",
     "Append",
     "AppendProducer",
-    "ApplyContext",
+    "CoordinatorRecord",
+    "CoordinatorShard",
+    "CoordinatorState",
     "Decision",
-    "EndOfTransaction",
-    "Entry",
-    "Machine",
+    "EndTransactionMarker",
+    "EventProcessor",
     "Output",
-    "RecordToApply",
-    "Replay",
+    "RecordContext",
+    "RecordToReplay",
+    "ReplayBuffer",
     "Reply",
-    "Shard",
-    "ShardState",
     "Token",
     "UnknownKind",
 ]

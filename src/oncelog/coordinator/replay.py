@@ -1,22 +1,22 @@
 """What a coordinator has to apply of its log when it loads: a stretch at a time, reduced first.
 
 Most of an internal partition is history: values that a later record of the same key replaced. A
-`Replay` is given every record and every end marker of a stretch in the order of the log, and gives
-back those that still count (`rest`), in the order of the log again. Applying them leaves a machine
-in the state that applying everything would. So a stretch may end anywhere, and its length bounds
-the memory.
+`ReplayBuffer` is given every record and every end marker of a stretch in the order of the log, and
+gives back those that still count (`rest`), in the order of the log again. Applying them leaves a
+shard in the state that applying everything would. So a stretch may end anywhere, and its length
+bounds the memory.
 
-Pure: it knows keys as bytes, and not what they mean. It relies on what holds for every machine: a
+Pure: it knows keys as bytes, and not what they mean. It relies on what holds for every shard: a
 value says all there is to say of its key; a tombstone ends what was said of its key before, inside
 open transactions too; what a transaction wrote counts from the place of its record on, once its
 commit marker is there, and never without one (INV-6). So within a stretch
 
 - of the values of a key only the last stays, and none in front of its last tombstone;
-- of the tombstones of a key only the last stays: a machine may hold something of it from an earlier
+- of the tombstones of a key only the last stays: a shard may hold something of it from an earlier
   stretch;
 - a transaction that ends is settled here: aborted records go, committed ones become plain values of
   their place in the log;
-- a producer's first marker stays, as a machine may hold a transaction of it from an earlier
+- a producer's first marker stays, as a shard may hold a transaction of it from an earlier
   stretch. Later markers have nothing left to do.
 
 One trace of history is lost, as it is when the log is compacted: that there was a group of which
@@ -28,24 +28,24 @@ from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
 
-from oncelog.coordinator.machine import ApplyContext, Entry
+from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.protocol.records.scan import DamagedRecord, ScannedRecord
 
-__all__ = ["EndOfTransaction", "RecordToApply", "Replay"]
+__all__ = ["EndTransactionMarker", "RecordToReplay", "ReplayBuffer"]
 
 _offset_of = itemgetter(0)
 
 
-class RecordToApply(NamedTuple):
+class RecordToReplay(NamedTuple):
     """A record that still counts."""
 
     offset: int
-    entry: Entry
-    context: ApplyContext
+    entry: CoordinatorRecord
+    context: RecordContext
 
 
-class EndOfTransaction(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """An end marker: how a producer's transaction ended."""
 
     offset: int
@@ -62,7 +62,7 @@ class _Pending(NamedTuple):
     producer_epoch: ProducerEpoch
 
 
-class Replay:
+class ReplayBuffer:
     """One stretch of the log; see the module."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Replay:
         self._tombstones: dict[bytes, ScannedRecord] = {}
         self._pending: dict[ProducerId, dict[bytes, _Pending]] = {}
         self._pending_count = 0
-        self._ends: dict[ProducerId, EndOfTransaction] = {}
+        self._ends: dict[ProducerId, EndTransactionMarker] = {}
 
     def __len__(self) -> int:
         """How many records and markers of the stretch still count."""
@@ -110,7 +110,7 @@ class Replay:
                 pending[key] = _Pending(record, producer_id, producer_epoch)
         self._pending_count += len(pending)
 
-    def end_transaction(self, end: EndOfTransaction) -> None:
+    def end_transaction(self, end: EndTransactionMarker) -> None:
         """Take in an end marker."""
         self._ends.setdefault(end.producer_id, end)
         settled = self._pending.pop(end.producer_id, {})
@@ -120,7 +120,7 @@ class Replay:
                 if not self._is_superseded(key, pending.record):
                     self._values[key] = pending.record
 
-    def rest(self) -> Iterator[RecordToApply | EndOfTransaction]:
+    def rest(self) -> Iterator[RecordToReplay | EndTransactionMarker]:
         """Return what still counts, in the order of the log."""
         plain = sorted([*self._values.values(), *self._tombstones.values()], key=_offset_of)
         pending = sorted(
@@ -146,15 +146,15 @@ class Replay:
         )
 
 
-def _plain(record: ScannedRecord) -> RecordToApply:
+def _plain(record: ScannedRecord) -> RecordToReplay:
     offset, timestamp_ms, key, value = record
-    return RecordToApply(
-        offset, Entry(key or b"", value), ApplyContext(Offset(offset), timestamp_ms)
+    return RecordToReplay(
+        offset, CoordinatorRecord(key or b"", value), RecordContext(Offset(offset), timestamp_ms)
     )
 
 
-def _transactional(pending: _Pending) -> RecordToApply:
+def _transactional(pending: _Pending) -> RecordToReplay:
     offset, timestamp_ms, key, value = pending.record
     ids = (pending.producer_id, pending.producer_epoch)
-    context = ApplyContext(Offset(offset), timestamp_ms, *ids, transactional=True)
-    return RecordToApply(offset, Entry(key or b"", value), context)
+    context = RecordContext(Offset(offset), timestamp_ms, *ids, transactional=True)
+    return RecordToReplay(offset, CoordinatorRecord(key or b"", value), context)

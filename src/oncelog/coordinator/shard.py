@@ -1,430 +1,230 @@
-"""One partition of an internal topic, led by this broker.
+"""What a coordinator's shard is.
 
-Keeps the order of decide, append, apply and reply (D2, D7).
+Events in, decisions out, and records that alone change durable state (D2).
 
-Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
-`Output`, and the shell carries it out in this order: write the appends (in their order), release
-the replies, carry out the effects. Replies and effects in an output never depend on that output's
-appends: they are of things already committed. When the high watermark has passed an append the
-shell calls `committed`, in the order of the log; it may do so at once in the same call stack.
+The transaction and the group coordinator each implement `CoordinatorShard`;
+`oncelog.coordinator.event_processor.EventProcessor` drives one shard for one partition of the
+internal topic. Nothing here knows of sockets, tasks, clocks or logs: time comes in as an argument,
+and what should happen outside leaves as a value.
 
-The rules of waiting (D7):
+The life of an event, in this order:
 
-- At most one append per id is in flight. Events of that id queue in the order of arrival, also
-  while a parked event stands before them; events for which `Machine.overtakes` holds go ahead of
-  parked ones.
-- A queued request is answered with CONCURRENT_TRANSACTIONS once it waited
-  `PARKED_REQUEST_WAIT_MS_MAX`, or at once if `PARKED_REQUESTS_PER_ID_COUNT_MAX` wait for the id
-  already. Events without a token (timers) have no such bound in time.
-- `drop` forgets a request whose connection closed. An append that it caused goes on: its record may
-  be committed already.
-- What a parked request met is the machine's to remember: `Machine.meet` and `Decision.resume`.
+1. `id_of(event)`: whether a transition that is under way holds the event back. If so the processor
+   calls `park(event)` once, keeps what it returns, and comes back to it when the transition is
+   over.
+2. `decide(event, token, now_ms)`: reads state, changes nothing durable, returns a `Decision`.
+3. The processor has the decision's entries appended. Until the high watermark passes them,
+   `Decision.id` is *pending*: later events of that id wait in the order of arrival.
+4. `apply(entry, context)` for each entry in order. Only this changes durable state. Replay calls it
+   with the same entries.
+5. The decision's replies and effects are released, together, after the last `apply`.
+6. The events that waited for the id are decided, oldest first, until one makes the id pending again
+   or has to wait.
 
-Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5
-and INV-6); an id has at most one transition in flight; entries are applied exactly once, in the
-order in which they were appended.
+If the append fails, steps 4 to 6 are replaced by: `failed(event, token, error, now_ms)`, then step
+6.
 """
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
-from oncelog.coordinator.machine import (
-    AppendProducer,
-    ApplyContext,
-    Decision,
-    Entry,
-    Machine,
-    Reply,
-    Token,
-)
-from oncelog.core.errors import ErrorCode, InvariantViolation, require
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
-from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 
+Token = Hashable
+"""Names one waiting request: whatever promise its answer completes.
 
-class ShardState(Enum):
-    """A shard is replayed, serves, and resigns; there is no way back.
-
-    A new leadership is a new shard.
-    """
-
-    LOADING = auto()
-    ACTIVE = auto()
-    RESIGNED = auto()
+A shard only keeps it and compares it; `None` stands for nobody waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """One batch for the internal partition: all entries or none.
+class CoordinatorRecord:
+    """One record of the internal topic. A value of None is a tombstone."""
 
-    `timestamp_ms` goes into its records.
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to one waiting request.
+
+    `value` is a frozen result of the shard, never a wire class.
     """
 
-    append_id: int
-    entries: tuple[Entry, ...]
-    producer: AppendProducer | None
+    token: Token
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class AppendProducer:
+    """Whose transaction an append belongs to.
+
+    Transactional offset commits are written as that producer's batch. `permit` names, for the
+    shell, the transaction that they are verified for; the append fails once that has ended.
+    """
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    permit: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the shard wants done about one event.
+
+    - `entries` are appended as one batch; `replies` and `effects` are released when it is committed
+      (at once if there are no entries), never before.
+    - `id` names the id whose transition is pending until the entries are committed. Entries without
+      an id do not hold anybody back: several such appends may be in flight, and are applied in the
+      order of the log.
+    - `wait` parks the event until the transition of its id (`id`, or else `CoordinatorShard.id_of`)
+      is over: it is then decided again, as `resume` if that is given. With entries as well, they
+      are appended first, and the event is the first to be decided after them. A waiting event is
+      not answered: `replies` are for other tokens.
+    """
+
+    entries: tuple[CoordinatorRecord, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    effects: tuple[object, ...] = ()
+    id: str | None = None
+    producer: AppendProducer | None = None
+    wait: bool = False
+    resume: object | None = None
+
+
+NOTHING = Decision()
+"""The decision to do nothing.
+
+For timers that came too late, and other events that nobody waits for.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordContext:
+    """Where an applied entry stands in the log, and as part of which batch.
+
+    `timestamp_ms` is the record's own.
+    """
+
+    offset: Offset
     timestamp_ms: int
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    transactional: bool = False
 
 
-@dataclass(slots=True)
-class Output:
-    """What the shell has to do, in the order of the fields.
+class UnknownKind(OncelogError):  # noqa: N818 - names what was found
+    """A record of the log whose key is of a kind that the shard does not know.
 
-    One call to the shard fills it; then it is the caller's.
+    Kafka passes over such records: a newer version may have left them. `kind` is what all keys of
+    both internal topics begin with.
     """
 
-    appends: list[Append] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    effects: list[object] = field(default_factory=list)
-
-    def release(self, decision: Decision) -> None:
-        """Take over a decision's replies and effects: what they wait for has happened."""
-        self.replies += decision.replies
-        self.effects += decision.effects
+    def __init__(self, key: bytes) -> None:
+        self.kind = int.from_bytes(key[:2], signed=True)
+        super().__init__(f"records of type {self.kind} are not known")
 
 
-@dataclass(slots=True, eq=False)
-class _Queued:
-    """An event that waits for its id. `over`: decided, answered or dropped."""
+class CoordinatorShard(ABC):
+    """One coordinator's logic for one partition of its internal topic.
 
-    event: object
-    token: Token | None
-    id: str
-    deadline_ms: int
-    over: bool = False
+    Pure; see the module for the order of calls.
+    """
 
+    @abstractmethod
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        """Say what to do about `event`.
 
-@dataclass(slots=True, eq=False)
-class _InFlight:
-    """A decision whose entries are not committed yet, and the event that it is for."""
+        Durable state must not change here; named volatile state may.
+        """
 
-    append: Append
-    decision: Decision
-    event: object
-    token: Token | None
-    parked: _Queued | None
+    @abstractmethod
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+        """Take over one committed record: after an append of ours, or in replay.
 
+        The only writer of durable state. Raises `UnknownKind`, and `ProtocolError` for bytes that
+        make no sense; both in replay only.
+        """
 
-class Shard:
-    """Runs one machine over one internal partition. Not thread-safe: one task owns it."""
+    @abstractmethod
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        """Answer an event that could not be carried out.
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.state = ShardState.LOADING
-        self._next_append_id = 0
-        self._in_flight: dict[int, _InFlight] = {}
-        self._pending: dict[str, int] = {}
-        self._queues: dict[str, deque[_Queued]] = {}
-        self._by_token: dict[Token, _Queued] = {}
-        self._deadlines: deque[_Queued] = deque()
+        The decision holds no entries and does not wait.
 
-    # Replay: from the first record of the internal partition to the end, then activate.
+        `error` is what the append said (map it), or one of the processor's own:
+        COORDINATOR_LOAD_IN_PROGRESS (before `activate`), NOT_COORDINATOR (after `resign`),
+        CONCURRENT_TRANSACTIONS (the event waited for too long, or too many wait already).
+        """
 
-    def replay(self, entry: Entry, context: ApplyContext) -> None:
-        """Apply one record of the log, before `activate`."""
-        require(self.state is ShardState.LOADING, "a shard is replayed before it is activated")
-        self.machine.apply(entry, context)
+    def id_of(self, event: object) -> str | None:
+        """Name the id whose pending transition holds this event back.
 
-    def replay_marker(
+        None if the event never waits for one.
+        """
+        return None
+
+    def overtakes(self, event: object) -> bool:
+        """Say whether `event` goes ahead of parked requests: it is what they wait for.
+
+        It is still held back, first in the queue, by an append of its id that is in flight.
+        """
+        return False
+
+    def park(self, event: object, token: Token | None) -> object:
+        """See an event that has to queue before it was ever decided.
+
+        Return what to decide in its place later.
+
+        Called once, and not for events that were parked by `Decision.wait` (those say it with
+        `resume`). This is where a request remembers which transaction it met (D7).
+        """
+        return event
+
+    def replay_end_transaction_marker(
         self,
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
         commit: bool,
         offset: Offset,
     ) -> None:
-        """Apply a transaction's end marker.
+        """Take over a transaction's end marker in the internal topic.
 
-        In replay, and later whenever one is committed to the partition.
+        Only groups, which keep offsets in them, act.
         """
-        require(self.state is not ShardState.RESIGNED, "a resigned shard takes no markers")
-        self.machine.apply_marker(producer_id, producer_epoch, commit, offset)
+        return
 
-    def activate(self, now_ms: int) -> Output:
-        """Begin to serve.
+    def dropped(self, token: Token) -> None:
+        """Forget a request whose connection is gone.
 
-        The output holds what has to be taken up again, such as markers of a `Prepare*` state.
+        It will not be decided again, and needs no reply.
         """
-        require(self.state is ShardState.LOADING, "a shard is activated once")
-        self.state = ShardState.ACTIVE
-        output = Output()
-        decision = self.machine.on_activated(now_ms)
-        require(
-            not decision.entries and not decision.wait, "activation appends and waits for nothing"
-        )
-        output.release(decision)
-        return output
+        return
 
-    # Serving.
+    def tick(self, now_ms: int) -> Sequence[object]:
+        """Return the events that are due by now; the processor submits each, with no token.
 
-    def submit(self, event: object, token: Token | None, now_ms: int) -> Output:
-        """Take in one event: decide it now, or queue it behind the transition of its id."""
-        output = Output()
-        if self.state is ShardState.ACTIVE:
-            self._take(event, token, now_ms, output)
-        elif token is not None:
-            loading = self.state is ShardState.LOADING
-            error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator
-            self._refuse(event, token, error, now_ms, output)
-        return output
-
-    def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:
-        """The high watermark passed an append, whose first record stands at `base_offset`.
-
-        Apply it and release.
-
-        After `resign` this does nothing: the next leader replays the record.
+        Must not return one for ever.
         """
-        output = Output()
-        if self.state is ShardState.RESIGNED:
-            return output
-        flight = self._land(append_id)
-        producer = flight.append.producer
-        for position, entry in enumerate(flight.append.entries):
-            offset = Offset(base_offset + position)
-            stamp = flight.append.timestamp_ms
-            if producer is None:
-                context = ApplyContext(offset, stamp)
-            else:
-                ids = (producer.producer_id, producer.producer_epoch)
-                context = ApplyContext(offset, stamp, *ids, transactional=True)
-            self.machine.apply(entry, context)
-        output.release(flight.decision)
-        if flight.decision.id in self._queues:
-            self._drain(flight.decision.id, now_ms, output)
-        return output
-
-    def append_failed(self, append_id: int, error: ErrorCode, now_ms: int) -> Output:
-        """An append did not happen, and never will.
-
-        Drop the transition and answer with the mapped error.
-
-        Not for an append that is in the log and merely slow to replicate: that one stays pending
-        until it is committed, or until leadership is lost (`resign`).
-        """
-        output = Output()
-        if self.state is ShardState.RESIGNED:
-            return output
-        flight = self._land(append_id)
-        dropped = flight.parked is not None and flight.parked.over
-        if flight.parked is not None:
-            self._finish(flight.parked)
-        if not dropped:
-            self._refuse(flight.event, flight.token, error, now_ms, output)
-        if flight.decision.id in self._queues:
-            self._drain(flight.decision.id, now_ms, output)
-        return output
-
-    def tick(self, now_ms: int) -> Output:
-        """Answer the requests that waited for too long, then do what the machine has due."""
-        output = Output()
-        if self.state is not ShardState.ACTIVE:
-            return output
-        if self._deadlines:
-            self._refuse_overdue(now_ms, output)
-        for event in self.machine.tick(now_ms):
-            self._take(event, None, now_ms, output)
-        return output
+        return ()
 
     def next_deadline_ms(self) -> int | None:
-        """Say when `tick` should be called next; None if nothing is planned.
+        """Say when `tick` has something to return, at the earliest; None if nothing is planned."""
+        return None
 
-        Changes with every other call.
+    def on_loaded(self, now_ms: int) -> Decision:
+        """After replay, before the first event: what has to be taken up again.
+
+        Effects and replies only, no entries.
         """
-        if self.state is not ShardState.ACTIVE:
-            return None
-        while self._deadlines and self._deadlines[0].over:
-            self._deadlines.popleft()
-        planned = [self._deadlines[0].deadline_ms] if self._deadlines else []
-        machine = self.machine.next_deadline_ms()
-        if machine is not None:
-            planned.append(machine)
-        return min(planned, default=None)
+        return NOTHING
 
-    def drop(self, token: Token) -> None:
-        """Forget a request whose connection closed: if it is parked it is never decided (D7)."""
-        if self.state is ShardState.RESIGNED:
-            return
-        queued = self._by_token.get(token)
-        if queued is not None:
-            self._finish(queued)
-        self.machine.dropped(token)
+    def on_unloaded(self) -> Decision:
+        """Leadership is lost: answer the requests held in volatile state (with NOT_COORDINATOR).
 
-    def resign(self, now_ms: int) -> Output:
-        """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all.
-
-        Appends in flight are left.
+        Nothing comes after.
         """
-        output = Output()
-        if self.state is ShardState.RESIGNED:
-            return output
-        waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
-        waiting += [(q.event, q.token) for q in self._waiting()]
-        for event, token in waiting:
-            self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
-        output.release(self.machine.on_resigned())
-        self.state = ShardState.RESIGNED
-        for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
-            forgotten.clear()
-        self._deadlines.clear()
-        return Output(replies=output.replies)
-
-    @property
-    def parked_count(self) -> int:
-        """How many requests with a token wait for a transition."""
-        return len(self._by_token)
-
-    def is_pending(self, id: str) -> bool:  # noqa: A002 - the word of the machine's interface
-        """Say whether an append of this id is in flight."""
-        return id in self._pending
-
-    # Inside.
-
-    def _take(self, event: object, token: Token | None, now_ms: int, output: Output) -> None:
-        """Decide a new event, or queue it if its id is pending or others wait before it."""
-        id_ = self.machine.id_of(event)
-        if id_ is None or not (id_ in self._pending or id_ in self._queues):
-            self._decide(event, token, now_ms, output, None)
-            return
-        ahead = self.machine.overtakes(event)
-        if ahead and id_ not in self._pending:
-            self._decide(event, token, now_ms, output, None)
-            self._drain(id_, now_ms, output)
-            return
-        if len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX and not ahead:
-            error = ErrorCode.concurrent_transactions
-            self._refuse(event, token, error, now_ms, output)
-            return
-        met = self.machine.meet(event, token)
-        self._queue(met, token, id_, now_ms, first=ahead)
-
-    def _decide(
-        self,
-        event: object,
-        token: Token | None,
-        now_ms: int,
-        output: Output,
-        queued: _Queued | None,
-    ) -> bool:
-        """Decide one event and start what it asks for.
-
-        Returns whether the event waits on (as `queued`, or a new one).
-        """
-        decision = self.machine.decide(event, token, now_ms)
-        parked = None
-        if decision.wait:
-            id_ = decision.id or self.machine.id_of(event)
-            require(id_ is not None, "an event that waits has an id to wait for")
-            assert id_ is not None
-            resume = event if decision.resume is None else decision.resume
-            if queued is None:
-                parked = self._queue(resume, token, id_, now_ms, first=bool(decision.entries))
-            else:
-                queued.event = resume
-                parked = queued
-        if decision.entries:
-            self._append(decision, event, token, parked, now_ms, output)
-        else:
-            output.release(decision)
-        return decision.wait
-
-    def _append(
-        self,
-        decision: Decision,
-        event: object,
-        token: Token | None,
-        parked: _Queued | None,
-        now_ms: int,
-        output: Output,
-    ) -> None:
-        append_id = self._next_append_id
-        self._next_append_id += 1
-        if decision.id is not None:
-            if decision.id in self._pending:
-                raise InvariantViolation(f"{decision.id}: two transitions in flight (D2)")
-            self._pending[decision.id] = append_id
-        append = Append(append_id, decision.entries, decision.producer, now_ms)
-        self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
-        output.appends.append(append)
-
-    def _land(self, append_id: int) -> _InFlight:
-        """Take an append out of flight: its id is no longer pending."""
-        flight = self._in_flight.pop(append_id, None)
-        if flight is None:
-            raise InvariantViolation(f"append {append_id} is not in flight")
-        if flight.decision.id is not None:
-            del self._pending[flight.decision.id]
-        return flight
-
-    def _drain(self, id_: str, now_ms: int, output: Output) -> None:
-        """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
-        while id_ in self._queues and id_ not in self._pending:
-            queued = self._queues[id_][0]
-            if self._decide(queued.event, queued.token, now_ms, output, queued):
-                return
-            self._finish(queued)
-
-    def _queue(
-        self, event: object, token: Token | None, id_: str, now_ms: int, first: bool
-    ) -> _Queued:
-        queued = _Queued(event, token, id_, now_ms + PARKED_REQUEST_WAIT_MS_MAX)
-        queue = self._queues.setdefault(id_, deque())
-        if first:
-            queue.appendleft(queued)
-        else:
-            queue.append(queued)
-        if token is not None:
-            self._by_token[token] = queued
-            self._deadlines.append(queued)
-        return queued
-
-    def _finish(self, queued: _Queued) -> None:
-        """A queued event was decided, answered or dropped: take it out.
-
-        In `_deadlines` it stays until its turn, as over.
-        """
-        if queued.over:
-            return
-        queued.over = True
-        queue = self._queues[queued.id]
-        queue.remove(queued)
-        if not queue:
-            del self._queues[queued.id]
-        if queued.token is not None:
-            del self._by_token[queued.token]
-
-    def _refuse_overdue(self, now_ms: int, output: Output) -> None:
-        """Answer the parked requests past their deadline.
-
-        All wait equally long, so the oldest are due first.
-        """
-        error = ErrorCode.concurrent_transactions
-        while self._deadlines:
-            first = self._deadlines[0]
-            if not first.over and first.deadline_ms > now_ms:
-                return
-            self._deadlines.popleft()
-            if not first.over:
-                self._finish(first)
-                self._refuse(first.event, first.token, error, now_ms, output)
-
-    def _waiting(self) -> Iterator[_Queued]:
-        """Yield what waits in queues, each id's in order of arrival."""
-        for queue in self._queues.values():
-            yield from queue
-
-    def _refuse(
-        self,
-        event: object,
-        token: Token | None,
-        error: ErrorCode,
-        now_ms: int,
-        output: Output,
-    ) -> None:
-        decision = self.machine.failed(event, token, error, now_ms)
-        require(
-            not decision.entries and not decision.wait,
-            "a failed event appends and waits for nothing",
-        )
-        output.release(decision)
+        return NOTHING

@@ -1,9 +1,10 @@
-"""The group coordinator: classic consumer groups and committed offsets, as a pure machine.
+"""The group coordinator: classic consumer groups and committed offsets, as a pure shard.
 
-`GroupMachine` (its module tells the theory of operation) decides `events` and answers `results`.
+`GroupCoordinatorShard` (its module tells the theory of operation) decides `events` and answers
+`results`.
 """
 
 from oncelog.group.config import GroupConfig
-from oncelog.group.machine import GroupMachine
+from oncelog.group.shard import GroupCoordinatorShard
 
-__all__ = ["GroupConfig", "GroupMachine"]
+__all__ = ["GroupConfig", "GroupCoordinatorShard"]

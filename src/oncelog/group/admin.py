@@ -4,7 +4,6 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup, WriteKind
 from oncelog.group.events import DeleteGroup, DescribeGroup, ListGroups
 from oncelog.group.records import group_tombstone, offset_tombstone
-from oncelog.group.registry import Draft, Room
 from oncelog.group.results import (
     DeleteResult,
     DescribedMember,
@@ -13,6 +12,7 @@ from oncelog.group.results import (
     ListResult,
 )
 from oncelog.group.states import DEAD, GroupState
+from oncelog.group.store import DecisionBuilder, GroupStore
 
 CLASSIC = "classic"
 """Kafka's name for the type of these groups (KIP-848)."""
@@ -24,13 +24,13 @@ Before, a Dead group (KIP-1043).
 """
 
 
-def describe(room: Room, event: DescribeGroup, draft: Draft) -> None:
+def describe(store: GroupStore, event: DescribeGroup, builder: DecisionBuilder) -> None:
     """Describe one group as it is now. Members' metadata is only told of a stable one."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
         is_named = event.version >= DESCRIBE_NOT_FOUND_VERSION_MIN
         error = ErrorCode.group_id_not_found if is_named else ErrorCode.none
-        draft.answer(DescribeResult(error, event.group_id, DEAD))
+        builder.answer(DescribeResult(error, event.group_id, DEAD))
         return
     is_stable = group.state is GroupState.STABLE
     name = group.protocol_name if is_stable else None
@@ -53,38 +53,38 @@ def describe(room: Room, event: DescribeGroup, draft: Draft) -> None:
         name or "",
         members,
     )
-    draft.answer(result)
+    builder.answer(result)
 
 
-def list_groups(room: Room, event: ListGroups, draft: Draft) -> None:
+def list_groups(store: GroupStore, event: ListGroups, builder: DecisionBuilder) -> None:
     """List the groups whose state and type are asked for, in any case of letters."""
     states = {state.strip().lower() for state in event.states}
     types = {kind.strip().lower() for kind in event.types}
     listed = []
-    for group in room.groups.values():
+    for group in store.groups.values():
         fits_state = not states or group.state.value.lower() in states
         if fits_state and (not types or CLASSIC in types):
             listed.append(_line(group))
-    draft.answer(ListResult(ErrorCode.none, tuple(listed)))
+    builder.answer(ListResult(ErrorCode.none, tuple(listed)))
 
 
 def _line(group: ClassicGroup) -> ListedGroup:
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
-def delete_group(room: Room, event: DeleteGroup, draft: Draft) -> None:
+def delete_group(store: GroupStore, event: DeleteGroup, builder: DecisionBuilder) -> None:
     """Delete a group without members, and all its offsets, those inside transactions too."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
-        draft.answer(DeleteResult(ErrorCode.group_id_not_found, event.group_id))
+        builder.answer(DeleteResult(ErrorCode.group_id_not_found, event.group_id))
         return
     if group.state is not GroupState.EMPTY:
-        draft.answer(DeleteResult(ErrorCode.non_empty_group, event.group_id))
+        builder.answer(DeleteResult(ErrorCode.non_empty_group, event.group_id))
         return
     tombstones = [
         offset_tombstone(event.group_id, partition)
-        for partition in room.offsets.partitions(event.group_id)
+        for partition in store.offsets.partitions(event.group_id)
     ]
     tombstones.append(group_tombstone(event.group_id))
-    draft.write(group, WriteKind.DELETED, *tombstones)
-    draft.reply_on_commit(draft.token, DeleteResult(ErrorCode.none, event.group_id))
+    builder.write(group, WriteKind.DELETED, *tombstones)
+    builder.reply_on_commit(builder.token, DeleteResult(ErrorCode.none, event.group_id))

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from operator import attrgetter
 from typing import NamedTuple
 
-from oncelog.coordinator.machine import Reply, Token
+from oncelog.coordinator.shard import Reply, Token
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.group.events import JoinProtocol
 from oncelog.group.states import MOVES, GroupState

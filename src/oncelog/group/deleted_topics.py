@@ -23,14 +23,14 @@ from collections.abc import Iterable, Iterator
 from oncelog.core.ids import TopicPartition
 from oncelog.group.events import ZERO_TOPIC_ID, Leftover, RemoveOffsets, TopicDeleted, TopicsKnown
 from oncelog.group.offset_values import CommittedOffset
-from oncelog.group.records import BatchRoom, offset_tombstone
-from oncelog.group.registry import Draft, Room
+from oncelog.group.records import BatchBudget, offset_tombstone
+from oncelog.group.store import DecisionBuilder, GroupStore
 
 RETRIED = (TopicDeleted, RemoveOffsets)
 """Events that are submitted again with the next sweep if their append failed."""
 
 
-def topic_deleted(room: Room, event: TopicDeleted, draft: Draft) -> None:
+def topic_deleted(store: GroupStore, event: TopicDeleted, builder: DecisionBuilder) -> None:
     """Delete the offsets of a topic that is gone, in all groups.
 
     Not those of a newer topic of that name.
@@ -38,68 +38,68 @@ def topic_deleted(room: Room, event: TopicDeleted, draft: Draft) -> None:
     topic_ids = frozenset((event.topic_id, ZERO_TOPIC_ID))
     leftovers = (
         Leftover(group_id, partition, topic_ids)
-        for group_id, partition in _all(room)
+        for group_id, partition in _all(store)
         if partition.topic == event.topic
     )
-    _remove(room, leftovers, draft)
+    _remove(store, leftovers, builder)
 
 
-def topics_known(room: Room, event: TopicsKnown, _draft: Draft) -> None:
+def topics_known(store: GroupStore, event: TopicsKnown, _draft: DecisionBuilder) -> None:
     """Look for offsets of topics that are gone. What is found is deleted from the next tick on."""
     found = []
-    for group_id, partition in _all(room):
+    for group_id, partition in _all(store):
         current = event.topics.get(partition.topic)
         if current is None:
             continue
         known = {current, ZERO_TOPIC_ID}
-        gone = {value.topic_id for value in _values(room, group_id, partition)} - known
+        gone = {value.topic_id for value in _values(store, group_id, partition)} - known
         if gone:
             found.append(Leftover(group_id, partition, frozenset(gone)))
     if found:
-        room.due.append(RemoveOffsets(tuple(found)))
+        store.due.append(RemoveOffsets(tuple(found)))
 
 
-def remove_offsets(room: Room, event: RemoveOffsets, draft: Draft) -> None:
+def remove_offsets(store: GroupStore, event: RemoveOffsets, builder: DecisionBuilder) -> None:
     """Go on with what an earlier event left."""
-    _remove(room, event.leftovers, draft)
+    _remove(store, event.leftovers, builder)
 
 
-def _remove(room: Room, leftovers: Iterable[Leftover], draft: Draft) -> None:
+def _remove(store: GroupStore, leftovers: Iterable[Leftover], builder: DecisionBuilder) -> None:
     """Write as many tombstones as one append may hold, and plan the rest."""
-    batch = BatchRoom(room.config.append_bytes_max)
+    batch = BatchBudget(store.config.append_bytes_max)
     undecided = []
     remaining = iter(leftovers)
     for leftover in remaining:
         group_id, partition, topic_ids = leftover
-        if room.offsets.is_in_flight(group_id, partition):
+        if store.offsets.is_in_flight(group_id, partition):
             # A tombstone would stand behind that commit and delete it, whosever it is. Without an
             # id it may be of the newer topic.
             undecided.append(leftover._replace(topic_ids=topic_ids - {ZERO_TOPIC_ID}))
             continue
-        found = {value.topic_id for value in _values(room, group_id, partition)}
+        found = {value.topic_id for value in _values(store, group_id, partition)}
         if found and found <= topic_ids:
             entry = offset_tombstone(group_id, partition)
             if not batch.take(entry):
-                room.due.append(RemoveOffsets((leftover, *remaining)))
+                store.due.append(RemoveOffsets((leftover, *remaining)))
                 break
-            draft.entries.append(entry)
+            builder.entries.append(entry)
         elif found & topic_ids:
             # A transaction holds an offset of the newer topic, which a tombstone would delete too.
             undecided.append(leftover)
     if undecided:
-        room.retries.append(RemoveOffsets(tuple(undecided)))
+        store.retries.append(RemoveOffsets(tuple(undecided)))
 
 
-def _all(room: Room) -> Iterator[tuple[str, TopicPartition]]:
-    for group_id in room.offsets.group_ids():
-        for partition in room.offsets.partitions(group_id):
+def _all(store: GroupStore) -> Iterator[tuple[str, TopicPartition]]:
+    for group_id in store.offsets.group_ids():
+        for partition in store.offsets.partitions(group_id):
             yield group_id, partition
 
 
-def _values(room: Room, group_id: str, partition: TopicPartition) -> list[CommittedOffset]:
+def _values(store: GroupStore, group_id: str, partition: TopicPartition) -> list[CommittedOffset]:
     """What is committed for the partition, and what open transactions hold."""
-    values = list(room.offsets.pending.values(group_id, partition))
-    committed = room.offsets.get(group_id, partition)
+    values = list(store.offsets.pending.values(group_id, partition))
+    committed = store.offsets.get(group_id, partition)
     if committed is not None:
         values.append(committed)
     return values

@@ -1,10 +1,10 @@
 """What may happen to the groups of one `__consumer_offsets` partition.
 
 Each request of the wire is one frozen event; partitions are flat, in the order of the request, so
-that the caller can nest them again as its version wants. Events that only the machine's own timers
+that the caller can nest them again as its version wants. Events that only the shard's own timers
 make stand at the end. Nothing here knows bytes, connections or the wire classes.
 
-Ids that need randomness come in with the event (`fresh_id`): the machine holds none.
+Ids that need randomness come in with the event (`fresh_id`): the shard holds none.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Join:
 
     The reply (`JoinResult`) may come much later, through another event or a tick.
 
-    `fresh_id` is a random string (a UUID) that the caller makes for each request; the machine
+    `fresh_id` is a random string (a UUID) that the caller makes for each request; the shard
     builds a new member's id from it. `rebalance_timeout_ms` < 0 (version 0) means the session
     timeout.
     """
@@ -229,7 +229,7 @@ class TopicsKnown:
     topics: Mapping[str, UUID]
 
 
-# What the machine's own timers make (`tick`); nobody else submits these.
+# What the shard's own timers make (`tick`); nobody else submits these.
 
 
 class Leftover(NamedTuple):

@@ -19,7 +19,7 @@ APPEND_ERRORS = {
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
     ErrorCode.concurrent_transactions: ErrorCode.coordinator_not_available,
 }
-"""The shard says CONCURRENT_TRANSACTIONS to what waited too long.
+"""The processor says CONCURRENT_TRANSACTIONS to what waited too long.
 
 Clients of groups do not know that code there.
 """

@@ -4,20 +4,20 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.events import NO_MEMBER_ID, Heartbeat, Leave, LeavingMember
 from oncelog.group.rebalance import rebalance_or_complete, remove_member
-from oncelog.group.registry import Draft, Room
 from oncelog.group.results import HeartbeatResult, LeaveResult, LeftMember
 from oncelog.group.states import GroupState
+from oncelog.group.store import DecisionBuilder, GroupStore
 
 
-def heartbeat(room: Room, event: Heartbeat, draft: Draft) -> None:
+def heartbeat(store: GroupStore, event: Heartbeat, builder: DecisionBuilder) -> None:
     """Renew a member's session; REBALANCE_IN_PROGRESS calls it to join again."""
-    draft.answer(HeartbeatResult(_heartbeat(room, event, draft)))
+    builder.answer(HeartbeatResult(_heartbeat(store, event, builder)))
 
 
-def _heartbeat(room: Room, event: Heartbeat, draft: Draft) -> ErrorCode:
+def _heartbeat(store: GroupStore, event: Heartbeat, builder: DecisionBuilder) -> ErrorCode:
     if not event.group_id:
         return ErrorCode.invalid_group_id
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
         return ErrorCode.unknown_member_id
     error = group.check_member(event.member_id, event.group_instance_id)
@@ -25,31 +25,33 @@ def _heartbeat(room: Room, event: Heartbeat, draft: Draft) -> ErrorCode:
         return error
     if event.generation_id != group.generation_id:
         return ErrorCode.illegal_generation
-    room.renew_session(group, group.members[event.member_id], draft.now_ms)
+    store.renew_session(group, group.members[event.member_id], builder.now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none
 
 
-def leave(room: Room, event: Leave, draft: Draft) -> None:
+def leave(store: GroupStore, event: Leave, builder: DecisionBuilder) -> None:
     """Remove members, each with an outcome of its own, then rebalance once."""
     if not event.group_id:
-        draft.answer(LeaveResult(ErrorCode.invalid_group_id))
+        builder.answer(LeaveResult(ErrorCode.invalid_group_id))
         return
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     outcomes = []
     for leaving in event.members:
         error = ErrorCode.unknown_member_id
         if group is not None:
-            error = _leave(room, group, leaving, draft)
+            error = _leave(store, group, leaving, builder)
         outcomes.append(LeftMember(leaving.member_id, leaving.group_instance_id, error))
     has_left = any(outcome.error is ErrorCode.none for outcome in outcomes)
     if group is not None and has_left and group.state is not GroupState.EMPTY:
-        rebalance_or_complete(room, group, draft)
-    draft.reply_on_commit(draft.token, LeaveResult(ErrorCode.none, tuple(outcomes)))
+        rebalance_or_complete(store, group, builder)
+    builder.reply_on_commit(builder.token, LeaveResult(ErrorCode.none, tuple(outcomes)))
 
 
-def _leave(room: Room, group: ClassicGroup, leaving: LeavingMember, draft: Draft) -> ErrorCode:
+def _leave(
+    store: GroupStore, group: ClassicGroup, leaving: LeavingMember, builder: DecisionBuilder
+) -> ErrorCode:
     """Remove one member. An administrator names a static one by its instance id alone."""
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:
@@ -59,11 +61,11 @@ def _leave(room: Room, group: ClassicGroup, leaving: LeavingMember, draft: Draft
         if member_id == NO_MEMBER_ID:
             return ErrorCode.unknown_member_id
     elif member_id in group.pending_joins:
-        room.drop_member(group, member_id)
+        store.drop_member(group, member_id)
         return ErrorCode.none
     else:
         error = group.check_member(member_id, leaving.group_instance_id)
         if error is not ErrorCode.none:
             return error
-    remove_member(room, group, group.members[member_id], draft)
+    remove_member(store, group, group.members[member_id], builder)
     return ErrorCode.none

@@ -17,9 +17,9 @@ from oncelog.group.rebalance import (
     rebalance_or_complete,
 )
 from oncelog.group.records import group_entry
-from oncelog.group.registry import Draft, Room, refuse_waiting, session_key
 from oncelog.group.results import JoinResult
 from oncelog.group.states import GroupState
+from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting, session_key
 
 KNOWN_MEMBER_ID_VERSION_MIN = 4
 """From here on a dynamic member has to come back with the id it was given (KIP-394)."""
@@ -28,40 +28,40 @@ SKIP_ASSIGNMENT_VERSION_MIN = 9
 """From here on a restarted static leader can be told to leave the assignment (KIP-814)."""
 
 
-def join(room: Room, event: Join, draft: Draft) -> None:
+def join(store: GroupStore, event: Join, builder: DecisionBuilder) -> None:
     """Decide a JoinGroup; the reply may come later, through the group's rebalance."""
-    error = _check_request(room, event)
+    error = _check_request(store, event)
     if error is not ErrorCode.none:
-        draft.answer(JoinResult(error, event.member_id))
+        builder.answer(JoinResult(error, event.member_id))
         return
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     is_unknown = event.member_id == NO_MEMBER_ID
     if group is None and not is_unknown:
-        draft.answer(JoinResult(ErrorCode.unknown_member_id, event.member_id))
+        builder.answer(JoinResult(ErrorCode.unknown_member_id, event.member_id))
         return
     if group is None:
         group = ClassicGroup(event.group_id)
-    if not _has_room(room, group, event.member_id):
-        _turn_away(room, group, event, draft)
+    if not _accepts_joining_member(store, group, event.member_id):
+        _turn_away(store, group, event, builder)
     elif not group.supports(event.protocol_type, event.protocols):
-        draft.answer(JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id))
+        builder.answer(JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id))
     elif is_unknown:
-        _join_new(room, group, event, draft)
+        _join_new(store, group, event, builder)
     else:
-        _join_known(room, group, event, draft)
+        _join_known(store, group, event, builder)
 
 
-def _check_request(room: Room, event: Join) -> ErrorCode:
+def _check_request(store: GroupStore, event: Join) -> ErrorCode:
     if not event.group_id:
         return ErrorCode.invalid_group_id
-    shortest_ms = room.config.min_session_timeout_ms
-    longest_ms = room.config.max_session_timeout_ms
+    shortest_ms = store.config.min_session_timeout_ms
+    longest_ms = store.config.max_session_timeout_ms
     if not shortest_ms <= event.session_timeout_ms <= longest_ms:
         return ErrorCode.invalid_session_timeout
     return ErrorCode.none
 
 
-def _has_room(room: Room, group: ClassicGroup, member_id: str) -> bool:
+def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: str) -> bool:
     """While members gather, those count that have come.
 
     So the last to rejoin are the ones turned away.
@@ -71,35 +71,41 @@ def _has_room(room: Room, group: ClassicGroup, member_id: str) -> bool:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.awaits_join
-        return is_waiting or group.awaiting_join_count < room.config.max_size
-    return member is not None or len(group.members) < room.config.max_size
+        return is_waiting or group.awaiting_join_count < store.config.max_size
+    return member is not None or len(group.members) < store.config.max_size
 
 
-def _turn_away(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
-    draft.answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER_ID))
+def _turn_away(
+    store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
+) -> None:
+    builder.answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER_ID))
     if event.member_id in group.members or event.member_id in group.pending_joins:
-        room.drop_member(group, event.member_id)
-        complete_join_if_ready(room, group, draft)
+        store.drop_member(group, event.member_id)
+        complete_join_if_ready(store, group, builder)
 
 
-def _join_new(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
+def _join_new(
+    store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
+) -> None:
     """A member without an id: a static one that is new or restarted, or a dynamic one."""
     prefix = event.client_id if event.group_instance_id is None else event.group_instance_id
     new_id = f"{prefix}-{event.fresh_id}"
     former_id = group.static_members.get(event.group_instance_id or "")
-    room.groups.setdefault(group.group_id, group)
+    store.groups.setdefault(group.group_id, group)
     if event.group_instance_id is not None and former_id is not None:
-        _replace_static(room, group, former_id, new_id, event, draft)
+        _replace_static(store, group, former_id, new_id, event, builder)
     elif event.group_instance_id is None and event.version >= KNOWN_MEMBER_ID_VERSION_MIN:
         group.pending_joins.add(new_id)
-        deadline_ms = draft.now_ms + event.session_timeout_ms
-        room.timers.set(session_key(group, new_id), deadline_ms)
-        draft.answer(JoinResult(ErrorCode.member_id_required, new_id))
+        deadline_ms = builder.now_ms + event.session_timeout_ms
+        store.timers.set(session_key(group, new_id), deadline_ms)
+        builder.answer(JoinResult(ErrorCode.member_id_required, new_id))
     else:
-        _add(room, group, new_id, event, draft)
+        _add(store, group, new_id, event, builder)
 
 
-def _add(room: Room, group: ClassicGroup, member_id: str, event: Join, draft: Draft) -> None:
+def _add(
+    store: GroupStore, group: ClassicGroup, member_id: str, event: Join, builder: DecisionBuilder
+) -> None:
     member = Member(
         member_id,
         event.group_instance_id,
@@ -108,16 +114,16 @@ def _add(room: Room, group: ClassicGroup, member_id: str, event: Join, draft: Dr
         event.session_timeout_ms,
         _rebalance_timeout_ms(event),
         event.protocols,
-        join_token=draft.token,
+        join_token=builder.token,
         is_new=True,
     )
     if group.is_initial_rebalance:
         group.new_member_added = True
     group.add(member, event.protocol_type)
     # It has no id to send heartbeats with yet. If its client gave up, this is what removes it.
-    timeout_ms = room.config.new_member_join_timeout_ms
-    room.timers.set(session_key(group, member_id), draft.now_ms + timeout_ms)
-    rebalance_or_complete(room, group, draft)
+    timeout_ms = store.config.new_member_join_timeout_ms
+    store.timers.set(session_key(group, member_id), builder.now_ms + timeout_ms)
+    rebalance_or_complete(store, group, builder)
 
 
 def _rebalance_timeout_ms(event: Join) -> int:
@@ -126,26 +132,28 @@ def _rebalance_timeout_ms(event: Join) -> int:
     return event.rebalance_timeout_ms
 
 
-def _join_known(room: Room, group: ClassicGroup, event: Join, draft: Draft) -> None:
+def _join_known(
+    store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
+) -> None:
     """A member that was given its id before, in this generation or an earlier one."""
     member_id = event.member_id
     if member_id in group.pending_joins:
         if event.group_instance_id is not None:
             # Ids are only given out to dynamic members. Kafka fails on it with the same code.
-            draft.answer(JoinResult(ErrorCode.unknown_server_error, member_id))
+            builder.answer(JoinResult(ErrorCode.unknown_server_error, member_id))
             return
-        _add(room, group, member_id, event, draft)
+        _add(store, group, member_id, event, builder)
         return
     error = group.check_member(member_id, event.group_instance_id)
     if error is not ErrorCode.none:
-        draft.answer(JoinResult(error, member_id))
+        builder.answer(JoinResult(error, member_id))
         return
     member = group.members[member_id]
     if _knows_already(group, member, event):
-        draft.answer(current_generation(group, member))
+        builder.answer(current_generation(group, member))
         return
-    _update(group, member, event, draft)
-    rebalance_or_complete(room, group, draft)
+    _update(group, member, event, builder)
+    rebalance_or_complete(store, group, builder)
 
 
 def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
@@ -163,18 +171,23 @@ def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
     return group.state is GroupState.STABLE and is_same and not is_leader
 
 
-def _update(group: ClassicGroup, member: Member, event: Join, draft: Draft) -> None:
+def _update(group: ClassicGroup, member: Member, event: Join, builder: DecisionBuilder) -> None:
     group.update(
         member,
         event.protocols,
         event.session_timeout_ms,
         _rebalance_timeout_ms(event),
-        draft.token,
+        builder.token,
     )
 
 
 def _replace_static(
-    room: Room, group: ClassicGroup, former_id: str, new_id: str, event: Join, draft: Draft
+    store: GroupStore,
+    group: ClassicGroup,
+    former_id: str,
+    new_id: str,
+    event: Join,
+    builder: DecisionBuilder,
 ) -> None:
     """A static member was restarted: its former self is fenced, and it goes on in its place."""
     leader_id = group.leader_id or ""
@@ -182,20 +195,20 @@ def _replace_static(
     former = FormerSelf(
         former_id, member.session_timeout_ms, member.rebalance_timeout_ms, member.protocols
     )
-    refuse_waiting(draft, member, ErrorCode.fenced_instance_id, former_id)
-    room.timers.cancel(session_key(group, former_id))
+    refuse_waiting(builder, member, ErrorCode.fenced_instance_id, former_id)
+    store.timers.cancel(session_key(group, former_id))
     group.rename_static_member(former_id, new_id)
     member.client_id, member.client_host = event.client_id, event.client_host
     member.is_new = False
-    _update(group, member, event, draft)
-    room.renew_session(group, member, draft.now_ms)
+    _update(group, member, event, builder)
+    store.renew_session(group, member, builder.now_ms)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-        _store_replacement(group, member, former, leader_id, event, draft)
+        _store_replacement(group, member, former, leader_id, event, builder)
     elif group.state is GroupState.PREPARING_REBALANCE:
-        complete_join_if_ready(room, group, draft)
+        complete_join_if_ready(store, group, builder)
     else:
         # In CompletingRebalance the leader may be assigning to the former id at this moment.
-        prepare_rebalance(room, group, draft)
+        prepare_rebalance(store, group, builder)
 
 
 def _store_replacement(
@@ -204,7 +217,7 @@ def _store_replacement(
     former: FormerSelf,
     leader_id: str,
     event: Join,
-    draft: Draft,
+    builder: DecisionBuilder,
 ) -> None:
     """Keep the group stable.
 
@@ -212,7 +225,7 @@ def _store_replacement(
     """
     assignments = {m.member_id: m.assignment for m in group.members.values()}
     entry = group_entry(group, assignments)
-    write = draft.write(group, WriteKind.STATIC_MEMBER, entry)
+    write = builder.write(group, WriteKind.STATIC_MEMBER, entry)
     write.former = former
     write.member_id = member.member_id
     is_leader = group.leader_id == member.member_id
@@ -228,23 +241,25 @@ def _store_replacement(
         skip_assignment=may_skip and is_leader,
         members=joined_members(group) if may_skip and is_leader else (),
     )
-    draft.reply_on_commit(draft.token, result)
+    builder.reply_on_commit(builder.token, result)
     member.join_token = None
 
 
-def undo_replacement(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
+def undo_replacement(
+    store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
+) -> None:
     """The record of a replacement was not written: the former self is a member again."""
     write = group.write
     require(write is not None, f"{group.group_id}: nothing to undo")
     if write is None or write.former is None:
         return
     former = write.former
-    room.timers.cancel(session_key(group, write.member_id))
+    store.timers.cancel(session_key(group, write.member_id))
     member = group.rename_static_member(write.member_id, former.member_id)
     group.update(
         member, former.protocols, former.session_timeout_ms, former.rebalance_timeout_ms, None
     )
-    room.renew_session(group, member, draft.now_ms)
+    store.renew_session(group, member, builder.now_ms)
     result = JoinResult(
         error,
         NO_MEMBER_ID,
@@ -253,4 +268,4 @@ def undo_replacement(room: Room, group: ClassicGroup, draft: Draft, error: Error
         protocol_name=group.protocol_name,
         leader=group.leader_id or "",
     )
-    draft.answer(result)
+    builder.answer(result)

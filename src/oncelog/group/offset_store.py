@@ -1,9 +1,9 @@
 """The committed offsets of all groups of one partition of `__consumer_offsets`.
 
-Durable state: `put`, `remove` and `end_transaction` are called by the machine's `apply` and
-`apply_marker` only. Volatile: the commits that are in flight to the log, by which a reader that
-requires stable offsets learns that one is about to change, and a deletion that it has to delete one
-more.
+Durable state: `put`, `remove` and `end_transaction` are called by the shard's `apply` and
+`replay_end_transaction_marker` only. Volatile: the commits that are in flight to the log, by which
+a reader that requires stable offsets learns that one is about to change, and a deletion that it has
+to delete one more.
 
 Invariants: INV-6, an offset of a transaction becomes visible when the marker says commit, and never
 otherwise. Of a plain and a transactional commit for one partition the one later in the log wins,
@@ -89,20 +89,22 @@ class OffsetStore:
 
     # Volatile.
 
-    def take_off(self, group_id: str, partitions: Iterable[TopicPartition], commit: object) -> None:
+    def add_in_flight(
+        self, group_id: str, partitions: Iterable[TopicPartition], commit: object
+    ) -> None:
         """Remember that `commit`, an event, handed these partitions to the log."""
         flying = self._in_flight.setdefault(group_id, {})
         for partition in partitions:
             flying.setdefault(partition, deque()).append(commit)
 
-    def land(self, group_id: str, partition: TopicPartition) -> None:
+    def complete_in_flight(self, group_id: str, partition: TopicPartition) -> None:
         """The oldest commit in flight for the partition was applied; without any it is replay."""
         commits = self._in_flight.get(group_id, {}).get(partition)
         if commits:
             commits.popleft()
             self._prune(group_id, partition)
 
-    def crash(self, group_id: str, commit: object) -> None:
+    def fail_in_flight(self, group_id: str, commit: object) -> None:
         """`commit` did not come into the log. One that was never on its way changes nothing."""
         for partition, commits in tuple(self._in_flight.get(group_id, {}).items()):
             kept = deque(other for other in commits if other is not commit)

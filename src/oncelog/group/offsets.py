@@ -8,7 +8,7 @@ transaction always, as older clients send nothing else).
 
 from typing import TypeAlias
 
-from oncelog.coordinator.machine import AppendProducer
+from oncelog.coordinator.shard import AppendProducer
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
@@ -24,8 +24,7 @@ from oncelog.group.events import (
     TxnOffsetCommit,
 )
 from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
-from oncelog.group.records import BatchRoom, group_tombstone, offset_entry, offset_tombstone
-from oncelog.group.registry import Draft, Room
+from oncelog.group.records import BatchBudget, group_tombstone, offset_entry, offset_tombstone
 from oncelog.group.results import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -36,6 +35,7 @@ from oncelog.group.results import (
     PartitionOutcome,
 )
 from oncelog.group.states import GroupState
+from oncelog.group.store import DecisionBuilder, GroupStore
 from oncelog.group.timers import TimerKey, TimerKind
 
 OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 9
@@ -50,37 +50,39 @@ TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 6
 AnyCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
 
 
-def commit(room: Room, event: OffsetCommit, draft: Draft) -> None:
+def commit(store: GroupStore, event: OffsetCommit, builder: DecisionBuilder) -> None:
     """Decide an OffsetCommit. It counts as a heartbeat."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     error = _check_commit(group, event)
     if error is not ErrorCode.none:
-        draft.answer(refused(event, error))
+        builder.answer(refused(event, error))
         return
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         member = group.members.get(event.member_id)
         if member is not None:
-            room.renew_session(group, member, draft.now_ms)
-    expire_ms = NO_TIMESTAMP if event.retention_ms < 0 else draft.now_ms + event.retention_ms
-    _write_offsets(room, event, draft, expire_ms)
+            store.renew_session(group, member, builder.now_ms)
+    expire_ms = NO_TIMESTAMP if event.retention_ms < 0 else builder.now_ms + event.retention_ms
+    _write_offsets(store, event, builder, expire_ms)
 
 
-def commit_in_transaction(room: Room, event: TxnOffsetCommit, draft: Draft) -> None:
+def commit_in_transaction(
+    store: GroupStore, event: TxnOffsetCommit, builder: DecisionBuilder
+) -> None:
     """Decide a TxnOffsetCommit.
 
     The offsets are written now, and visible after the marker (INV-6).
     """
     if not event.group_id:
-        draft.answer(refused(event, ErrorCode.invalid_group_id))
+        builder.answer(refused(event, ErrorCode.invalid_group_id))
         return
-    error = _check_commit(room.groups.get(event.group_id), event)
+    error = _check_commit(store.groups.get(event.group_id), event)
     if error is not ErrorCode.none:
-        draft.answer(refused(event, error))
+        builder.answer(refused(event, error))
         return
     producer_id = ProducerId(event.producer_id)
     producer_epoch = ProducerEpoch(event.producer_epoch)
-    draft.producer = AppendProducer(producer_id, producer_epoch, event.permit)
-    _write_offsets(room, event, draft, NO_TIMESTAMP)
+    builder.producer = AppendProducer(producer_id, producer_epoch, event.permit)
+    _write_offsets(store, event, builder, NO_TIMESTAMP)
 
 
 def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
@@ -112,29 +114,31 @@ def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
     return ErrorCode.none
 
 
-def _write_offsets(room: Room, event: AnyCommit, draft: Draft, expire_ms: int) -> None:
+def _write_offsets(
+    store: GroupStore, event: AnyCommit, builder: DecisionBuilder, expire_ms: int
+) -> None:
     outcomes = []
     written = []
     for wanted in event.offsets:
         metadata = wanted.metadata or ""
         error = ErrorCode.offset_metadata_too_large
-        if len(metadata) <= room.config.offset_metadata_max_size:
+        if len(metadata) <= store.config.offset_metadata_max_size:
             error = ErrorCode.none
             partition = TopicPartition(wanted.topic, wanted.partition)
             value = CommittedOffset(
                 wanted.offset,
                 wanted.leader_epoch,
                 metadata,
-                draft.now_ms,
+                builder.now_ms,
                 expire_ms,
                 wanted.topic_id,
             )
-            draft.entries.append(offset_entry(event.group_id, partition, value))
+            builder.entries.append(offset_entry(event.group_id, partition, value))
             written.append(partition)
         outcomes.append(PartitionOutcome(wanted.topic, wanted.partition, error))
     if written:
-        room.offsets.take_off(event.group_id, written, event)
-    draft.reply_on_commit(draft.token, OffsetCommitResult(tuple(outcomes)))
+        store.offsets.add_in_flight(event.group_id, written, event)
+    builder.reply_on_commit(builder.token, OffsetCommitResult(tuple(outcomes)))
 
 
 def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
@@ -143,7 +147,7 @@ def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
     return OffsetCommitResult(tuple(outcomes))
 
 
-def fetch(room: Room, event: OffsetFetch, draft: Draft) -> None:
+def fetch(store: GroupStore, event: OffsetFetch, builder: DecisionBuilder) -> None:
     """Read committed offsets.
 
     `require_stable` turns those that may be about to change into UNSTABLE_OFFSET_COMMIT.
@@ -155,19 +159,19 @@ def fetch(room: Room, event: OffsetFetch, draft: Draft) -> None:
     if event.offsets is not None:
         wanted = event.offsets
     else:
-        known = dict.fromkeys(p for p, _ in room.offsets.of_group(event.group_id))
+        known = dict.fromkeys(p for p, _ in store.offsets.of_group(event.group_id))
         if event.require_stable:
-            known |= dict.fromkeys(room.offsets.partitions(event.group_id))
+            known |= dict.fromkeys(store.offsets.partitions(event.group_id))
         wanted = tuple(OffsetToFetch(p.topic, p.partition) for p in known)
-    found = tuple(_fetch_one(room, event, offset) for offset in wanted)
-    draft.answer(OffsetFetchResult(ErrorCode.none, found))
+    found = tuple(_fetch_one(store, event, offset) for offset in wanted)
+    builder.answer(OffsetFetchResult(ErrorCode.none, found))
 
 
-def _fetch_one(room: Room, event: OffsetFetch, wanted: OffsetToFetch) -> FetchedOffset:
+def _fetch_one(store: GroupStore, event: OffsetFetch, wanted: OffsetToFetch) -> FetchedOffset:
     partition = TopicPartition(wanted.topic, wanted.partition)
     error = ErrorCode.none
-    value = room.offsets.get(event.group_id, partition)
-    if event.require_stable and room.offsets.is_unstable(event.group_id, partition):
+    value = store.offsets.get(event.group_id, partition)
+    if event.require_stable and store.offsets.is_unstable(event.group_id, partition):
         error = ErrorCode.unstable_offset_commit
         value = None
     if value is None or _is_of_another_topic(value, wanted):
@@ -183,71 +187,71 @@ def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
     return known and value.topic_id != wanted.topic_id
 
 
-def delete(room: Room, event: OffsetDelete, draft: Draft) -> None:
+def delete(store: GroupStore, event: OffsetDelete, builder: DecisionBuilder) -> None:
     """Decide an OffsetDelete.
 
     Nothing that the group is subscribed to, and no group of another kind while it has members.
     """
     if not event.group_id:
-        draft.answer(OffsetDeleteResult(ErrorCode.invalid_group_id))
+        builder.answer(OffsetDeleteResult(ErrorCode.invalid_group_id))
         return
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
-        draft.answer(OffsetDeleteResult(ErrorCode.group_id_not_found))
+        builder.answer(OffsetDeleteResult(ErrorCode.group_id_not_found))
         return
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
-        draft.answer(OffsetDeleteResult(ErrorCode.non_empty_group))
+        builder.answer(OffsetDeleteResult(ErrorCode.non_empty_group))
         return
     outcomes = []
     for partition in event.partitions:
         error = ErrorCode.none
         if group.is_subscribed_to(partition.topic):
             error = ErrorCode.group_subscribed_to_topic
-        elif room.offsets.is_known(event.group_id, partition):
-            draft.entries.append(offset_tombstone(event.group_id, partition))
+        elif store.offsets.is_known(event.group_id, partition):
+            builder.entries.append(offset_tombstone(event.group_id, partition))
         outcomes.append(PartitionOutcome(*partition, error))
-    draft.reply_on_commit(draft.token, OffsetDeleteResult(ErrorCode.none, tuple(outcomes)))
+    builder.reply_on_commit(builder.token, OffsetDeleteResult(ErrorCode.none, tuple(outcomes)))
 
 
-def expire(room: Room, event: ExpireOffsets, draft: Draft) -> None:
+def expire(store: GroupStore, event: ExpireOffsets, builder: DecisionBuilder) -> None:
     """Delete the offsets of a group that outlived their retention.
 
     With the last one an empty group goes too. What does not fit into one append waits for another
     sweep, which comes soon.
     """
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
         return
     stay = 0
-    batch = BatchRoom(room.config.append_bytes_max)
-    for partition, value in room.offsets.of_group(event.group_id):
-        unstable = room.offsets.is_unstable(event.group_id, partition)
-        if unstable or not _is_expired(room, group, partition, value, draft.now_ms):
+    batch = BatchBudget(store.config.append_bytes_max)
+    for partition, value in store.offsets.of_group(event.group_id):
+        unstable = store.offsets.is_unstable(event.group_id, partition)
+        if unstable or not _is_expired(store, group, partition, value, builder.now_ms):
             stay += 1
             continue
         tombstone = offset_tombstone(event.group_id, partition)
         if not batch.take(tombstone):
-            room.timers.set(TimerKey(TimerKind.SWEEP), draft.now_ms + EXPIRY_CONTINUE_MS)
+            store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
             return
-        draft.entries.append(tombstone)
+        builder.entries.append(tombstone)
     stay += sum(
-        room.offsets.is_unstable(event.group_id, partition)
-        for partition in room.offsets.partitions(event.group_id)
+        store.offsets.is_unstable(event.group_id, partition)
+        for partition in store.offsets.partitions(event.group_id)
     )
     is_over = group.state is GroupState.EMPTY and not group.pending_joins and not stay
-    if is_over and (draft.entries or group.group_id in room.recorded):
+    if is_over and (builder.entries or group.group_id in store.recorded):
         last = group_tombstone(group.group_id)
         if batch.take(last):
-            draft.write(group, WriteKind.DELETED, last)
+            builder.write(group, WriteKind.DELETED, last)
         else:
-            room.timers.set(TimerKey(TimerKind.SWEEP), draft.now_ms + EXPIRY_CONTINUE_MS)
+            store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
     elif is_over:
         # It never came to a record: there is nothing to undo in the log.
-        room.forget(group)
+        store.forget(group)
 
 
 def _is_expired(
-    room: Room,
+    store: GroupStore,
     group: ClassicGroup,
     partition: TopicPartition,
     value: CommittedOffset,
@@ -268,4 +272,4 @@ def _is_expired(
             return False
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return now_ms >= value.expire_timestamp_ms
-    return now_ms - base_ms >= room.config.offsets_retention_ms
+    return now_ms - base_ms >= store.config.offsets_retention_ms

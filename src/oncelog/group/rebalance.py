@@ -10,88 +10,92 @@ from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
 from oncelog.group.events import NO_MEMBER_ID, JoinPhaseOver, SessionExpired, SyncPhaseOver
 from oncelog.group.records import group_entry
-from oncelog.group.registry import (
-    Draft,
-    Room,
+from oncelog.group.results import JoinedMember, JoinResult, SyncResult
+from oncelog.group.states import GroupState, may_rebalance
+from oncelog.group.store import (
+    DecisionBuilder,
+    GroupStore,
     answer_join,
     answer_sync,
     refuse_waiting,
     session_key,
 )
-from oncelog.group.results import JoinedMember, JoinResult, SyncResult
-from oncelog.group.states import GroupState, may_rebalance
 
 
-def rebalance_or_complete(room: Room, group: ClassicGroup, draft: Draft) -> None:
+def rebalance_or_complete(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
     """Start a rebalance.
 
     If one is being prepared, see whether this was the last one to wait for.
     """
     if may_rebalance(group.state):
-        prepare_rebalance(room, group, draft)
+        prepare_rebalance(store, group, builder)
     else:
-        complete_join_if_ready(room, group, draft)
+        complete_join_if_ready(store, group, builder)
 
 
-def prepare_rebalance(room: Room, group: ClassicGroup, draft: Draft) -> None:
+def prepare_rebalance(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
     """Call the members together: those that wait for their assignment are sent back to join."""
     if group.state is GroupState.COMPLETING_REBALANCE:
-        cancel_assignment(room, group, draft, ErrorCode.rebalance_in_progress)
+        cancel_assignment(store, group, builder, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
-    room.timers.cancel(group.sync_key)
+    store.timers.cancel(group.sync_key)
     is_initial = group.state is GroupState.EMPTY
-    group.move(GroupState.PREPARING_REBALANCE, draft.now_ms)
+    group.move(GroupState.PREPARING_REBALANCE, builder.now_ms)
     if is_initial:
         # A new group gives its members time to arrive, so that they need not rebalance again.
-        delay_ms = room.config.initial_rebalance_delay_ms
+        delay_ms = store.config.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        room.timers.set(group.join_key, draft.now_ms + delay_ms)
+        store.timers.set(group.join_key, builder.now_ms + delay_ms)
     elif group.has_all_joined:
-        complete_join(room, group, draft)
+        complete_join(store, group, builder)
     else:
-        room.timers.set(group.join_key, draft.now_ms + group.rebalance_timeout_ms)
+        store.timers.set(group.join_key, builder.now_ms + group.rebalance_timeout_ms)
 
 
-def cancel_assignment(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
+def cancel_assignment(
+    store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
+) -> None:
     """Take back the assignments of a generation that did not come to be."""
     for member in group.members.values():
         member.assignment = b""
-        if answer_sync(draft, member, SyncResult(error)):
-            room.renew_session(group, member, draft.now_ms)
+        if answer_sync(builder, member, SyncResult(error)):
+            store.renew_session(group, member, builder.now_ms)
 
 
-def complete_join_if_ready(room: Room, group: ClassicGroup, draft: Draft) -> None:
+def complete_join_if_ready(
+    store: GroupStore, group: ClassicGroup, builder: DecisionBuilder
+) -> None:
     """End the gathering if nobody is missing. The first one of a group lasts its full time."""
     preparing = group.state is GroupState.PREPARING_REBALANCE
     if preparing and not group.is_initial_rebalance and group.has_all_joined:
-        complete_join(room, group, draft)
+        complete_join(store, group, builder)
 
 
-def complete_join(room: Room, group: ClassicGroup, draft: Draft) -> None:
+def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
     """End the gathering.
 
     Who did not come is out (static members stay), the others begin a generation.
     """
-    room.timers.cancel(group.join_key)
+    store.timers.cancel(group.join_key)
     absent = [m for m in group.members.values() if m.join_token is None]
     for member in absent:
         if member.group_instance_id is None:
-            room.drop_member(group, member.member_id)
+            store.drop_member(group, member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none came: their session timeouts decide.
-        room.timers.set(group.join_key, draft.now_ms + group.rebalance_timeout_ms)
+        store.timers.set(group.join_key, builder.now_ms + group.rebalance_timeout_ms)
         return
-    group.start_generation(draft.now_ms)
+    group.start_generation(builder.now_ms)
     if group.state is GroupState.EMPTY:
-        draft.write(group, WriteKind.EMPTIED, group_entry(group, {}))
+        builder.write(group, WriteKind.EMPTIED, group_entry(group, {}))
         return
     for member in group.members.values():
-        answer_join(draft, member, current_generation(group, member))
-        room.renew_session(group, member, draft.now_ms)
+        answer_join(builder, member, current_generation(group, member))
+        store.renew_session(group, member, builder.now_ms)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
-    room.timers.set(group.sync_key, draft.now_ms + group.rebalance_timeout_ms)
+    store.timers.set(group.sync_key, builder.now_ms + group.rebalance_timeout_ms)
 
 
 def current_generation(group: ClassicGroup, member: Member) -> JoinResult:
@@ -117,67 +121,71 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def join_phase_over(room: Room, event: JoinPhaseOver, draft: Draft) -> None:
+def join_phase_over(store: GroupStore, event: JoinPhaseOver, builder: DecisionBuilder) -> None:
     """The time to join is up; a first rebalance goes on while new members arrive."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms:
         group.new_member_added = False
         passed_ms = group.initial_delay_ms
-        delay_ms = min(room.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        delay_ms = min(store.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.initial_remaining_ms - passed_ms, 0)
-        room.timers.set(group.join_key, draft.now_ms + delay_ms)
+        store.timers.set(group.join_key, builder.now_ms + delay_ms)
     else:
-        complete_join(room, group, draft)
+        complete_join(store, group, builder)
 
 
-def sync_phase_over(room: Room, event: SyncPhaseOver, draft: Draft) -> None:
+def sync_phase_over(store: GroupStore, event: SyncPhaseOver, builder: DecisionBuilder) -> None:
     """Members that joined but never sent SyncGroup are out, and the others rebalance."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None or group.generation_id != event.generation_id or not group.pending_syncs:
         return
     require(may_rebalance(group.state), f"{group.group_id}: waits for SyncGroup in {group.state}")
     for member_id in sorted(group.pending_syncs):
-        room.drop_member(group, member_id)
-    prepare_rebalance(room, group, draft)
+        store.drop_member(group, member_id)
+    prepare_rebalance(store, group, builder)
 
 
-def session_expired(room: Room, event: SessionExpired, draft: Draft) -> None:
+def session_expired(store: GroupStore, event: SessionExpired, builder: DecisionBuilder) -> None:
     """A member was silent for too long: it is out, unless a request of its own waits for us."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if group is None:
         return
     member = group.members.get(event.member_id)
     if event.member_id in group.pending_joins:
         group.remove(event.member_id)
-        complete_join_if_all_here(room, group, draft)
+        complete_join_if_all_here(store, group, builder)
     elif member is not None and not member.is_excused:
-        remove_member(room, group, member, draft)
+        remove_member(store, group, member, builder)
         if may_rebalance(group.state):
-            prepare_rebalance(room, group, draft)
+            prepare_rebalance(store, group, builder)
         else:
-            complete_join_if_all_here(room, group, draft)
+            complete_join_if_all_here(store, group, builder)
 
 
-def complete_join_if_all_here(room: Room, group: ClassicGroup, draft: Draft) -> None:
+def complete_join_if_all_here(
+    store: GroupStore, group: ClassicGroup, builder: DecisionBuilder
+) -> None:
     """End the gathering if nobody is missing any more, the first one of a group too."""
     if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
-        complete_join(room, group, draft)
+        complete_join(store, group, builder)
 
 
-def remove_member(room: Room, group: ClassicGroup, member: Member, draft: Draft) -> None:
+def remove_member(
+    store: GroupStore, group: ClassicGroup, member: Member, builder: DecisionBuilder
+) -> None:
     """Put a member out. If it is there after all, UNKNOWN_MEMBER_ID makes it join anew."""
-    refuse_waiting(draft, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
-    room.drop_member(group, member.member_id)
+    refuse_waiting(builder, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
+    store.drop_member(group, member.member_id)
 
 
-def is_stale(room: Room, event: object) -> bool:
+def is_stale(store: GroupStore, event: object) -> bool:
     """Whether a timer's event came too late: its deadline has been moved since."""
     match event:
-        case SessionExpired(group_id, member_id) if group_id in room.groups:
-            return session_key(room.groups[group_id], member_id) in room.timers
-        case JoinPhaseOver(group_id) if group_id in room.groups:
-            return room.groups[group_id].join_key in room.timers
+        case SessionExpired(group_id, member_id) if group_id in store.groups:
+            return session_key(store.groups[group_id], member_id) in store.timers
+        case JoinPhaseOver(group_id) if group_id in store.groups:
+            return store.groups[group_id].join_key in store.timers
     return False

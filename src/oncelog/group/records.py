@@ -1,13 +1,13 @@
-"""Between the machine's values and the records of `__consumer_offsets` (`group_log`).
+"""Between the shard's values and the records of `__consumer_offsets` (`group_log`).
 
-The only module of this room that touches bytes. Keys of kinds that belong to other protocols
+The only module of this store that touches bytes. Keys of kinds that belong to other protocols
 (KIP-848 and later) are left alone: `decode` returns None for them.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.coordinator.machine import ApplyContext, Entry
+from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
 from oncelog.core.ids import TopicPartition
 from oncelog.group.classic_group import ClassicGroup, Member
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
@@ -35,14 +35,14 @@ class GroupRecord(NamedTuple):
     value: group_log.GroupMetadataValue | None
 
 
-class BatchRoom:
+class BatchBudget:
     """Counts tombstones into one append of at most `bytes_max` bytes; the first always fits."""
 
     def __init__(self, bytes_max: int) -> None:
         self._free = bytes_max - HEADER_SIZE
         self._is_empty = True
 
-    def take(self, tombstone: Entry) -> bool:
+    def take(self, tombstone: CoordinatorRecord) -> bool:
         """Whether it still fits; if so it is counted."""
         self._free -= len(tombstone.key) + _RECORD_BYTES
         fits = self._free >= 0 or self._is_empty
@@ -50,7 +50,7 @@ class BatchRoom:
         return fits
 
 
-def decode(entry: Entry, context: ApplyContext) -> OffsetRecord | GroupRecord | None:
+def decode(entry: CoordinatorRecord, context: RecordContext) -> OffsetRecord | GroupRecord | None:
     """Read one record; None for a key that is not a classic group's."""
     key = group_log.decode_key(entry.key)
     if isinstance(key, group_log.OffsetCommitKey):
@@ -67,7 +67,7 @@ def decode(entry: Entry, context: ApplyContext) -> OffsetRecord | GroupRecord | 
     return None
 
 
-def _committed(value: group_log.OffsetCommitValue, context: ApplyContext) -> CommittedOffset:
+def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> CommittedOffset:
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -79,7 +79,9 @@ def _committed(value: group_log.OffsetCommitValue, context: ApplyContext) -> Com
     )
 
 
-def offset_entry(group_id: str, partition: TopicPartition, value: CommittedOffset) -> Entry:
+def offset_entry(
+    group_id: str, partition: TopicPartition, value: CommittedOffset
+) -> CoordinatorRecord:
     """The record of an offset commit."""
     record = group_log.OffsetCommitValue(
         offset=value.offset,
@@ -89,12 +91,14 @@ def offset_entry(group_id: str, partition: TopicPartition, value: CommittedOffse
         expire_timestamp_ms=value.expire_timestamp_ms,
         topic_id=None if value.topic_id == ZERO_TOPIC_ID else value.topic_id,
     )
-    return Entry(_offset_key(group_id, partition), group_log.encode_offset_commit_value(record))
+    return CoordinatorRecord(
+        _offset_key(group_id, partition), group_log.encode_offset_commit_value(record)
+    )
 
 
-def offset_tombstone(group_id: str, partition: TopicPartition) -> Entry:
+def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
     """The record that deletes an offset."""
-    return Entry(_offset_key(group_id, partition), None)
+    return CoordinatorRecord(_offset_key(group_id, partition), None)
 
 
 def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
@@ -102,7 +106,7 @@ def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
     return group_log.encode_offset_commit_key(key)
 
 
-def group_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Entry:
+def group_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
     """The record of a group's generation, with what each member was assigned."""
     members = tuple(
         group_log.GroupMember(
@@ -125,12 +129,14 @@ def group_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Entry:
         current_state_timestamp_ms=group.state_timestamp_ms,
         members=members,
     )
-    return Entry(_group_key(group.group_id), group_log.encode_group_metadata_value(value))
+    return CoordinatorRecord(
+        _group_key(group.group_id), group_log.encode_group_metadata_value(value)
+    )
 
 
-def group_tombstone(group_id: str) -> Entry:
+def group_tombstone(group_id: str) -> CoordinatorRecord:
     """The record that deletes a group."""
-    return Entry(_group_key(group_id), None)
+    return CoordinatorRecord(_group_key(group_id), None)
 
 
 def _group_key(group_id: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What the machine answers.
+"""What the shard answers.
 
 One frozen value per request, with Kafka's error codes and no wire classes.
 

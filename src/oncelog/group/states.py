@@ -6,7 +6,7 @@ from enum import Enum
 class GroupState(Enum):
     """A group's state; the value is Kafka's spelling in DescribeGroups and ListGroups.
 
-    There is no Dead: a deleted group leaves the machine at once, and one that does not exist is
+    There is no Dead: a deleted group leaves the shard at once, and one that does not exist is
     described as "Dead".
     """
 

@@ -12,34 +12,34 @@ from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
 from oncelog.group.events import Sync
 from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
 from oncelog.group.records import group_entry
-from oncelog.group.registry import Draft, Room
 from oncelog.group.results import SyncResult
 from oncelog.group.states import GroupState
+from oncelog.group.store import DecisionBuilder, GroupStore
 
 
-def sync(room: Room, event: Sync, draft: Draft) -> None:
+def sync(store: GroupStore, event: Sync, builder: DecisionBuilder) -> None:
     """Decide a SyncGroup; a follower's reply comes with the leader's."""
-    group = room.groups.get(event.group_id)
+    group = store.groups.get(event.group_id)
     if not event.group_id:
-        draft.answer(SyncResult(ErrorCode.invalid_group_id))
+        builder.answer(SyncResult(ErrorCode.invalid_group_id))
         return
     if group is None:
-        draft.answer(SyncResult(ErrorCode.unknown_member_id))
+        builder.answer(SyncResult(ErrorCode.unknown_member_id))
         return
     error = _check(group, event)
     if error is not ErrorCode.none:
-        draft.answer(SyncResult(error))
+        builder.answer(SyncResult(error))
         return
     member = group.members[event.member_id]
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
-        room.timers.cancel(group.sync_key)
+        store.timers.cancel(group.sync_key)
     if group.state is GroupState.STABLE:
-        draft.answer(assignment_of(group, member, member.assignment))
+        builder.answer(assignment_of(group, member, member.assignment))
         return
-    member.sync_token = draft.token
+    member.sync_token = builder.token
     if group.leader_id == member.member_id:
-        _store_assignment(room, group, event, draft)
+        _store_assignment(store, group, event, builder)
 
 
 def _check(group: ClassicGroup, event: Sync) -> ErrorCode:
@@ -61,15 +61,17 @@ def _differs(theirs: str | None, ours: str | None) -> bool:
     return theirs is not None and ours is not None and theirs != ours
 
 
-def _store_assignment(room: Room, group: ClassicGroup, event: Sync, draft: Draft) -> None:
+def _store_assignment(
+    store: GroupStore, group: ClassicGroup, event: Sync, builder: DecisionBuilder
+) -> None:
     given = dict(event.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-    draft.write(group, WriteKind.ASSIGNMENT, group_entry(group, assignments))
+    builder.write(group, WriteKind.ASSIGNMENT, group_entry(group, assignments))
     for member in group.members.values():
         if member.sync_token is not None:
             result = assignment_of(group, member, assignments[member.member_id])
-            draft.reply_on_commit(member.sync_token, result)
-            room.renew_session(group, member, draft.now_ms)
+            builder.reply_on_commit(member.sync_token, result)
+            store.renew_session(group, member, builder.now_ms)
 
 
 def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> SyncResult:
@@ -78,10 +80,12 @@ def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> Syn
     return SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)
 
 
-def assignment_failed(room: Room, group: ClassicGroup, draft: Draft, error: ErrorCode) -> None:
+def assignment_failed(
+    store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
+) -> None:
     """The record of an assignment was not written.
 
     Everyone who waits hears of it, and all rejoin.
     """
-    cancel_assignment(room, group, draft, error)
-    rebalance_or_complete(room, group, draft)
+    cancel_assignment(store, group, builder, error)
+    rebalance_or_complete(store, group, builder)

@@ -1,8 +1,8 @@
 """Offsets inside open transactions: kept apart until the transaction's marker (INV-6).
 
-Durable state: only `apply` and `apply_marker` of the machine lead here. It knows nothing of epochs,
-because the log has refused what a fenced producer wrote (INV-5), and a marker ends whatever its
-producer id has open.
+Durable state: only `apply` and `replay_end_transaction_marker` of the shard lead here. It knows
+nothing of epochs, because the log has refused what a fenced producer wrote (INV-5), and a marker
+ends whatever its producer id has open.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The states that a live broker's coordinators go through, seen from outside.
 
 `ObservedBroker` is the shipped broker with a `BrokerWatch`: nothing of it is replaced but its
-coordinators' machines, each of which is wrapped in one that passes every call on and compares the
+coordinators' shards, each of which is wrapped in one that passes every call on and compares the
 state before and after. So the product carries no hook, and a broker in the simulation pays one more
 call per event. Replay is not counted: it repeats what was counted when it happened.
 """
@@ -16,12 +16,18 @@ from oncelog.broker.broker import Broker
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
-from oncelog.coordinator.machine import ApplyContext, Decision, Entry, Machine, Token
+from oncelog.coordinator.shard import (
+    CoordinatorRecord,
+    CoordinatorShard,
+    Decision,
+    RecordContext,
+    Token,
+)
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from oncelog.group.classic_group import ClassicGroup
-from oncelog.group.machine import GroupMachine
+from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import DEAD, GroupState
 from oncelog.metadata.store import MetadataStore
 from oncelog.protocol.records import group_log, transaction_log
@@ -31,22 +37,22 @@ from oncelog.runtime.network import Network
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
-from oncelog.transaction import InitProducerId, TransactionMachine, TransactionState
+from oncelog.transaction import InitProducerId, TransactionCoordinatorShard, TransactionState
 from oncelog.transaction.events import AbortTimedOut, Parked
 
 __all__ = [
     "ObservedBroker",
     "ObservedGroups",
-    "ObservedMachine",
+    "ObservedShard",
     "ObservedTransactions",
     "observe_broker",
 ]
 
 
-class ObservedMachine(Machine):
+class ObservedShard(CoordinatorShard):
     """Passes everything on to `inner`."""
 
-    def __init__(self, inner: Machine, coverage: Coverage, watch: BrokerWatch) -> None:
+    def __init__(self, inner: CoordinatorShard, coverage: Coverage, watch: BrokerWatch) -> None:
         self.inner = inner
         self.coverage = coverage
         self.watch = watch
@@ -54,56 +60,56 @@ class ObservedMachine(Machine):
         watch.loading_count += 1
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.decide(event, token, now_ms)
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
-        """See `Machine`."""
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+        """See `CoordinatorShard`."""
         self.inner.apply(entry, context)
 
     def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.failed(event, token, error, now_ms)
 
     def id_of(self, event: object) -> str | None:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.id_of(event)
 
     def overtakes(self, event: object) -> bool:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.overtakes(event)
 
-    def meet(self, event: object, token: Token | None) -> object:
-        """See `Machine`."""
-        return self.inner.meet(event, token)
+    def park(self, event: object, token: Token | None) -> object:
+        """See `CoordinatorShard`."""
+        return self.inner.park(event, token)
 
-    def apply_marker(
+    def replay_end_transaction_marker(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
     ) -> None:
-        """See `Machine`."""
-        self.inner.apply_marker(producer_id, producer_epoch, commit, offset)
+        """See `CoordinatorShard`."""
+        self.inner.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
 
     def dropped(self, token: Token) -> None:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         self.inner.dropped(token)
 
     def tick(self, now_ms: int) -> Sequence[object]:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.tick(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """See `Machine`."""
+        """See `CoordinatorShard`."""
         return self.inner.next_deadline_ms()
 
-    def on_activated(self, now_ms: int) -> Decision:
+    def on_loaded(self, now_ms: int) -> Decision:
         """Replay is over: from here on moves count."""
         self._over()
-        return self.inner.on_activated(now_ms)
+        return self.inner.on_loaded(now_ms)
 
-    def on_resigned(self) -> Decision:
-        """See `Machine`."""
+    def on_unloaded(self) -> Decision:
+        """See `CoordinatorShard`."""
         self._over()
-        return self.inner.on_resigned()
+        return self.inner.on_unloaded()
 
     def _over(self) -> None:
         if not self.is_active:
@@ -111,10 +117,12 @@ class ObservedMachine(Machine):
             self.watch.loading_count -= 1
 
 
-class ObservedTransactions(ObservedMachine):
+class ObservedTransactions(ObservedShard):
     """Counts the states and moves of transactional ids, and tells the watch of them."""
 
-    def __init__(self, inner: TransactionMachine, coverage: Coverage, watch: BrokerWatch) -> None:
+    def __init__(
+        self, inner: TransactionCoordinatorShard, coverage: Coverage, watch: BrokerWatch
+    ) -> None:
         super().__init__(inner, coverage, watch)
         self._transactions = inner.transactions
         self._fenced: set[str] = set()
@@ -133,7 +141,7 @@ class ObservedTransactions(ObservedMachine):
                 self._fenced.discard(id_)
         return decision
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
         """Compare the id's state before and after."""
         id_ = transaction_log.decode_key(entry.key)
         if id_ is None:
@@ -160,12 +168,14 @@ class ObservedTransactions(ObservedMachine):
         self.coverage.moved("transaction", None if was is None else was.label, now.label)
 
 
-class ObservedGroups(ObservedMachine):
+class ObservedGroups(ObservedShard):
     """Counts the states and moves of classic groups."""
 
-    def __init__(self, inner: GroupMachine, coverage: Coverage, watch: BrokerWatch) -> None:
+    def __init__(
+        self, inner: GroupCoordinatorShard, coverage: Coverage, watch: BrokerWatch
+    ) -> None:
         super().__init__(inner, coverage, watch)
-        self._groups = inner.room.groups
+        self._groups = inner.store.groups
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         """Compare the state of the event's group before and after."""
@@ -187,7 +197,7 @@ class ObservedGroups(ObservedMachine):
             self._compare(id_, group, before)
         return decision
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
         """Compare, if the record is a group's own."""
         key = group_log.decode_key(entry.key) if self.is_active else None
         if not isinstance(key, group_log.GroupMetadataKey):
@@ -238,29 +248,31 @@ def observe_broker(
     coverage: Coverage,
     watch: BrokerWatch,
 ) -> None:
-    """Wrap every machine that these coordinators make from now on.
+    """Wrap every shard that these coordinators make from now on.
 
     Call it before the broker leads anything; `ObservedBroker` does.
     """
-    _wrap(transactions, lambda machine: _observed(machine, coverage, watch))
-    _wrap(groups, lambda machine: _observed(machine, coverage, watch))
+    _wrap(transactions, lambda shard: _observed(shard, coverage, watch))
+    _wrap(groups, lambda shard: _observed(shard, coverage, watch))
 
 
-def _wrap(runtime: CoordinatorRuntime, observed: Callable[[Machine], Machine]) -> None:
-    make = runtime.make_machine
+def _wrap(
+    runtime: CoordinatorRuntime, observed: Callable[[CoordinatorShard], CoordinatorShard]
+) -> None:
+    make = runtime.make_shard
 
-    def make_machine(partition: Partition) -> Machine:
+    def make_shard(partition: Partition) -> CoordinatorShard:
         return observed(make(partition))
 
-    runtime.make_machine = make_machine
+    runtime.make_shard = make_shard
 
 
-def _observed(machine: Machine, coverage: Coverage, watch: BrokerWatch) -> Machine:
-    if isinstance(machine, TransactionMachine):
-        return ObservedTransactions(machine, coverage, watch)
-    if isinstance(machine, GroupMachine):
-        return ObservedGroups(machine, coverage, watch)
-    raise TypeError(f"no observer for {machine!r}")
+def _observed(shard: CoordinatorShard, coverage: Coverage, watch: BrokerWatch) -> CoordinatorShard:
+    if isinstance(shard, TransactionCoordinatorShard):
+        return ObservedTransactions(shard, coverage, watch)
+    if isinstance(shard, GroupCoordinatorShard):
+        return ObservedGroups(shard, coverage, watch)
+    raise TypeError(f"no observer for {shard!r}")
 
 
 class ObservedBroker(Broker):

@@ -16,7 +16,7 @@ from functools import partial
 from struct import Struct
 from typing import TypeVar
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
@@ -154,7 +154,9 @@ class BrokerWatch:
             for record in iter_records(data, position, header):
                 if record.key is None:
                     continue
-                transactional_id, metadata = records.decode(Entry(record.key, record.value))
+                transactional_id, metadata = records.decode(
+                    CoordinatorRecord(record.key, record.value)
+                )
                 if transactional_id is not None and metadata is not None:
                     moves.append((self._transaction(transactional_id), metadata.state))
         states = [state for _, state in moves]

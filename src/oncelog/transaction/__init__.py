@@ -2,9 +2,9 @@
 
 Which producer holds a transactional id, and how its transactions end.
 
-Pure. `TransactionMachine` decides; `events` is its vocabulary; `states` has the table of legal
-moves. It must not know of sockets, files, tasks or time, nor of the wire: handlers make events from
-requests and answers from results.
+Pure. `TransactionCoordinatorShard` decides; `events` is its vocabulary; `states` has the table of
+legal moves. It must not know of sockets, files, tasks or time, nor of the wire: handlers make
+events from requests and answers from results.
 """
 
 from oncelog.transaction.events import (
@@ -22,7 +22,7 @@ from oncelog.transaction.events import (
     MarkersWritten,
     SendMarkers,
 )
-from oncelog.transaction.machine import TransactionMachine
+from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
 from oncelog.transaction.store import FreshProducerId, TransactionConfig
 
@@ -43,7 +43,7 @@ __all__ = [
     "MarkersWritten",
     "SendMarkers",
     "TransactionConfig",
-    "TransactionMachine",
+    "TransactionCoordinatorShard",
     "TransactionMetadata",
     "TransactionState",
 ]

@@ -11,19 +11,19 @@ transaction since, is refused with INVALID_TXN_STATE like a late EndTxn (`end_tx
 would open a transaction that nobody ends, and whose timeout fences the healthy producer.
 """
 
-from oncelog.coordinator.machine import Decision, Reply, Token
+from oncelog.coordinator.shard import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
 from oncelog.transaction.end_txn import is_late
 from oncelog.transaction.events import AddPartitions, AddPartitionsResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
-from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import EPOCH_BUMP_VERSION
 
 
 def decide(
-    store: Store,
+    store: TransactionStore,
     event: AddPartitions,
     parked: Parked | None,
     token: Token | None,
@@ -53,14 +53,14 @@ def decide(
     return _add(store, metadata, event, partitions, token, now_ms)
 
 
-def park(store: Store, event: AddPartitions) -> Parked:
+def park(store: TransactionStore, event: AddPartitions) -> Parked:
     """Remember which transaction a waiting request met.
 
     It is for that one if that is open, otherwise for the next.
     """
     metadata = store.transactions.get(event.transactional_id)
     met_open = metadata is not None and metadata.state is TransactionState.ONGOING
-    return Parked(event, store.notes[event.transactional_id].ordinal, met_open=met_open)
+    return Parked(event, store.volatile[event.transactional_id].ordinal, met_open=met_open)
 
 
 def answer(event: AddPartitions, token: Token | None, error: ErrorCode) -> Decision:
@@ -72,7 +72,7 @@ def answer(event: AddPartitions, token: Token | None, error: ErrorCode) -> Decis
 
 
 def _add(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     event: AddPartitions,
     partitions: frozenset[TopicPartition],
@@ -88,7 +88,7 @@ def _add(
         start_timestamp_ms=now_ms if begins else metadata.start_timestamp_ms,
         client_transaction_version=_logged_version(event.transaction_version),
     )
-    last = store.notes[metadata.transactional_id].last_producer_epoch
+    last = store.volatile[metadata.transactional_id].last_producer_epoch
     each = tuple((partition, ErrorCode.none) for partition in event.partitions)
     result = AddPartitionsResult(ErrorCode.none, each)
     return Decision(
@@ -130,7 +130,7 @@ def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> Erro
 
 
 def _late_error(
-    store: Store, metadata: TransactionMetadata, parked: Parked | None
+    store: TransactionStore, metadata: TransactionMetadata, parked: Parked | None
 ) -> ErrorCode | None:
     """D7.
 
@@ -142,7 +142,7 @@ def _late_error(
     """
     if parked is None:
         return None
-    ordinal = store.notes[metadata.transactional_id].ordinal
+    ordinal = store.volatile[metadata.transactional_id].ordinal
     if parked.met_open:
         is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
     else:

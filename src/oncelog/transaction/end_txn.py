@@ -28,13 +28,13 @@ the wire lets us see:
   producer is late: INVALID_TXN_STATE. Requests that add partitions are held to the same rule.
 """
 
-from oncelog.coordinator.machine import NOTHING, Decision, Reply, Token
+from oncelog.coordinator.shard import NOTHING, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import AbortTimedOut, AddPartitions, EndTxn, EndTxnResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState
-from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import (
     EPOCH_BUMP_VERSION,
     coming_ids,
@@ -48,7 +48,7 @@ _COMMITTED = frozenset({_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT})
 
 
 def decide(
-    store: Store, event: EndTxn, parked: Parked | None, token: Token | None, now_ms: int
+    store: TransactionStore, event: EndTxn, parked: Parked | None, token: Token | None, now_ms: int
 ) -> Decision:
     """Decide an EndTxn that has just arrived, or that waited (`parked`)."""
     if not event.transactional_id:
@@ -61,18 +61,18 @@ def decide(
     return _decide_tv1(store, metadata, event, parked, token, now_ms)
 
 
-def park(store: Store, event: EndTxn) -> Parked:
+def park(store: TransactionStore, event: EndTxn) -> Parked:
     """Remember which transaction a waiting request met."""
-    return Parked(event, store.notes[event.transactional_id].ordinal)
+    return Parked(event, store.volatile[event.transactional_id].ordinal)
 
 
-def is_late(store: Store, event: EndTxn | AddPartitions) -> bool:
+def is_late(store: TransactionStore, event: EndTxn | AddPartitions) -> bool:
     """Say whether a TV1 request comes on a connection that its client has given up.
 
     That is so once an EndTxn of the same producer came on a newer connection. A client that made
     its connection anew has a newer one, and connection 0 is unknown.
     """
-    return 0 < event.connection < store.notes[event.transactional_id].end_connection
+    return 0 < event.connection < store.volatile[event.transactional_id].end_connection
 
 
 def answer(
@@ -88,7 +88,7 @@ def answer(
 
 
 def _decide_tv1(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
     parked: Parked | None,
@@ -101,25 +101,25 @@ def _decide_tv1(
         return answer(token, ErrorCode.producer_fenced)
     if metadata.state is _S.EMPTY:
         return answer(token, ErrorCode.invalid_txn_state)
-    notes = store.notes[event.transactional_id]
+    volatile = store.volatile[event.transactional_id]
     if metadata.state is not _S.ONGOING:
         if (metadata.state in _COMMITTED) != event.commit:
             return answer(token, ErrorCode.invalid_txn_state)
-        notes.end_connection = max(notes.end_connection, event.connection)
+        volatile.end_connection = max(volatile.end_connection, event.connection)
         if metadata.state.is_prepared:
             return _wait(store, event, parked)
         return answer(token, ErrorCode.none)
-    if parked is not None and parked.ordinal != notes.ordinal:
+    if parked is not None and parked.ordinal != volatile.ordinal:
         return answer(token, ErrorCode.concurrent_transactions)
     if is_late(store, event):
         return answer(token, ErrorCode.invalid_txn_state)
-    notes.end_connection = max(notes.end_connection, event.connection)
+    volatile.end_connection = max(volatile.end_connection, event.connection)
     ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
     return _end(store, ending, token, now_ms, tells_ids=False)
 
 
 def _decide_tv2(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
     parked: Parked | None,
@@ -145,7 +145,7 @@ def _decide_tv2(
 
 
 def _decide_tv2_prepared(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
     parked: Parked | None,
@@ -182,13 +182,17 @@ def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
     )
 
 
-def _wait(store: Store, event: EndTxn, parked: Parked | None) -> Decision:
+def _wait(store: TransactionStore, event: EndTxn, parked: Parked | None) -> Decision:
     resume = parked or park(store, event)
     return Decision(id=event.transactional_id, wait=True, resume=resume)
 
 
 def _end(
-    store: Store, prepared: Proposal | ErrorCode, token: Token | None, now_ms: int, tells_ids: bool
+    store: TransactionStore,
+    prepared: Proposal | ErrorCode,
+    token: Token | None,
+    now_ms: int,
+    tells_ids: bool,
 ) -> Decision:
     """Start the ending, and answer once PREPARE is committed."""
     if isinstance(prepared, ErrorCode):
@@ -200,7 +204,7 @@ def _end(
     return ending_entries(store, prepared, now_ms, replies)
 
 
-def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision:
+def abort_timed_out(store: TransactionStore, event: AbortTimedOut, now_ms: int) -> Decision:
     """Fence and abort a transaction that is open beyond its timeout, if it still is (INV-5).
 
     The sweep saw it earlier: the request that it waited behind may have ended it, and even begun
@@ -215,5 +219,5 @@ def abort_timed_out(store: Store, event: AbortTimedOut, now_ms: int) -> Decision
     if isinstance(ending, ErrorCode):
         return NOTHING
     cause = f"transaction timeout of {metadata.timeout_ms} ms"
-    store.notes[event.transactional_id].cause = cause
+    store.volatile[event.transactional_id].cause = cause
     return ending_entries(store, ending, now_ms)

@@ -120,7 +120,7 @@ class MarkersWritten:
     ordinal: int = 0
 
 
-# Timers: the machine makes them itself, in `tick`.
+# Timers: the shard makes them itself, in `tick`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class ExpireId:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A request in a queue, with what it met there (D7). Only the machine makes and reads it.
+    """A request in a queue, with what it met there (D7). Only the shard makes and reads it.
 
     `ordinal` is the transaction it met, `met_open` whether that was still open; `ticket` orders
     competing InitProducerIds; `has_aborted` says that this InitProducerId has already aborted the

@@ -20,18 +20,18 @@ successor's transaction otherwise (INV-5).
 
 from dataclasses import replace
 
-from oncelog.coordinator.machine import Decision, Reply, Token
+from oncelog.coordinator.shard import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
-from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import coming_ids, ending_entries, prepare_fence
 
 
 def decide(
-    store: Store,
+    store: TransactionStore,
     event: InitProducerId,
     parked: Parked | None,
     token: Token | None,
@@ -60,13 +60,13 @@ def decide(
     return _take_over(store, metadata, event, parked.has_aborted, token, now_ms)
 
 
-def park(store: Store, event: InitProducerId, token: Token | None) -> Parked:
+def park(store: TransactionStore, event: InitProducerId, token: Token | None) -> Parked:
     """Remember what a waiting request met, and its turn among those that compete for the id."""
     ticket = store.enter_init(event.transactional_id, None if _is_expecting(event) else token)
-    return Parked(event, store.notes[event.transactional_id].ordinal, ticket)
+    return Parked(event, store.volatile[event.transactional_id].ordinal, ticket)
 
 
-def is_hopeless(store: Store, event: InitProducerId) -> bool:
+def is_hopeless(store: TransactionStore, event: InitProducerId) -> bool:
     """Say whether nothing that the request could wait for can still make it succeed.
 
     What is under way does not matter: clients are told only of epochs that are committed, so an
@@ -78,7 +78,9 @@ def is_hopeless(store: Store, event: InitProducerId) -> bool:
     return metadata is not None and _is_superseded(store, metadata, event)
 
 
-def _is_superseded(store: Store, metadata: TransactionMetadata, event: InitProducerId) -> bool:
+def _is_superseded(
+    store: TransactionStore, metadata: TransactionMetadata, event: InitProducerId
+) -> bool:
     """The producer has an id and epoch that no end of this state makes valid (INV-5)."""
     if not _is_expecting(event) or _expects_current(metadata, event):
         return False
@@ -87,7 +89,7 @@ def _is_superseded(store: Store, metadata: TransactionMetadata, event: InitProdu
     return not is_coming and not _expects_last(store, metadata, event)
 
 
-def _refusal(store: Store, event: InitProducerId) -> ErrorCode | None:
+def _refusal(store: TransactionStore, event: InitProducerId) -> ErrorCode | None:
     """What is wrong with the request itself, whatever the state."""
     if not event.transactional_id:
         return ErrorCode.invalid_request
@@ -100,7 +102,9 @@ def _refusal(store: Store, event: InitProducerId) -> ErrorCode | None:
     return None
 
 
-def _create(store: Store, event: InitProducerId, token: Token | None, now_ms: int) -> Decision:
+def _create(
+    store: TransactionStore, event: InitProducerId, token: Token | None, now_ms: int
+) -> Decision:
     """Give a new id its first producer id, at epoch 0, whatever the producer says it had before."""
     fresh = store.fresh_producer_id()
     if fresh is None:
@@ -116,7 +120,7 @@ def _create(store: Store, event: InitProducerId, token: Token | None, now_ms: in
 
 
 def _fence(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     parked: Parked,
     event: InitProducerId,
@@ -132,13 +136,13 @@ def _fence(
     if isinstance(ending, ErrorCode):
         store.leave_init(token)
         return _answer(token, ending)
-    store.notes[event.transactional_id].cause = "InitProducerId of another producer"
+    store.volatile[event.transactional_id].cause = "InitProducerId of another producer"
     begun = ending_entries(store, ending, now_ms)
     return replace(begun, wait=True, resume=replace(parked, has_aborted=True))
 
 
 def _take_over(
-    store: Store,
+    store: TransactionStore,
     metadata: TransactionMetadata,
     event: InitProducerId,
     has_aborted: bool,
@@ -151,7 +155,7 @@ def _take_over(
     """
     is_expecting = _is_expecting(event)
     if is_expecting and not has_aborted and not _expects_current(metadata, event):
-        kept = store.notes[metadata.transactional_id].last_producer_epoch
+        kept = store.volatile[metadata.transactional_id].last_producer_epoch
         return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
     last = event.producer_epoch if is_expecting else NO_PRODUCER_EPOCH
     if not metadata.is_epoch_exhausted:
@@ -175,12 +179,14 @@ def _expects_current(metadata: TransactionMetadata, event: InitProducerId) -> bo
     return (event.producer_id, event.producer_epoch) == current
 
 
-def _expects_last(store: Store, metadata: TransactionMetadata, event: InitProducerId) -> bool:
+def _expects_last(
+    store: TransactionStore, metadata: TransactionMetadata, event: InitProducerId
+) -> bool:
     """Recognise a retry.
 
     The epoch before the last bump, of this producer id or of a used up one before it.
     """
-    if event.producer_epoch != store.notes[metadata.transactional_id].last_producer_epoch:
+    if event.producer_epoch != store.volatile[metadata.transactional_id].last_producer_epoch:
         return False
     is_used_up = event.producer_epoch >= PRODUCER_EPOCH_EXHAUSTED
     return event.producer_id == metadata.producer_id or (
@@ -208,7 +214,7 @@ def _emptied(
     )
 
 
-def _grant(store: Store, proposal: Proposal, token: Token | None) -> Decision:
+def _grant(store: TransactionStore, proposal: Proposal, token: Token | None) -> Decision:
     after = proposal.after
     result = InitProducerIdResult(ErrorCode.none, after.producer_id, after.producer_epoch)
     return Decision(

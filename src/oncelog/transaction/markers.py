@@ -15,12 +15,12 @@ Reports may come twice, late, or for a leadership that is over: they are matched
 epoch and coordinator epoch.
 """
 
-from oncelog.coordinator.machine import NOTHING, Decision
+from oncelog.coordinator.shard import NOTHING, Decision
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import COMPLETE_RETRY_BACKOFF_MS, MARKER_RETRY_BACKOFF_MS
 from oncelog.transaction.events import CompletePrepared, MarkersWritten, SendMarkers
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import Store
+from oncelog.transaction.store import TransactionStore
 from oncelog.transaction.transitions import complete_decision
 
 DONE = frozenset(
@@ -38,7 +38,7 @@ CANCELS = frozenset(
 )
 
 
-def decide(store: Store, event: MarkersWritten, now_ms: int) -> Decision:
+def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decision:
     """Take in what partition leaders answered.
 
     Complete the transaction when nothing is owed any more.
@@ -46,26 +46,26 @@ def decide(store: Store, event: MarkersWritten, now_ms: int) -> Decision:
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not _is_about(store, metadata, event):
         return NOTHING
-    notes = store.notes[event.transactional_id]
-    notes.markers_left.difference_update(event.deleted)
+    volatile = store.volatile[event.transactional_id]
+    volatile.markers_left.difference_update(event.deleted)
     retries = []
     for partition, error in event.outcomes:
         if error in DONE:
-            notes.markers_left.discard(partition)
+            volatile.markers_left.discard(partition)
         elif error in CANCELS:
-            notes.is_cancelled = True
-        elif partition in notes.markers_left:
+            volatile.is_cancelled = True
+        elif partition in volatile.markers_left:
             retries.append(partition)
-    if notes.is_cancelled:
+    if volatile.is_cancelled:
         return NOTHING
-    if not notes.markers_left:
+    if not volatile.markers_left:
         return complete_decision(store, metadata, now_ms)
     if retries:
         return Decision(effects=(store.markers(metadata, retries, MARKER_RETRY_BACKOFF_MS),))
     return NOTHING
 
 
-def complete_prepared(store: Store, event: CompletePrepared, now_ms: int) -> Decision:
+def complete_prepared(store: TransactionStore, event: CompletePrepared, now_ms: int) -> Decision:
     """Append COMPLETE (again) for a transaction that owes no marker."""
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not metadata.state.is_prepared:
@@ -73,7 +73,7 @@ def complete_prepared(store: Store, event: CompletePrepared, now_ms: int) -> Dec
     return complete_decision(store, metadata, now_ms)
 
 
-def complete_failed(store: Store, transactional_id: str, now_ms: int) -> None:
+def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int) -> None:
     """Plan the next attempt after COMPLETE could not be appended.
 
     The outcome is decided and must be reached.
@@ -81,12 +81,12 @@ def complete_failed(store: Store, transactional_id: str, now_ms: int) -> None:
     metadata = store.transactions.get(transactional_id)
     if metadata is None or not metadata.state.is_prepared:
         return
-    notes = store.notes[transactional_id]
-    if not notes.markers_left and not notes.is_cancelled:
+    volatile = store.volatile[transactional_id]
+    if not volatile.markers_left and not volatile.is_cancelled:
         store.to_complete[transactional_id] = now_ms + COMPLETE_RETRY_BACKOFF_MS
 
 
-def resume_all(store: Store, now_ms: int) -> tuple[SendMarkers, ...]:
+def resume_all(store: TransactionStore, now_ms: int) -> tuple[SendMarkers, ...]:
     """After replay.
 
     Send every marker of every prepared transaction again; leaders recognise a repetition (INV-4).
@@ -102,7 +102,9 @@ def resume_all(store: Store, now_ms: int) -> tuple[SendMarkers, ...]:
     return tuple(effects)
 
 
-def _is_about(store: Store, metadata: TransactionMetadata, event: MarkersWritten) -> bool:
+def _is_about(
+    store: TransactionStore, metadata: TransactionMetadata, event: MarkersWritten
+) -> bool:
     return metadata.state.is_prepared and (
         event.producer_id,
         event.producer_epoch,
@@ -112,5 +114,5 @@ def _is_about(store: Store, metadata: TransactionMetadata, event: MarkersWritten
         metadata.producer_id,
         metadata.producer_epoch,
         store.coordinator_epoch,
-        store.notes[metadata.transactional_id].ordinal,
+        store.volatile[metadata.transactional_id].ordinal,
     )

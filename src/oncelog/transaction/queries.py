@@ -13,12 +13,12 @@ from oncelog.transaction.events import (
 )
 from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.states import TransactionMetadata, TransactionState
-from oncelog.transaction.store import Store
+from oncelog.transaction.store import TransactionStore
 
 STATE_BY_LABEL = {state.label: state for state in TransactionState}
 
 
-def describe(store: Store, event: DescribeTransaction) -> DescribeTransactionResult:
+def describe(store: TransactionStore, event: DescribeTransaction) -> DescribeTransactionResult:
     """Say what stands about one id.
 
     INVALID_REQUEST if it is empty, TRANSACTIONAL_ID_NOT_FOUND if there is none.
@@ -41,11 +41,13 @@ def describe(store: Store, event: DescribeTransaction) -> DescribeTransactionRes
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         partitions=tuple(sorted(metadata.partitions)),
-        cause=store.notes[id_].cause,
+        cause=store.volatile[id_].cause,
     )
 
 
-def list_transactions(store: Store, event: ListTransactions, now_ms: int) -> ListTransactionsResult:
+def list_transactions(
+    store: TransactionStore, event: ListTransactions, now_ms: int
+) -> ListTransactionsResult:
     """List the ids that pass all filters. INVALID_REGULAR_EXPRESSION if the pattern is none."""
     try:
         pattern = Pattern(event.pattern) if event.pattern else None

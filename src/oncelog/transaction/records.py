@@ -6,7 +6,7 @@ The bytes are the protocol room's business; which values make sense is this room
 from collections import defaultdict
 from functools import lru_cache
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
@@ -17,7 +17,7 @@ _PARTITION_SETS_CACHED_COUNT = 256
 _STATE_BY_STATUS = {state.value: state for state in TransactionState if state not in _NEVER_WRITTEN}
 
 
-def encode(metadata: TransactionMetadata) -> Entry:
+def encode(metadata: TransactionMetadata) -> CoordinatorRecord:
     """Make the record that says `metadata`. An empty state has no partition list, as in Kafka."""
     is_empty = metadata.state is TransactionState.EMPTY
     value = transaction_log.TransactionLogValue(
@@ -33,7 +33,7 @@ def encode(metadata: TransactionMetadata) -> Entry:
         client_transaction_version=metadata.client_transaction_version,
     )
     key = transaction_log.encode_key(metadata.transactional_id)
-    return Entry(key, transaction_log.encode_value(value))
+    return CoordinatorRecord(key, transaction_log.encode_value(value))
 
 
 @lru_cache(maxsize=_PARTITION_SETS_CACHED_COUNT)
@@ -45,12 +45,12 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> tuple[tuple[str, tuple[i
     return tuple((topic, tuple(numbers)) for topic, numbers in by_topic.items())
 
 
-def tombstone(transactional_id: str) -> Entry:
+def tombstone(transactional_id: str) -> CoordinatorRecord:
     """Make the record that removes an id."""
-    return Entry(transaction_log.encode_key(transactional_id), None)
+    return CoordinatorRecord(transaction_log.encode_key(transactional_id), None)
 
 
-def decode(entry: Entry) -> tuple[str | None, TransactionMetadata | None]:
+def decode(entry: CoordinatorRecord) -> tuple[str | None, TransactionMetadata | None]:
     """Read a record: the id and what stands about it.
 
     (id, None) is a tombstone, (None, None) a kind of record that we do not know. Raises

@@ -151,7 +151,7 @@ def moved(
 
     Raises InvariantViolation for a move that is not in the table.
 
-    Kafka notes the producer id before each move as the previous one, and so do we: a retry that
+    Kafka volatile the producer id before each move as the previous one, and so do we: a retry that
     spans a change of the producer id is recognised by it.
     """
     before = old.state

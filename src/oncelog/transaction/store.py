@@ -1,20 +1,20 @@
 """What one shard of the transaction coordinator knows.
 
-The durable map, and the volatile notes beside it.
+The durable map, and the volatile state beside it.
 
 Durable: `transactions`, changed by `apply` alone (D2), so that a replay of the log ends in the same
 map (INV-4, INV-5).
 
 Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, never safety:
 
-- `Notes.last_producer_epoch`: the epoch before the last bump, for KIP-360's retries. Kafka does not
-  log it either.
-- `Notes.ordinal`: counts the transactions of an id, so that a parked request knows the one it met
-  (D7).
-- `Notes.markers_left`, `is_cancelled`: which partitions still owe a marker. After a fail-over all
-  of them are sent again.
-- `Notes.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the producer
-  was fenced.
+- `VolatileState.last_producer_epoch`: the epoch before the last bump, for KIP-360's retries. Kafka
+  does not log it either.
+- `VolatileState.ordinal`: counts the transactions of an id, so that a parked request knows the one
+  it met (D7).
+- `VolatileState.markers_left`, `is_cancelled`: which partitions still owe a marker. After a
+  fail-over all of them are sent again.
+- `VolatileState.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the
+  producer was fenced.
 - `_proposed`: the moves that entries on their way to the log were made from.
 - `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
   explain it afterwards.
@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from oncelog.coordinator.machine import ApplyContext, Entry, Token, UnknownKind
+from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
@@ -55,8 +55,8 @@ class TransactionConfig:
 
 
 @dataclass(slots=True)
-class Notes:
-    """Volatile notes about one id; see the module."""
+class VolatileState:
+    """What is volatile about one id; see the module."""
 
     ordinal: int = 0
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
@@ -75,8 +75,8 @@ class Proposal:
     last_producer_epoch: ProducerEpoch
 
 
-class Store:
-    """The state that the machine's parts share.
+class TransactionStore:
+    """The state that the shard's parts share.
 
     They read it to decide; `apply` alone changes `transactions`.
     """
@@ -91,18 +91,18 @@ class Store:
         self.ongoing: set[str] = set()
         self.to_complete: dict[str, int] = {}
         self.expired: dict[str, int] = {}
-        self.notes: defaultdict[str, Notes] = defaultdict(Notes)
-        """The volatile notes about each id that has been written or is about to be."""
-        self._proposed: dict[bytes, tuple[tuple[Entry, Proposal], ...]] = {}
+        self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
+        """What is volatile about each id that has been written or is about to be."""
+        self._proposed: dict[bytes, tuple[tuple[CoordinatorRecord, Proposal], ...]] = {}
         """By record key: what the entries that were last proposed for an id were made from."""
         self._id_of_init: dict[Token, str] = {}
         self._next_ticket = 0
 
     # Deciding.
 
-    def propose(self, *moves: Proposal) -> tuple[Entry, ...]:
+    def propose(self, *moves: Proposal) -> tuple[CoordinatorRecord, ...]:
         """Turn moves of one id into entries, and note what goes with them when committed."""
-        entries: tuple[Entry, ...] = ()
+        entries: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
             entries += (records.encode(move.after),)
         self._proposed[entries[0].key] = tuple(zip(entries, moves, strict=True))
@@ -121,7 +121,7 @@ class Store:
             partitions=tuple(sorted(partitions)),
             transaction_version=metadata.client_transaction_version,
             delay_ms=delay_ms,
-            ordinal=self.notes[metadata.transactional_id].ordinal,
+            ordinal=self.volatile[metadata.transactional_id].ordinal,
         )
 
     # Who waits to take an id over: the newest of them gets it.
@@ -133,7 +133,7 @@ class Store:
         """
         self._next_ticket += 1
         if token is not None:
-            self.notes[transactional_id].inits[token] = self._next_ticket
+            self.volatile[transactional_id].inits[token] = self._next_ticket
             self._id_of_init[token] = transactional_id
         return self._next_ticket
 
@@ -142,16 +142,16 @@ class Store:
         if token is None:
             return
         transactional_id = self._id_of_init.pop(token, None)
-        if transactional_id is not None and transactional_id in self.notes:
-            self.notes[transactional_id].inits.pop(token, None)
+        if transactional_id is not None and transactional_id in self.volatile:
+            self.volatile[transactional_id].inits.pop(token, None)
 
     def is_newest_init(self, transactional_id: str, ticket: int) -> bool:
         """Say whether no later InitProducerId waits for the id."""
-        return all(other <= ticket for other in self.notes[transactional_id].inits.values())
+        return all(other <= ticket for other in self.volatile[transactional_id].inits.values())
 
     # Applying.
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record: the only writer of `transactions` (D2)."""
         proposal = self._proposal_of(entry)
         if proposal is not None:
@@ -166,7 +166,7 @@ class Store:
         else:
             raise UnknownKind(entry.key)
 
-    def _proposal_of(self, entry: Entry) -> Proposal | None:
+    def _proposal_of(self, entry: CoordinatorRecord) -> Proposal | None:
         """Find the proposal that this very entry was made from: it need not be decoded again."""
         for proposed, proposal in self._proposed.get(entry.key, ()):
             if proposed is entry:
@@ -178,37 +178,37 @@ class Store:
             self.expired[transactional_id] = now_ms
             if len(self.expired) > EXPIRED_IDS_REMEMBERED_COUNT_MAX:
                 del self.expired[next(iter(self.expired))]
-        self.notes.pop(transactional_id, None)
+        self.volatile.pop(transactional_id, None)
         self.ongoing.discard(transactional_id)
         self.to_complete.pop(transactional_id, None)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
-        """Take over a committed move, and bring the volatile notes in line with it.
+        """Take over a committed move, and bring what is volatile in line with it.
 
         `proposal` is None for a record of another leadership.
         """
         id_ = after.transactional_id
         before = self.transactions.get(id_)
         self.transactions[id_] = after
-        notes = self.notes[id_]
+        volatile = self.volatile[id_]
         if proposal is not None:
-            notes.last_producer_epoch = proposal.last_producer_epoch
+            volatile.last_producer_epoch = proposal.last_producer_epoch
         elif before is None or _changes_producer(before, after):
             # The record does not say it. Forgetting is safe (an old producer is fenced);
             # remembering a wrong one would not be (INV-5).
-            notes.last_producer_epoch = NO_PRODUCER_EPOCH
+            volatile.last_producer_epoch = NO_PRODUCER_EPOCH
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
-                notes.ordinal += 1
+                volatile.ordinal += 1
             self.ongoing.add(id_)
         else:
             self.ongoing.discard(id_)
         if after.state is TransactionState.EMPTY:
-            notes.end_connection = 0
+            volatile.end_connection = 0
         self.to_complete.pop(id_, None)
         self.expired.pop(id_, None)
-        notes.is_cancelled = False
-        notes.markers_left = set(after.partitions) if after.state.is_prepared else set()
+        volatile.is_cancelled = False
+        volatile.markers_left = set(after.partitions) if after.state.is_prepared else set()
 
 
 def _changes_producer(before: TransactionMetadata, after: TransactionMetadata) -> bool:

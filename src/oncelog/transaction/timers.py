@@ -6,7 +6,7 @@ A sweep only finds; each finding becomes an event that is decided in its turn, b
 time.
 """
 
-from oncelog.coordinator.machine import NOTHING, Decision
+from oncelog.coordinator.shard import NOTHING, Decision
 from oncelog.core.limits import (
     TRANSACTION_SWEEP_CONTINUE_MS,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
@@ -14,13 +14,13 @@ from oncelog.core.limits import (
 from oncelog.transaction import records
 from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import Store
+from oncelog.transaction.store import TransactionStore
 
 
 class Sweeps:
-    """When each sweep is due. `start` is called when the shard begins to serve."""
+    """When each sweep is due. `start` is called when the processor begins to serve."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TransactionStore) -> None:
         self._store = store
         self._next_abort_ms = 0
         self._next_expire_ms = 0
@@ -77,7 +77,7 @@ class Sweeps:
         return found
 
 
-def expire(store: Store, event: ExpireId, now_ms: int) -> Decision:
+def expire(store: TransactionStore, event: ExpireId, now_ms: int) -> Decision:
     """Write the tombstone of an id that is still idle."""
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not _is_idle(store, metadata, now_ms):
@@ -86,7 +86,7 @@ def expire(store: Store, event: ExpireId, now_ms: int) -> Decision:
     return Decision(entries=(entry,), id=event.transactional_id)
 
 
-def _is_idle(store: Store, metadata: TransactionMetadata, now_ms: int) -> bool:
+def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int) -> bool:
     idle_since_ms = now_ms - store.config.id_expiration_ms
     return metadata.state.is_at_rest and metadata.last_update_timestamp_ms <= idle_since_ms
 

@@ -5,19 +5,19 @@ TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with 
 used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
 """
 
-from oncelog.coordinator.machine import Decision, Entry, Reply
+from oncelog.coordinator.shard import CoordinatorRecord, Decision, Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
-from oncelog.transaction.store import Proposal, Store
+from oncelog.transaction.store import Proposal, TransactionStore
 
 EPOCH_BUMP_VERSION = 2
 """From this `transaction.version` on, ending a transaction bumps the epoch."""
 
 
 def prepare(
-    store: Store, metadata: TransactionMetadata, commit: bool, version: int, now_ms: int
+    store: TransactionStore, metadata: TransactionMetadata, commit: bool, version: int, now_ms: int
 ) -> Proposal | ErrorCode:
     """Plan the end that a client asks for, under TV1 or TV2.
 
@@ -25,7 +25,7 @@ def prepare(
     (retriable).
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-    notes = store.notes[metadata.transactional_id]
+    volatile = store.volatile[metadata.transactional_id]
     if version < EPOCH_BUMP_VERSION:
         plain = moved(
             metadata,
@@ -34,7 +34,7 @@ def prepare(
             next_producer_id=NO_PRODUCER_ID,
             client_transaction_version=0,
         )
-        return Proposal(plain, notes.last_producer_epoch)
+        return Proposal(plain, volatile.last_producer_epoch)
     next_producer_id = NO_PRODUCER_ID
     if metadata.is_epoch_exhausted:
         fresh = store.fresh_producer_id()
@@ -53,7 +53,9 @@ def prepare(
     return Proposal(bumped, metadata.producer_epoch)
 
 
-def prepare_fence(store: Store, metadata: TransactionMetadata, now_ms: int) -> Proposal | ErrorCode:
+def prepare_fence(
+    store: TransactionStore, metadata: TransactionMetadata, now_ms: int
+) -> Proposal | ErrorCode:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
     One bump does both, also under TV2 (KAFKA-19367), and nothing is kept if the append fails: the
@@ -92,7 +94,7 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def ending_entries(
-    store: Store, prepared: Proposal, now_ms: int, replies: tuple[Reply, ...] = ()
+    store: TransactionStore, prepared: Proposal, now_ms: int, replies: tuple[Reply, ...] = ()
 ) -> Decision:
     """Return the decision that starts an ending: PREPARE, then replies and markers.
 
@@ -100,7 +102,7 @@ def ending_entries(
     """
     id_ = prepared.after.transactional_id
     if prepared.after.partitions:
-        entries: tuple[Entry, ...] = store.propose(prepared)
+        entries: tuple[CoordinatorRecord, ...] = store.propose(prepared)
         markers = store.markers(prepared.after, prepared.after.partitions)
         return Decision(entries=entries, replies=replies, effects=(markers,), id=id_)
     both = (prepared, Proposal(complete(prepared.after, now_ms), prepared.last_producer_epoch))
@@ -114,9 +116,11 @@ def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch
     return prepared.producer_id, prepared.producer_epoch
 
 
-def complete_decision(store: Store, metadata: TransactionMetadata, now_ms: int) -> Decision:
+def complete_decision(
+    store: TransactionStore, metadata: TransactionMetadata, now_ms: int
+) -> Decision:
     """Return the decision that finishes a prepared transaction."""
-    last = store.notes[metadata.transactional_id].last_producer_epoch
+    last = store.volatile[metadata.transactional_id].last_producer_epoch
     proposal = Proposal(complete(metadata, now_ms), last)
     return Decision(entries=store.propose(proposal), id=metadata.transactional_id)
 

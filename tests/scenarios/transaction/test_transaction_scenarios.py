@@ -106,9 +106,9 @@ class Narrator(Context):
             case "tick":
                 self.tick(int(plain[0]))
             case "drop":
-                self.shard.drop(int(plain[0]))
+                self.processor.drop(int(plain[0]))
             case "resign":
-                self.run(self.shard.resign(self.now_ms))
+                self.run(self.processor.resign(self.now_ms))
             case "fail-over":
                 markers.clear()
                 self.fail_over()
@@ -120,7 +120,7 @@ class Narrator(Context):
         return None
 
     def _request(self, verb: str, plain: list[str], options: dict[str, str]) -> int:
-        now = self.machine.transactions.get(ID)
+        now = self.shard.transactions.get(ID)
         is_init = verb == "init"
         producer_id = ProducerId(
             int(options.get("producer", -1 if is_init or now is None else now.producer_id))

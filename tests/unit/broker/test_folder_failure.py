@@ -209,7 +209,7 @@ async def test_a_coordinator_in_a_failed_folder_is_not_available(tmp_path: Path)
         names = {groups.partition_of(name): name for name in map(str, range(20))}
         failure = StorageFailure("write", f"{broken}/x", "for the test")
         b.broker.partitions._failed(failure)
-        await until(lambda: 1 not in groups._led)
+        await until(lambda: 1 not in groups._coordinators)
         response = await b.client.ask(
             ApiKey.FIND_COORDINATOR, coordinator_keys=(names[0], names[1]), key_type=0
         )

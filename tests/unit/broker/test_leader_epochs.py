@@ -67,7 +67,7 @@ async def test_a_new_epoch_begins_after_an_unclean_stop_in_every_partition(
             expected = 0 if clean else start
             for name in ("t", CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
                 assert epoch_of(context, name) == expected
-            assert context.broker.transactions._led[0].leader_epoch == expected
+            assert context.broker.transactions._coordinators[0].leader_epoch == expected
             if not clean:
                 crash(context)
 

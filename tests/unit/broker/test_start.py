@@ -7,8 +7,8 @@ from oncelog.broker.coordination.coordinators import import_machines
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
 
 LATER = (
-    "oncelog.group.machine",
-    "oncelog.transaction.machine",
+    "oncelog.group.shard",
+    "oncelog.transaction.shard",
     "oncelog.broker.apis.join_group",
     "oncelog.protocol.messages.leave_group",
     "kio",
@@ -44,4 +44,4 @@ async def test_the_machines_are_imported_after_a_pause_in_pieces() -> None:
     await import_machines(clock)
     assert clock.slept_ms[0] == MACHINE_IMPORT_DELAY_MS
     assert len(clock.slept_ms) > 2
-    assert {"oncelog.group.machine", "oncelog.transaction.machine"} <= set(sys.modules)
+    assert {"oncelog.group.shard", "oncelog.transaction.shard"} <= set(sys.modules)

@@ -1,4 +1,4 @@
-"""Replaying what still counts of a log leaves a machine as replaying all of it does."""
+"""Replaying what still counts of a log leaves a shard as replaying all of it does."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -7,15 +7,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oncelog.coordinator import ApplyContext, EndOfTransaction, Entry, Machine, Replay, Shard
+from oncelog.coordinator import (
+    CoordinatorRecord,
+    CoordinatorShard,
+    EndTransactionMarker,
+    EventProcessor,
+    RecordContext,
+    ReplayBuffer,
+)
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.config import GroupConfig
-from oncelog.group.machine import GroupMachine
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import group_tombstone, offset_entry, offset_tombstone
+from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.records import group_log
-from oncelog.transaction import TransactionMachine, TransactionMetadata, TransactionState
+from oncelog.transaction import TransactionCoordinatorShard, TransactionMetadata, TransactionState
 from oncelog.transaction import records as transaction_records
 from tests.support.examples import examples
 
@@ -26,7 +33,7 @@ PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
 Step: TypeAlias = tuple[str, int, int, int]
 """What happens, to which group or producer, to which partition, and a number of its own."""
 
-Log: TypeAlias = list[tuple[Entry, ProducerId | None] | tuple[ProducerId, bool]]
+Log: TypeAlias = list[tuple[CoordinatorRecord, ProducerId | None] | tuple[ProducerId, bool]]
 """Records, each with the producer whose transaction it is of, and end markers."""
 
 
@@ -47,7 +54,9 @@ def offsets_log(steps: Sequence[Step]) -> Log:
             case "generation":
                 metadata = group_log.GroupMetadataValue("consumer", number, None, None, 1, ())
                 key = group_log.encode_group_metadata_key(group_log.GroupMetadataKey(group))
-                log.append((Entry(key, group_log.encode_group_metadata_value(metadata)), None))
+                log.append(
+                    (CoordinatorRecord(key, group_log.encode_group_metadata_value(metadata)), None)
+                )
             case "forget":
                 # A group is deleted together with its offsets.
                 log += [(offset_tombstone(group, one), None) for one in PARTITIONS]
@@ -70,33 +79,33 @@ def transaction_log(steps: Sequence[Step]) -> Log:
     return log
 
 
-def replay_all(machine: Machine, log: Log) -> None:
-    shard = Shard(machine)
+def replay_all(shard: CoordinatorShard, log: Log) -> None:
+    processor = EventProcessor(shard)
     for offset, step in enumerate(map(_unpacked, log)):
         entry, producer, commit = step
         if entry is None:
             assert producer is not None
-            shard.replay_marker(producer, EPOCH, commit, Offset(offset))
+            processor.replay_end_transaction_marker(producer, EPOCH, commit, Offset(offset))
         elif producer is None:
-            shard.replay(entry, ApplyContext(Offset(offset), 1))
+            processor.replay(entry, RecordContext(Offset(offset), 1))
         else:
-            context = ApplyContext(Offset(offset), 1, producer, EPOCH, transactional=True)
-            shard.replay(entry, context)
+            context = RecordContext(Offset(offset), 1, producer, EPOCH, transactional=True)
+            processor.replay(entry, context)
 
 
-def replay_what_counts(machine: Machine, log: Log, stretch_count: int) -> int:
+def replay_what_counts(shard: CoordinatorShard, log: Log, stretch_count: int) -> int:
     """Replay in stretches; returns how many steps were left to apply."""
-    shard, replay, applied = Shard(machine), Replay(), 0
+    processor, replay, applied = EventProcessor(shard), ReplayBuffer(), 0
 
     def apply() -> None:
         nonlocal applied
         offsets = []
         for step in replay.rest():
             offsets.append(step.offset)
-            if isinstance(step, EndOfTransaction):
-                shard.replay_marker(*step[1:], Offset(step.offset))
+            if isinstance(step, EndTransactionMarker):
+                processor.replay_end_transaction_marker(*step[1:], Offset(step.offset))
             else:
-                shard.replay(step.entry, step.context)
+                processor.replay(step.entry, step.context)
         assert offsets == sorted(set(offsets))
         assert len(offsets) == len(replay)
         applied += len(offsets)
@@ -104,31 +113,31 @@ def replay_what_counts(machine: Machine, log: Log, stretch_count: int) -> int:
     for offset, (entry, producer, commit) in enumerate(map(_unpacked, log)):
         if entry is None:
             assert producer is not None
-            replay.end_transaction(EndOfTransaction(offset, producer, EPOCH, commit))
+            replay.end_transaction(EndTransactionMarker(offset, producer, EPOCH, commit))
         elif producer is None:
             replay.add([(offset, 1, entry.key, entry.value)])
         else:
             replay.add_transactional([(offset, 1, entry.key, entry.value)], producer, EPOCH)
         if offset % stretch_count == stretch_count - 1:
             apply()
-            replay = Replay()
+            replay = ReplayBuffer()
     apply()
     return applied
 
 
 def _unpacked(
-    step: tuple[Entry, ProducerId | None] | tuple[ProducerId, bool],
-) -> tuple[Entry | None, ProducerId | None, bool]:
+    step: tuple[CoordinatorRecord, ProducerId | None] | tuple[ProducerId, bool],
+) -> tuple[CoordinatorRecord | None, ProducerId | None, bool]:
     first, second = step
-    if isinstance(first, Entry):
+    if isinstance(first, CoordinatorRecord):
         assert not isinstance(second, bool)
         return first, second, False
     return None, first, bool(second)
 
 
-def groups_of(machine: GroupMachine) -> object:
+def groups_of(shard: GroupCoordinatorShard) -> object:
     """What a group coordinator knows, without groups of which nothing is left."""
-    room = machine.room
+    room = shard.store
     offsets = room.offsets.snapshot()
     kept = {
         id_: (group.generation_id, group.state, group.protocol_type)
@@ -138,18 +147,18 @@ def groups_of(machine: GroupMachine) -> object:
     return offsets, kept, room.recorded
 
 
-def transactions_of(machine: TransactionMachine) -> object:
-    store = machine._store
-    epochs = {id_: store.notes[id_].last_producer_epoch for id_ in store.transactions}
+def transactions_of(shard: TransactionCoordinatorShard) -> object:
+    store = shard._store
+    epochs = {id_: store.volatile[id_].last_producer_epoch for id_ in store.transactions}
     return store.transactions, store.ongoing, epochs
 
 
-def groups() -> GroupMachine:
-    return GroupMachine(GroupConfig())
+def groups() -> GroupCoordinatorShard:
+    return GroupCoordinatorShard(GroupConfig())
 
 
-def transactions() -> TransactionMachine:
-    return TransactionMachine(0, lambda: None)
+def transactions() -> TransactionCoordinatorShard:
+    return TransactionCoordinatorShard(0, lambda: None)
 
 
 step = st.tuples(
@@ -204,12 +213,12 @@ def test_history_costs_nothing_to_apply(
     make_log: Callable[[Sequence[Step]], Log], steps: list[Step], left_count: int
 ) -> None:
     """One record per key, and one marker per producer."""
-    machine = transactions() if make_log is transaction_log else groups()
-    assert replay_what_counts(machine, make_log(steps), 1000) == left_count
+    shard = transactions() if make_log is transaction_log else groups()
+    assert replay_what_counts(shard, make_log(steps), 1000) == left_count
 
 
 def test_a_record_without_a_key_is_named() -> None:
-    replay = Replay()
+    replay = ReplayBuffer()
     with pytest.raises(ProtocolError, match="offset 4: a record without a key"):
         replay.add([(3, 1, b"k", b"v"), (4, 1, None, b"v")])
     with pytest.raises(ProtocolError, match="offset 5"):

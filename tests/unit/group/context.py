@@ -1,4 +1,4 @@
-"""Runs a group machine on a shard over a log in memory, in virtual time.
+"""Runs a group shard on a processor over a log in memory, in virtual time.
 
 `Context` plays the shell: it appends, commits at once unless told to hold, keeps the replies, and
 can crash and replay. Markers stand in the log too.
@@ -8,10 +8,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
+from oncelog.coordinator import Append, CoordinatorRecord, EventProcessor, Output, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
-from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.results import (
@@ -44,7 +44,7 @@ class Marker:
 
 @dataclass
 class Written:
-    entry: Entry
+    entry: CoordinatorRecord
     timestamp_ms: int
     producer_id: int = -1
 
@@ -61,28 +61,28 @@ class Context:
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
-        self.shard = Shard(GroupMachine(self.config))
-        self.shard.activate(self.now_ms)
+        self.processor = EventProcessor(GroupCoordinatorShard(self.config))
+        self.processor.activate(self.now_ms)
 
     @property
-    def machine(self) -> GroupMachine:
-        machine = self.shard.machine
-        assert isinstance(machine, GroupMachine)
-        return machine
+    def shard(self) -> GroupCoordinatorShard:
+        shard = self.processor.shard
+        assert isinstance(shard, GroupCoordinatorShard)
+        return shard
 
     def group(self, group_id: str = "g") -> ClassicGroup:
-        return self.machine.room.groups[group_id]
+        return self.shard.store.groups[group_id]
 
     # The shell.
 
     def submit(self, event: object) -> int:
         self.next_token += 1
         token = self.next_token
-        self.handle(self.shard.submit(event, token, self.now_ms))
+        self.handle(self.processor.submit(event, token, self.now_ms))
         return token
 
     def submit_silently(self, event: object) -> None:
-        self.handle(self.shard.submit(event, None, self.now_ms))
+        self.handle(self.processor.submit(event, None, self.now_ms))
 
     def handle(self, output: Output) -> None:
         for append in output.appends:
@@ -100,33 +100,35 @@ class Context:
     def commit_all(self) -> None:
         while self.in_flight:
             append, base = self.in_flight.pop(0)
-            output = self.shard.committed(append.append_id, Offset(base), self.now_ms)
+            output = self.processor.committed(append.append_id, Offset(base), self.now_ms)
             self.handle(output)
 
     def fail(self, error: ErrorCode) -> None:
         """The oldest append in flight did not happen. It has to be the last in the log."""
         append, base = self.in_flight.pop(0)
         del self.log[base:]
-        self.handle(self.shard.append_failed(append.append_id, error, self.now_ms))
+        self.handle(self.processor.append_failed(append.append_id, error, self.now_ms))
 
     def marker(self, producer_id: int, commit: bool) -> None:
         self.log.append(Marker(producer_id, commit))
         offset = Offset(len(self.log) - 1)
-        self.shard.replay_marker(ProducerId(producer_id), ProducerEpoch(0), commit, offset)
+        self.processor.replay_end_transaction_marker(
+            ProducerId(producer_id), ProducerEpoch(0), commit, offset
+        )
 
     def advance(self, ms: int) -> None:
         """Let virtual time pass, stopping at every deadline."""
         end_ms = self.now_ms + ms
-        while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= end_ms:
+        while (due_ms := self.processor.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.handle(self.shard.tick(self.now_ms))
+            self.handle(self.processor.tick(self.now_ms))
         self.now_ms = end_ms
 
     def restart(self) -> None:
         """Crash, and replay what is in the log."""
         self.in_flight.clear()
-        self.shard = replayed(self.log, self.config)
-        self.shard.activate(self.now_ms)
+        self.processor = replayed(self.log, self.config)
+        self.processor.activate(self.now_ms)
 
     # Requests, in short.
 
@@ -286,20 +288,22 @@ class Context:
         return result.partitions[0]
 
 
-def replayed(log: list[Written | Marker], config: GroupConfig) -> Shard:
-    """A shard that has read the log, not yet activated."""
-    shard = Shard(GroupMachine(config))
+def replayed(log: list[Written | Marker], config: GroupConfig) -> EventProcessor:
+    """A processor that has read the log, not yet activated."""
+    processor = EventProcessor(GroupCoordinatorShard(config))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
             producer_id = ProducerId(item.producer_id)
-            shard.replay_marker(producer_id, ProducerEpoch(0), item.commit, Offset(offset))
+            processor.replay_end_transaction_marker(
+                producer_id, ProducerEpoch(0), item.commit, Offset(offset)
+            )
         else:
             is_transactional = item.producer_id >= 0
-            context = ApplyContext(
+            context = RecordContext(
                 Offset(offset),
                 item.timestamp_ms,
                 ProducerId(item.producer_id),
                 transactional=is_transactional,
             )
-            shard.replay(item.entry, context)
-    return shard
+            processor.replay(item.entry, context)
+    return processor

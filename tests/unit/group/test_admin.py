@@ -72,7 +72,7 @@ def test_a_deleted_group_takes_all_its_offsets_with_it() -> None:
     assert c.fetch_all() == []
     c.restart()
     assert c.fetch_all() == []
-    assert c.machine.room.groups == {}
+    assert c.shard.store.groups == {}
 
 
 def test_a_group_with_members_is_not_deleted() -> None:
@@ -81,7 +81,7 @@ def test_a_group_with_members_is_not_deleted() -> None:
     assert deleted(c) is ErrorCode.non_empty_group
     c.leave(member)
     assert deleted(c) is ErrorCode.none
-    assert c.machine.room.recorded == set()
+    assert c.shard.store.recorded == set()
 
 
 def test_a_commit_in_flight_does_not_outlive_its_group() -> None:

@@ -37,7 +37,7 @@ def move(c: Context, kind: str, which: int) -> None:
             c.txn_commit(2, 7 + which, group_id=other, partition=partition)
         case "end":
             c.marker(7 + which, commit=which == 0)
-        case "live" if "g" not in c.machine.room.groups:
+        case "live" if "g" not in c.shard.store.groups:
             (member,) = c.stable()
             c.commit(3, member, 1, partition)
             c.leave(member)
@@ -85,8 +85,8 @@ def test_everything_idle_ends_in_tombstones(steps: list[tuple[str, int]]) -> Non
         c.marker(producer_id, commit=True)
     c.advance(WEEKS_MS)
     assert [key for key, value in last_words(c).items() if value is not None] == []
-    assert c.machine.room.groups == {}
-    assert c.machine.room.offsets.group_ids() == []
+    assert c.shard.store.groups == {}
+    assert c.shard.store.offsets.group_ids() == []
     before = len(c.log)
     c.advance(WEEKS_MS)
     assert len(c.log) == before, "and then nothing is written any more"
@@ -111,5 +111,5 @@ def test_a_group_that_only_a_transaction_named_leaves_nothing(commit: bool) -> N
     c.txn_commit(2, 7, group_id="lone")
     c.marker(7, commit)
     c.advance(WEEKS_MS)
-    assert c.machine.room.groups == {}
+    assert c.shard.store.groups == {}
     assert len(c.log) == (4 if commit else 2)

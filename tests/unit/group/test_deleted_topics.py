@@ -148,7 +148,7 @@ def test_the_rest_of_a_deletion_that_was_not_written_is_tried_again() -> None:
     commit(c, OLD, 20)
     c.submit_silently(e.TopicDeleted("t", OLD))
     c.hold = True
-    c.handle(c.shard.tick(c.now_ms))
+    c.handle(c.processor.tick(c.now_ms))
     c.fail(ErrorCode.not_enough_replicas)
     c.hold = False
     c.advance(SWEEP_MS)
@@ -189,4 +189,4 @@ def test_expired_offsets_beyond_one_append_go_a_second_later(bytes_max: int) -> 
     assert 0 < len(kept(c)) < 20
     c.advance(3 * EXPIRY_CONTINUE_MS)
     assert max(c.sizes) <= bytes_max
-    assert "g" not in c.machine.room.groups
+    assert "g" not in c.shard.store.groups

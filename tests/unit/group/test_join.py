@@ -68,7 +68,7 @@ def test_a_member_without_a_common_protocol_is_refused() -> None:
     assert c.joined(c.join(kind="connect")).error is ErrorCode.inconsistent_group_protocol
     empty = c.joined(c.join(group_id="new", protocols=()))
     assert empty.error is ErrorCode.inconsistent_group_protocol
-    assert "new" not in c.machine.room.groups
+    assert "new" not in c.shard.store.groups
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:

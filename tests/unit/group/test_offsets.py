@@ -326,9 +326,9 @@ def test_offsets_without_members_expire_after_their_own_retention() -> None:
     assert [f.partition for f in c.fetch_all()] == [1]
     c.advance(DAY_MS)
     assert c.fetch_all() == []
-    assert "g" not in c.machine.room.groups
+    assert "g" not in c.shard.store.groups
     c.restart()
-    assert "g" not in c.machine.room.groups
+    assert "g" not in c.shard.store.groups
 
 
 def test_a_retention_that_the_commit_names_counts() -> None:
@@ -356,7 +356,7 @@ def test_a_group_that_became_empty_keeps_its_offsets_from_then_on() -> None:
     assert c.fetch().offset == 1
     c.advance(2_000)
     assert c.fetch().offset == -1
-    assert "g" not in c.machine.room.groups
+    assert "g" not in c.shard.store.groups
 
 
 def test_offsets_of_topics_that_a_stable_group_left_expire_and_others_stay() -> None:
@@ -403,17 +403,17 @@ def test_a_group_whose_first_offset_is_in_a_transaction_does_not_expire() -> Non
     c = Context()
     c.txn_commit(5)
     c.advance(9 * DAY_MS)
-    assert "g" in c.machine.room.groups
+    assert "g" in c.shard.store.groups
     c.marker(7, True)
     assert c.fetch().offset == 5
-    assert "g" in c.machine.room.groups
+    assert "g" in c.shard.store.groups
 
 
 def test_a_group_that_never_was_more_than_a_given_id_is_forgotten() -> None:
     c = Context()
     c.join()
     c.advance(600_001)
-    assert "g" not in c.machine.room.groups
+    assert "g" not in c.shard.store.groups
     assert c.log == []
     c.submit_silently(e.ExpireOffsets("g"))
     assert c.log == []

@@ -155,8 +155,8 @@ def test_an_id_given_out_and_a_sync_phase_that_end_during_a_write_end_after_it()
     assert len(c.in_flight) == 1
     c.hold = False
     append, base = c.in_flight.pop(0)
-    c.handle(c.shard.committed(append.append_id, Offset(base), c.now_ms))
-    c.handle(c.shard.tick(c.now_ms))
+    c.handle(c.processor.committed(append.append_id, Offset(base), c.now_ms))
+    c.handle(c.processor.tick(c.now_ms))
     assert not c.group().pending_joins
     assert follower not in c.group().members
     assert c.group().state is GroupState.PREPARING_REBALANCE

@@ -13,7 +13,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.config import GroupConfig
-from oncelog.group.machine import GroupMachine
+from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.metadata.memory import MemoryStore
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.leave_group import MemberIdentity
@@ -335,13 +335,15 @@ async def test_the_moves_of_a_group_are_counted(tmp_path: Path) -> None:
 def test_a_machine_loads_until_it_is_activated_or_resigns() -> None:
     watch = BrokerWatch()
     watch.phase = "serving"
-    machines = [ObservedGroups(GroupMachine(GroupConfig()), Coverage(), watch) for _ in range(2)]
+    machines = [
+        ObservedGroups(GroupCoordinatorShard(GroupConfig()), Coverage(), watch) for _ in range(2)
+    ]
     loading = (CrashRow.LOADING,)
     assert watch.at_death(0.0, "", "kill").rows == loading
-    machines[0].on_activated(0)
-    machines[0].on_resigned()
+    machines[0].on_loaded(0)
+    machines[0].on_unloaded()
     assert watch.at_death(0.0, "", "kill").rows == loading
-    machines[1].on_resigned()
+    machines[1].on_unloaded()
     assert watch.at_death(0.0, "", "kill").rows == ()
 
 

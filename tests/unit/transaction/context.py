@@ -1,11 +1,12 @@
-"""The context of the transaction coordinator's tests: a shard, its log, and partition leaders that
+"""The context of the transaction coordinator's tests: a processor, its log, and partition leaders
+that
 answer on demand.
 """
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelog.coordinator import Append, ApplyContext, Entry, Output, Shard
+from oncelog.coordinator import Append, CoordinatorRecord, EventProcessor, Output, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import (
@@ -20,7 +21,7 @@ from oncelog.transaction import (
     MarkersWritten,
     SendMarkers,
     TransactionConfig,
-    TransactionMachine,
+    TransactionCoordinatorShard,
     TransactionMetadata,
     TransactionState,
     records,
@@ -57,7 +58,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.now_ms = 1_000_000
-        self.log: list[tuple[Entry, int]] = []
+        self.log: list[tuple[CoordinatorRecord, int]] = []
         self.held: list[Append] = []
         # Which kind of result a token has, its test knows.
         self.results: dict[int, Any] = {}
@@ -68,12 +69,14 @@ class Context:
         self.load()
 
     def load(self) -> None:
-        """Start a leadership: a fresh machine, replayed from the log, activated."""
-        machine = TransactionMachine(self.coordinator_epoch, self.fresh_producer_id, self.config)
-        self.shard = Shard(machine)
+        """Start a leadership: a fresh shard, replayed from the log, activated."""
+        shard = TransactionCoordinatorShard(
+            self.coordinator_epoch, self.fresh_producer_id, self.config
+        )
+        self.processor = EventProcessor(shard)
         for offset, (entry, timestamp_ms) in enumerate(self.log):
-            self.shard.replay(entry, ApplyContext(Offset(offset), timestamp_ms))
-        self.run(self.shard.activate(self.now_ms))
+            self.processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
+        self.run(self.processor.activate(self.now_ms))
 
     def fail_over(self) -> None:
         """Crash: what is not in the log is lost. Another leader takes over."""
@@ -107,7 +110,7 @@ class Context:
     def commit(self, append: Append) -> None:
         base = Offset(len(self.log))
         self.log += [(entry, append.timestamp_ms) for entry in append.entries]
-        self.run(self.shard.committed(append.append_id, base, self.now_ms))
+        self.run(self.processor.committed(append.append_id, base, self.now_ms))
 
     def commit_held(self) -> None:
         held, self.held = self.held, []
@@ -117,7 +120,7 @@ class Context:
     def fail_held(self, error: ErrorCode) -> None:
         held, self.held = self.held, []
         for append in held:
-            self.run(self.shard.append_failed(append.append_id, error, self.now_ms))
+            self.run(self.processor.append_failed(append.append_id, error, self.now_ms))
 
     def send(self, event: object) -> int:
         """Submit a request; its answer, if and when there is one, is in `results` under the
@@ -125,12 +128,12 @@ class Context:
         """
         token = self._next_token
         self._next_token += 1
-        self.run(self.shard.submit(event, token, self.now_ms))
+        self.run(self.processor.submit(event, token, self.now_ms))
         return token
 
     def tick(self, after_ms: int = 0) -> None:
         self.now_ms += after_ms
-        self.run(self.shard.tick(self.now_ms))
+        self.run(self.processor.tick(self.now_ms))
 
     # Requests.
 
@@ -232,19 +235,19 @@ class Context:
             deleted,
             effect.ordinal,
         )
-        self.run(self.shard.submit(event, None, self.now_ms))
+        self.run(self.processor.submit(event, None, self.now_ms))
 
     # What stands.
 
     @property
-    def machine(self) -> TransactionMachine:
-        machine = self.shard.machine
-        assert isinstance(machine, TransactionMachine)
-        return machine
+    def shard(self) -> TransactionCoordinatorShard:
+        shard = self.processor.shard
+        assert isinstance(shard, TransactionCoordinatorShard)
+        return shard
 
     @property
     def metadata(self) -> TransactionMetadata:
-        return self.machine.transactions[ID]
+        return self.shard.transactions[ID]
 
     @property
     def state(self) -> TransactionState:
@@ -262,7 +265,7 @@ class Context:
 
     def go_to(self, state: TransactionState) -> None:
         """Bring the id there by requests, from nothing."""
-        if ID not in self.machine.transactions:
+        if ID not in self.shard.transactions:
             self.init()
         if state is TransactionState.EMPTY:
             return

@@ -101,7 +101,7 @@ def test_a_late_tv1_add_is_refused_while_markers_are_under_way() -> None:
     context.go_to(S.ONGOING)
     context.end(True, connection=8)
     assert context.add(P0, connection=7).error is E.invalid_txn_state
-    assert context.shard.parked_count == 0
+    assert context.processor.parked_count == 0
     add = context.start_add(P0, connection=8)
     context.answer_markers()
     assert context.results[add] == AddPartitionsResult(E.none, ((P0, E.none),))
@@ -179,9 +179,9 @@ def test_nobody_hears_an_answer_that_nobody_waits_for() -> None:
     context.init()
     for verify_only in (True, False):
         event = AddPartitions(ID, *context.ids, (P0,), verify_only)
-        output = context.shard.submit(event, None, context.now_ms)
+        output = context.processor.submit(event, None, context.now_ms)
         assert output.replies == []
-    failing = context.machine.failed(event, None, E.not_coordinator, context.now_ms)
+    failing = context.shard.failed(event, None, E.not_coordinator, context.now_ms)
     assert failing.replies == ()
 
 

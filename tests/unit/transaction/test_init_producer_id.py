@@ -239,7 +239,7 @@ def test_a_request_that_cannot_win_takes_no_place_in_the_queue() -> None:
     context.answer_markers()
     assert context.init(FIRST, 0).error is E.producer_fenced
     assert context.init(timeout_ms=0).error is E.invalid_transaction_timeout
-    assert context.shard.parked_count == 0
+    assert context.processor.parked_count == 0
 
 
 @pytest.mark.parametrize("is_dropped", [True, False])
@@ -250,7 +250,7 @@ def test_a_producer_that_recovers_behind_a_takeover_is_fenced_by_it(is_dropped: 
     takeover = context.start_init()
     recovery = context.start_init(FIRST, 1)
     if is_dropped:
-        context.shard.drop(takeover)
+        context.processor.drop(takeover)
     context.answer_markers()
     granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
     if is_dropped:
@@ -298,7 +298,7 @@ def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> N
     context.go_to(S.ONGOING)
     first = context.start_init()
     second = context.start_init()
-    context.shard.drop(second)
+    context.processor.drop(second)
     context.answer_markers()
     assert context.results[first] == initialised(FIRST, 2)
     assert second not in context.results
@@ -308,7 +308,7 @@ def test_a_takeover_dropped_after_it_fenced_leaves_the_abort_to_go_on() -> None:
     context = Context()
     context.go_to(S.ONGOING)
     takeover = context.start_init()
-    context.shard.drop(takeover)
+    context.processor.drop(takeover)
     context.answer_markers()
     assert takeover not in context.results
     assert context.state is S.COMPLETE_ABORT
@@ -411,7 +411,7 @@ def test_without_a_producer_id_at_hand_the_answer_is_retriable() -> None:
 def test_a_takeover_that_nobody_waits_for_fences_nobody_newer() -> None:
     context = Context()
     context.go_to(S.ONGOING)
-    context.run(context.shard.submit(InitProducerId(ID, 10), None, context.now_ms))
+    context.run(context.processor.submit(InitProducerId(ID, 10), None, context.now_ms))
     takeover = context.start_init()
     context.answer_markers()
     assert context.results[takeover] == initialised(FIRST, 2)

@@ -147,7 +147,7 @@ def test_complete_is_appended_again_until_it_is_committed(error: ErrorCode) -> N
     context.answer_markers()
     add = context.start_add(P0)
     context.fail_held(error)
-    assert context.shard.next_deadline_ms() == context.now_ms + COMPLETE_RETRY_BACKOFF_MS
+    assert context.processor.next_deadline_ms() == context.now_ms + COMPLETE_RETRY_BACKOFF_MS
     context.tick(COMPLETE_RETRY_BACKOFF_MS - 1)
     assert context.held == []
     context.tick(1)
@@ -165,11 +165,11 @@ def test_a_completion_that_is_not_wanted_any_more_is_no_move() -> None:
     written = len(context.log)
     for id_ in (ID, "nobody"):
         event = CompletePrepared(id_)
-        context.run(context.shard.submit(event, None, context.now_ms))
-        context.machine.failed(event, None, E.not_coordinator, context.now_ms)
+        context.run(context.processor.submit(event, None, context.now_ms))
+        context.shard.failed(event, None, E.not_coordinator, context.now_ms)
     assert len(context.log) == written
     context.go_to(S.PREPARE_COMMIT)
-    context.machine.failed(CompletePrepared(ID), None, E.not_coordinator, context.now_ms)
+    context.shard.failed(CompletePrepared(ID), None, E.not_coordinator, context.now_ms)
     assert context.state is S.PREPARE_COMMIT
 
 
@@ -182,7 +182,7 @@ def test_a_prepare_without_partitions_in_a_replayed_log_is_completed() -> None:
     context.fail_over()
     assert context.state is S.PREPARE_ABORT
     assert context.markers == []
-    assert context.shard.next_deadline_ms() == context.now_ms
+    assert context.processor.next_deadline_ms() == context.now_ms
     context.tick()
     assert context.is_in(S.COMPLETE_ABORT)
 
@@ -190,8 +190,8 @@ def test_a_prepare_without_partitions_in_a_replayed_log_is_completed() -> None:
 def test_a_request_without_a_waiter_is_decided_and_answered_to_nobody() -> None:
     context = Context(version=1)
     context.go_to(S.ONGOING)
-    context.run(context.shard.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
+    context.run(context.processor.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
     assert context.state is S.PREPARE_COMMIT
     context.answer_markers()
-    context.run(context.shard.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
+    context.run(context.processor.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))
     assert context.is_in(S.COMPLETE_COMMIT)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oncelog.coordinator import ApplyContext, Shard
+from oncelog.coordinator import EventProcessor, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
@@ -21,7 +21,7 @@ from oncelog.transaction import (
     InitProducerIdResult,
     SendMarkers,
     TransactionConfig,
-    TransactionMachine,
+    TransactionCoordinatorShard,
     TransactionMetadata,
     TransactionState,
     records,
@@ -71,7 +71,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
     # What clients do. Epochs are the current one, the one before, or the one to come.
 
     def _ids_of(self, id_: str, step: int) -> tuple[ProducerId, ProducerEpoch]:
-        metadata = self.context.machine.transactions.get(id_)
+        metadata = self.context.shard.transactions.get(id_)
         if metadata is None:
             return ProducerId(1), ProducerEpoch(0)
         return metadata.producer_id, ProducerEpoch(max(0, metadata.producer_epoch + step))
@@ -109,7 +109,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5))
     def drop(self, back: int) -> None:
         last = max(self.context.sent)
-        self.context.shard.drop(max(1, last - back))
+        self.context.processor.drop(max(1, last - back))
 
     # What the log does.
 
@@ -117,7 +117,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
     def transact(self, commit: bool, version: int) -> None:
         """A well-behaved client gets one transaction to its end, as far as the others let it."""
         self.commit_all()
-        if IDS[0] not in self.context.machine.transactions:
+        if IDS[0] not in self.context.shard.transactions:
             self.context.send(InitProducerId(IDS[0], 500))
             self.commit_all()
         for partition in PARTITIONS[:2]:
@@ -140,8 +140,8 @@ class CrashingCoordinator(RuleBasedStateMachine):
     @rule(error=st.sampled_from(REFUSALS))
     def refuse(self, error: ErrorCode) -> None:
         append = self.context.held.pop(0)
-        shard = self.context.shard
-        self.context.run(shard.append_failed(append.append_id, error, self.context.now_ms))
+        processor = self.context.processor
+        self.context.run(processor.append_failed(append.append_id, error, self.context.now_ms))
 
     # What partition leaders do.
 
@@ -188,7 +188,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
         self.context.tick(after_ms)
 
     @rule(logged_count=st.integers(0, 2))
-    def crash(self, logged_count: int) -> None:
+    def fail_in_flight(self, logged_count: int) -> None:
         """The first appends in flight may have reached the log; the others are lost."""
         context = self.context
         for append in context.held[:logged_count]:
@@ -197,18 +197,18 @@ class CrashingCoordinator(RuleBasedStateMachine):
 
     @rule()
     def resign(self) -> None:
-        self.context.run(self.context.shard.resign(self.context.now_ms))
+        self.context.run(self.context.processor.resign(self.context.now_ms))
         self.context.fail_over()
 
     # What always holds.
 
     @invariant()
     def replay_agrees_with_memory(self) -> None:
-        machine = TransactionMachine(0, lambda: None)
-        shard = Shard(machine)
+        shard = TransactionCoordinatorShard(0, lambda: None)
+        processor = EventProcessor(shard)
         for offset, (entry, timestamp_ms) in enumerate(self.context.log):
-            shard.replay(entry, ApplyContext(Offset(offset), timestamp_ms))
-        assert machine.transactions == self.context.machine.transactions
+            processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
+        assert shard.transactions == self.context.shard.transactions
 
     @invariant()
     def the_log_moves_by_the_table(self) -> None:
@@ -279,7 +279,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
         context.commit_held()
         decided = {
             id_: metadata.state
-            for id_, metadata in context.machine.transactions.items()
+            for id_, metadata in context.shard.transactions.items()
             if metadata.state.is_prepared
         }
         context.fail_over()
@@ -288,11 +288,11 @@ class CrashingCoordinator(RuleBasedStateMachine):
                 for partition in effect.partitions:
                     self._write_marker(effect, partition)
             context.answer_markers()
-            context.run(context.shard.tick(context.now_ms))
+            context.run(context.processor.tick(context.now_ms))
         for id_, state in decided.items():
             wanted = S.COMPLETE_COMMIT if state is S.PREPARE_COMMIT else S.COMPLETE_ABORT
-            assert context.machine.transactions[id_].state is wanted
-        unfinished = [m for m in context.machine.transactions.values() if m.state.is_prepared]
+            assert context.shard.transactions[id_].state is wanted
+        unfinished = [m for m in context.shard.transactions.values() if m.state.is_prepared]
         assert unfinished == []
 
 

@@ -61,7 +61,7 @@ def test_list_filters(filters: ListTransactions, expected: list[str]) -> None:
     context.init(id_="b")
     context.init(id_="open")
     context.run(
-        context.shard.submit(
+        context.processor.submit(
             AddPartitions("open", ProducerId(FIRST_PRODUCER_ID + 2), ProducerEpoch(0), (P0,)),
             None,
             context.now_ms,

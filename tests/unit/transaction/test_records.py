@@ -4,11 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.coordinator import ApplyContext, Entry, UnknownKind
+from oncelog.coordinator import CoordinatorRecord, RecordContext, UnknownKind
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
-from oncelog.transaction import TransactionMachine, TransactionMetadata, TransactionState, records
+from oncelog.transaction import (
+    TransactionCoordinatorShard,
+    TransactionMetadata,
+    TransactionState,
+    records,
+)
 
 PRODUCER = (ProducerId(1), ProducerEpoch(0))
 WRITTEN = [state for state in TransactionState if state.value < 6]
@@ -48,16 +53,16 @@ def test_a_tombstone_names_its_id() -> None:
 
 
 def test_a_kind_of_record_that_we_do_not_know_is_named() -> None:
-    machine = TransactionMachine(0, lambda: None)
+    shard = TransactionCoordinatorShard(0, lambda: None)
     with pytest.raises(UnknownKind) as caught:
-        machine.apply(Entry(b"\x00\x09??", b""), ApplyContext(Offset(0), 0))
+        shard.apply(CoordinatorRecord(b"\x00\x09??", b""), RecordContext(Offset(0), 0))
     assert caught.value.kind == 9
 
 
 def test_the_tombstone_of_an_id_that_never_was_changes_nothing() -> None:
-    machine = TransactionMachine(0, lambda: None)
-    machine.apply(records.tombstone("never seen"), ApplyContext(Offset(1), 0))
-    assert machine.transactions == {}
+    shard = TransactionCoordinatorShard(0, lambda: None)
+    shard.apply(records.tombstone("never seen"), RecordContext(Offset(1), 0))
+    assert shard.transactions == {}
 
 
 @pytest.mark.parametrize("state", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE])

@@ -92,7 +92,7 @@ def test_a_timeout_of_an_earlier_epoch_is_not_this_transactions() -> None:
         AbortTimedOut(ID, ProducerId(1), ProducerEpoch(0)),
         AbortTimedOut("nobody", *context.ids),
     ):
-        context.run(context.shard.submit(event, None, context.now_ms))
+        context.run(context.processor.submit(event, None, context.now_ms))
     assert context.state is S.ONGOING
 
 
@@ -105,7 +105,7 @@ def test_an_abort_that_cannot_be_appended_is_due_again() -> None:
     context.fail_held(E.not_enough_replicas)
     context.holds = False
     assert context.state is S.ONGOING
-    assert context.shard.next_deadline_ms() == context.now_ms + SWEEP_MS
+    assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS
     context.tick(SWEEP_MS)
     assert context.is_in(S.PREPARE_ABORT)
 
@@ -124,16 +124,16 @@ def test_an_idle_id_expires_and_can_be_explained_afterwards(state: TransactionSt
     context = Context()
     context.go_to(state)
     context.tick(7 * DAY_MS - 1)
-    assert ID in context.machine.transactions
+    assert ID in context.shard.transactions
     context.tick(3_600_000)
     assert context.log[-1][0].value is None
-    assert ID not in context.machine.transactions
+    assert ID not in context.shard.transactions
     gone = context.describe()
     assert gone.error is E.transactional_id_not_found
     assert gone.cause == f"expired at {context.now_ms} ms"
     context.fail_over()
-    assert ID not in context.machine.transactions
-    assert context.shard.next_deadline_ms() is None
+    assert ID not in context.shard.transactions
+    assert context.processor.next_deadline_ms() is None
     assert context.init() == initialised(FIRST_PRODUCER_ID + 1, 0)
     assert context.describe().cause is None
 
@@ -155,9 +155,9 @@ def test_an_id_that_was_used_meanwhile_does_not_expire() -> None:
     context.holds = False
     context.commit_held()
     assert context.results[takeover].error is E.none
-    assert ID in context.machine.transactions
-    context.run(context.shard.submit(ExpireId("nobody"), None, context.now_ms))
-    assert "nobody" not in context.machine.transactions
+    assert ID in context.shard.transactions
+    context.run(context.processor.submit(ExpireId("nobody"), None, context.now_ms))
+    assert "nobody" not in context.shard.transactions
 
 
 def test_a_tombstone_that_cannot_be_appended_leaves_the_id() -> None:
@@ -166,7 +166,7 @@ def test_a_tombstone_that_cannot_be_appended_leaves_the_id() -> None:
     context.holds = True
     context.tick(8 * DAY_MS)
     context.fail_held(E.not_enough_replicas)
-    assert ID in context.machine.transactions
+    assert ID in context.shard.transactions
 
 
 def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
@@ -177,10 +177,10 @@ def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
     for number in range(3):
         context.init(id_=f"id-{number}")
     context.tick(8 * DAY_MS)
-    assert len(context.machine.transactions) == 1
-    assert context.shard.next_deadline_ms() == context.now_ms + TRANSACTION_SWEEP_CONTINUE_MS
+    assert len(context.shard.transactions) == 1
+    assert context.processor.next_deadline_ms() == context.now_ms + TRANSACTION_SWEEP_CONTINUE_MS
     context.tick(TRANSACTION_SWEEP_CONTINUE_MS)
-    assert context.machine.transactions == {}
+    assert context.shard.transactions == {}
 
 
 def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +195,9 @@ def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_to_sweep_plans_nothing() -> None:
     context = Context()
-    assert context.shard.next_deadline_ms() is None
+    assert context.processor.next_deadline_ms() is None
     context.init()
     hour_ms = TransactionConfig().expire_interval_ms
-    assert context.shard.next_deadline_ms() == context.now_ms + hour_ms
+    assert context.processor.next_deadline_ms() == context.now_ms + hour_ms
     context.add(P0)
-    assert context.shard.next_deadline_ms() == context.now_ms + SWEEP_MS
+    assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelog.broker.apis.responses import absent
-from oncelog.broker.coordination.verification import Support, verify_and
+from oncelog.broker.coordination.verification import TransactionSupportedOperation, verify_and
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedProduce, OnReached
 from oncelog.broker.partitions.partition import Partition
@@ -93,11 +93,11 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     producer_id, producer_epoch = producers.pop()
     version = request.version
     support = (
-        Support.ADD
+        TransactionSupportedOperation.ADD
         if version >= _TV2_SINCE
-        else Support.VERIFY
+        else TransactionSupportedOperation.VERIFY
         if version == 11
-        else Support.VERIFY_OLD
+        else TransactionSupportedOperation.VERIFY_OLD
     )
     return verify_and(
         context.transactions,

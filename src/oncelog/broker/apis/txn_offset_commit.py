@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.coordination.verification import Support, Verdict, verify_and
+from oncelog.broker.coordination.verification import (
+    TransactionSupportedOperation,
+    Verdict,
+    verify_and,
+)
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -44,11 +48,11 @@ def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
     if partition is None or not partition.state.is_leader:
         return _refuse(request, ErrorCode.not_coordinator)
     support = (
-        Support.ADD
+        TransactionSupportedOperation.ADD
         if request.version >= 5
-        else Support.VERIFY
+        else TransactionSupportedOperation.VERIFY
         if request.version == 4
-        else Support.VERIFY_OLD
+        else TransactionSupportedOperation.VERIFY_OLD
     )
 
     def then(verdict: Verdict) -> Any:
@@ -60,7 +64,7 @@ def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
         permit = partition.log.verifications.permit(
             body.producer_id,
             body.producer_epoch,
-            bumps_epoch=support is Support.ADD,
+            bumps_epoch=support is TransactionSupportedOperation.ADD,
             now_ms=context.clock.now_ms(),
         )
         return _commit(context, request, permit)

@@ -14,7 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import CoordinatorRuntime, EffectHandler, LedShard
+from oncelog.broker.coordination.runtime import (
+    CoordinatorContext,
+    CoordinatorRuntime,
+    EffectHandler,
+)
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage, TopicImage
@@ -30,8 +34,8 @@ from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
-    from oncelog.group.machine import GroupMachine
-    from oncelog.transaction import TransactionConfig, TransactionMachine
+    from oncelog.group.shard import GroupCoordinatorShard
+    from oncelog.transaction import TransactionConfig, TransactionCoordinatorShard
 
 __all__ = [
     "group_coordinator",
@@ -67,22 +71,24 @@ def transaction_coordinator(
     config: BrokerConfig,
     partitions: PartitionManager,
     producer_ids: ProducerIds,
-    carry_out: EffectHandler,
+    effect_handler: EffectHandler,
 ) -> CoordinatorRuntime:
     """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
 
-    def make_machine(partition: Partition) -> TransactionMachine:
-        from oncelog.transaction import TransactionMachine
+    def make_shard(partition: Partition) -> TransactionCoordinatorShard:
+        from oncelog.transaction import TransactionCoordinatorShard
 
         settings = transaction_config(config)
-        return TransactionMachine(partition.state.leader_epoch, producer_ids.take, settings)
+        return TransactionCoordinatorShard(
+            partition.state.leader_epoch, producer_ids.take, settings
+        )
 
     return CoordinatorRuntime(
         TRANSACTION_STATE_TOPIC,
         partition_count_default=config.get_int("transaction.state.log.num.partitions"),
         partitions=partitions,
-        make_machine=make_machine,
-        carry_out=carry_out,
+        make_shard=make_shard,
+        effect_handler=effect_handler,
     )
 
 
@@ -91,10 +97,10 @@ def group_coordinator(
 ) -> CoordinatorRuntime:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
-    def make_machine(partition: Partition) -> GroupMachine:
-        from oncelog.group.machine import GroupMachine
+    def make_shard(partition: Partition) -> GroupCoordinatorShard:
+        from oncelog.group.shard import GroupCoordinatorShard
 
-        return GroupMachine(group_config(config, partition.log.config.max_message_bytes))
+        return GroupCoordinatorShard(group_config(config, partition.log.config.max_message_bytes))
 
     def topic_deleted(topic: TopicImage) -> object:
         from oncelog.group.events import TopicDeleted
@@ -111,14 +117,14 @@ def group_coordinator(
         CONSUMER_OFFSETS_TOPIC,
         partition_count_default=config.get_int("offsets.topic.num.partitions"),
         partitions=partitions,
-        make_machine=make_machine,
-        carry_out=_no_effects,
+        make_shard=make_shard,
+        effect_handler=_no_effects,
         topic_deleted=topic_deleted,
         after_load=after_load,
     )
 
 
-def _no_effects(_led: LedShard, effect: object) -> None:
+def _no_effects(_coordinator: CoordinatorContext, effect: object) -> None:
     raise InvariantViolation(f"groups have no effects, but one asks for {effect!r}")
 
 

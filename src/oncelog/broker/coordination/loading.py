@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.machine import UnknownKind
-from oncelog.coordinator.replay import EndOfTransaction, RecordToApply, Replay
+from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
+from oncelog.coordinator.shard import UnknownKind
 from oncelog.core.errors import OncelogError, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import (
@@ -35,7 +35,7 @@ from oncelog.runtime.disk import Lane
 
 if TYPE_CHECKING:
     from oncelog.broker.partitions.partition import Partition
-    from oncelog.coordinator.shard import Shard
+    from oncelog.coordinator.event_processor import EventProcessor
     from oncelog.runtime.disk import Disk
 
 __all__ = ["load"]
@@ -43,7 +43,7 @@ __all__ = ["load"]
 log = logging.getLogger(__name__)
 
 
-async def load(shard: Shard, partition: Partition, disk: Disk) -> None:
+async def load(shard: EventProcessor, partition: Partition, disk: Disk) -> None:
     """Replay the partition into the shard; when it returns, nothing is left to replay.
 
     Markers may be appended meanwhile by other coordinators, so the end is looked at again after
@@ -71,9 +71,9 @@ async def load(shard: Shard, partition: Partition, disk: Disk) -> None:
 class _Loading:
     """The stretch of the log in hand."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: EventProcessor) -> None:
         self._shard = shard
-        self._replay = Replay()
+        self._replay = ReplayBuffer()
         self._stretch_bytes = 0
         self._unknown: dict[int, int] = {}
         """The kinds of keys that are not known, and where one of each stands."""
@@ -118,15 +118,15 @@ class _Loading:
             except ProtocolError as error:
                 raise DamagedRecord(record[0], error.message) from error
             if marker is not None:
-                self._replay.end_transaction(EndOfTransaction(record[0], *ids, marker.commit))
+                self._replay.end_transaction(EndTransactionMarker(record[0], *ids, marker.commit))
 
     def apply(self) -> Iterator[None]:
         """Apply the stretch, and yield after each turn's worth."""
-        stretch, self._replay = self._replay, Replay()
+        stretch, self._replay = self._replay, ReplayBuffer()
         self._stretch_bytes = 0
         for number, step in enumerate(stretch.rest(), start=1):
-            if isinstance(step, EndOfTransaction):
-                self._shard.replay_marker(
+            if isinstance(step, EndTransactionMarker):
+                self._shard.replay_end_transaction_marker(
                     step.producer_id, step.producer_epoch, step.commit, Offset(step.offset)
                 )
             else:
@@ -134,7 +134,7 @@ class _Loading:
             if number % LOAD_APPLIED_PER_TURN_COUNT_MAX == 0:
                 yield
 
-    def _apply(self, step: RecordToApply) -> None:
+    def _apply(self, step: RecordToReplay) -> None:
         try:
             self._shard.replay(step.entry, step.context)
         except UnknownKind as unknown:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordination.runtime import LedShard
+from oncelog.broker.coordination.runtime import CoordinatorContext
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
@@ -44,48 +44,57 @@ class MarkerWriter:
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
 
-    def carry_out(self, led: LedShard, effect: object) -> None:
+    def handle(self, coordinator: CoordinatorContext, effect: object) -> None:
         """Do one effect of a shard; the outcome goes back to it as an event."""
         from oncelog.transaction.events import SendMarkers
 
         if not isinstance(effect, SendMarkers):
             raise TypeError(f"unknown effect {effect!r}")
         if effect.delay_ms > 0:
-            self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, led, effect)
+            self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, coordinator, effect)
         else:
-            self._loop.call_soon(self._send_or_stop, led, effect)
+            self._loop.call_soon(self._send_or_stop, coordinator, effect)
 
-    def _send_or_stop(self, led: LedShard, markers: SendMarkers) -> None:
+    def _send_or_stop(self, coordinator: CoordinatorContext, markers: SendMarkers) -> None:
         try:
-            self._send(led, markers)
+            self._send(coordinator, markers)
         except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
             self._stop_because(error)
 
-    def _send(self, led: LedShard, markers: SendMarkers) -> None:
+    def _send(self, coordinator: CoordinatorContext, markers: SendMarkers) -> None:
         image = self._image()
         living: list[TopicPartition] = []
         deleted: list[TopicPartition] = []
         for topic_partition in markers.partitions:
             exists = image.partition(topic_partition.topic, topic_partition.partition) is not None
             (living if exists else deleted).append(topic_partition)
-        MarkerBatch(self._partitions, led, markers, tuple(deleted), len(living)).write(living)
+        MarkerBatch(self._partitions, coordinator, markers, tuple(deleted), len(living)).write(
+            living
+        )
 
 
 class MarkerBatch:
     """The markers of one `SendMarkers`, until the last of them has an outcome."""
 
-    __slots__ = ("_deleted", "_led", "_markers", "_outcomes", "_partitions", "_waiting_count")
+    __slots__ = (
+        "_coordinator",
+        "_deleted",
+        "_markers",
+        "_outcomes",
+        "_partitions",
+        "_waiting_count",
+    )
 
     def __init__(
         self,
         partitions: PartitionManager,
-        led: LedShard,
+        coordinator: CoordinatorContext,
         markers: SendMarkers,
         deleted: tuple[TopicPartition, ...],
         waiting_count: int,
     ) -> None:
         self._partitions = partitions
-        self._led = led
+        self._coordinator = coordinator
         self._markers = markers
         self._deleted = deleted
         self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
@@ -108,7 +117,7 @@ class MarkerBatch:
         from oncelog.transaction.events import MarkersWritten
 
         markers = self._markers
-        self._led.submit(
+        self._coordinator.submit(
             MarkersWritten(
                 markers.transactional_id,
                 markers.producer_id,

@@ -7,9 +7,9 @@ the shard hears `committed` when the high watermark has passed it, which with a 
 within the same call stack. So a request of a transaction usually ends in the turn of the loop that
 brought it, without a task.
 
-It must not know what any event, reply or effect means: machines say it, `make_machine` and
-`carry_out` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6: group
-offsets follow the marker as committed).
+It must not know what any event, reply or effect means: machines say it, `make_shard` and
+`effect_handler` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6:
+group offsets follow the marker as committed).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, TopicImage
-from oncelog.coordinator.machine import AppendProducer, Machine, Token
-from oncelog.coordinator.shard import Append, Output, Shard, ShardState
+from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
+from oncelog.coordinator.shard import AppendProducer, CoordinatorShard, Token
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending, unchanged
@@ -35,15 +35,15 @@ from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import Origin, Verification
 
-__all__ = ["CoordinatorRuntime", "EffectHandler", "LedShard"]
+__all__ = ["CoordinatorContext", "CoordinatorRuntime", "EffectHandler"]
 
 log = logging.getLogger(__name__)
 
-MachineMaker = Callable[[Partition], Machine]
-EffectHandler = Callable[["LedShard", object], None]
+ShardMaker = Callable[[Partition], CoordinatorShard]
+EffectHandler = Callable[["CoordinatorContext", object], None]
 
 
-class LedShard:
+class CoordinatorContext:
     """One shard and the partition it writes to. The effect handler answers through `submit`."""
 
     __slots__ = (
@@ -56,14 +56,16 @@ class LedShard:
         "index",
         "leader_epoch",
         "partition",
-        "shard",
+        "processor",
     )
 
-    def __init__(self, runtime: CoordinatorRuntime, partition: Partition, machine: Machine) -> None:
+    def __init__(
+        self, runtime: CoordinatorRuntime, partition: Partition, machine: CoordinatorShard
+    ) -> None:
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
-        self.shard = Shard(machine)
+        self.processor = EventProcessor(machine)
         self._runtime = runtime
         self._outputs: deque[Output] = deque()
         self._running = False
@@ -74,7 +76,7 @@ class LedShard:
     def submit(self, event: object, token: Token | None = None) -> None:
         """Give the shard an event and carry out what follows, at once unless a run is under way."""
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.shard.submit(event, token, now_ms), now_ms)
+        self._run(self.processor.submit(event, token, now_ms), now_ms)
 
     def _run(self, output: Output, now_ms: int) -> None:
         """Carry out an output and all that come of it.
@@ -95,10 +97,10 @@ class LedShard:
                 for reply in output.replies:
                     cast(Pending, reply.token).complete(reply.value)
                 for effect in output.effects:
-                    self._runtime.carry_out(self, effect)
+                    self._runtime.effect_handler(self, effect)
         finally:
             self._running = False
-        deadline_ms = self.shard.next_deadline_ms()
+        deadline_ms = self.processor.next_deadline_ms()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
             self._arm(deadline_ms)
 
@@ -106,7 +108,7 @@ class LedShard:
         """Replay is over: serve."""
         self.partition.on_marker = self._marker_committed
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.shard.activate(now_ms), now_ms)
+        self._run(self.processor.activate(now_ms), now_ms)
 
     def resign(self) -> None:
         """Leadership is gone: everybody who waits is told."""
@@ -115,14 +117,14 @@ class LedShard:
             self._timer = None
         self.partition.on_marker = None
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.shard.resign(now_ms), now_ms)
+        self._run(self.processor.resign(now_ms), now_ms)
 
     def _marker_committed(
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
     ) -> None:
         """INV-6: what the transaction wrote here shows once its marker is committed."""
-        if self.shard.state is ShardState.ACTIVE:
-            self.shard.replay_marker(
+        if self.processor.state is CoordinatorState.ACTIVE:
+            self.processor.replay_end_transaction_marker(
                 ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
             )
 
@@ -147,13 +149,13 @@ class LedShard:
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.shard.append_failed(append.append_id, error, now_ms), now_ms)
+        self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
 
     def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
         """The append is below the high watermark. On lost leadership `resign` answers instead."""
         if outcome is ErrorCode.none:
             now_ms = self._now_ms if self._running else self._runtime.clock.now_ms()
-            self._run(self.shard.committed(append_id, base_offset, now_ms), now_ms)
+            self._run(self.processor.committed(append_id, base_offset, now_ms), now_ms)
 
     def _arm(self, deadline_ms: int) -> None:
         """Have `tick` called at the shard's next deadline.
@@ -170,7 +172,7 @@ class LedShard:
         self._timer = None
         try:
             now_ms = self._runtime.clock.now_ms()
-            self._run(self.shard.tick(now_ms), now_ms)
+            self._run(self.processor.tick(now_ms), now_ms)
         except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
             self._runtime.report(error)
 
@@ -179,10 +181,10 @@ class CoordinatorRuntime:
     """All shards of one coordinator on this broker.
 
     `topic` is its internal topic, created with `partition_count_default` partitions;
-    `make_machine(partition)` gives the machine for one partition of it; `carry_out(led, effect)`
-    does what the machine wants done outside; `topic_deleted(topic)` makes the event that all shards
-    hear when a topic is gone; `after_load()` the one that a shard hears first when it was replayed,
-    which says what it missed.
+    `make_shard(partition)` gives the machine for one partition of it; `effect_handler(coordinator,
+    effect)` does what the machine wants done outside; `topic_deleted(topic)` makes the event that
+    all shards hear when a topic is gone; `after_load()` the one that a shard hears first when it
+    was replayed, which says what it missed.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ class CoordinatorRuntime:
         *,
         partition_count_default: int,
         partitions: PartitionManager,
-        make_machine: MachineMaker,
-        carry_out: EffectHandler,
+        make_shard: ShardMaker,
+        effect_handler: EffectHandler,
         topic_deleted: Callable[[TopicImage], object] | None = None,
         after_load: Callable[[], object] | None = None,
     ) -> None:
@@ -203,11 +205,11 @@ class CoordinatorRuntime:
         self._topic_deleted = topic_deleted
         self._after_load = after_load
         self.loop = asyncio.get_running_loop()
-        self.carry_out = carry_out
+        self.effect_handler = effect_handler
         self._partition_count_default = partition_count_default
         self._partition_count = partition_count_default
-        self.make_machine = make_machine
-        self._led: dict[int, LedShard] = {}
+        self.make_shard = make_shard
+        self._coordinators: dict[int, CoordinatorContext] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: together they would take longer turns, and none be done sooner.
         self._load_turn = asyncio.Lock()
@@ -234,31 +236,33 @@ class CoordinatorRuntime:
         Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Once the
         promise is dropped, so is the request while it is undecided (D7).
         """
-        led = self._led.get(coordinator_partition(id_, self._partition_count))
-        if led is None:
+        coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
+        if coordinator is None:
             return refuse(ErrorCode.not_coordinator)
-        return _ask(led, event, Pending(convert, holds_back=holds_back))
+        return _ask(coordinator, event, Pending(convert, holds_back=holds_back))
 
     def ask_all(self, event: object) -> list[Pending]:
         """Ask every shard led here: for lists of ids (ListGroups). Each promises its result."""
         return [
-            _ask(led, event, Pending(unchanged, holds_back=True))
-            for led in list(self._led.values())
+            _ask(coordinator, event, Pending(unchanged, holds_back=True))
+            for coordinator in list(self._coordinators.values())
         ]
 
     @property
     def parked_count(self) -> int:
         """How many requests wait for a transition, in all shards."""
-        return sum(led.shard.parked_count for led in self._led.values())
+        return sum(
+            coordinator.processor.parked_count for coordinator in self._coordinators.values()
+        )
 
     def broadcast(self, event: object) -> None:
         """Give every active shard an event that nobody waits for.
 
         One that is being loaded hears `after_load` instead.
         """
-        for led in list(self._led.values()):
-            if led.shard.state is ShardState.ACTIVE:
-                led.submit(event)
+        for coordinator in list(self._coordinators.values()):
+            if coordinator.processor.state is CoordinatorState.ACTIVE:
+                coordinator.submit(event)
 
     def apply(self, delta: ImageDelta) -> None:
         """Follow the image.
@@ -273,17 +277,18 @@ class CoordinatorRuntime:
         for topic in (*delta.created, *delta.changed):
             if topic.name == self.topic:
                 self._partition_count = len(topic.partitions)
-        for index in sorted({*self._led, *range(self._partition_count)}):
+        for index in sorted({*self._coordinators, *range(self._partition_count)}):
             partition = self._partitions.get(self.topic, index)
             if partition is not None and not partition.state.is_leader:
                 partition = None
-            led = self._led.get(index)
-            if led is not None and (
-                led.partition is not partition or led.leader_epoch != partition.state.leader_epoch
+            coordinator = self._coordinators.get(index)
+            if coordinator is not None and (
+                coordinator.partition is not partition
+                or coordinator.leader_epoch != partition.state.leader_epoch
             ):
-                self._resigned(led)
-                led = None
-            if led is None and partition is not None:
+                self._resigned(coordinator)
+                coordinator = None
+            if coordinator is None and partition is not None:
                 self._elected(partition)
 
     def _elected(self, partition: Partition) -> None:
@@ -292,21 +297,23 @@ class CoordinatorRuntime:
         An empty one serves at once.
         """
         index = partition.topic_partition.partition
-        led = self._led[index] = LedShard(self, partition, self.make_machine(partition))
+        coordinator = self._coordinators[index] = CoordinatorContext(
+            self, partition, self.make_shard(partition)
+        )
         log_ = partition.log
         if log_.log_start_offset == log_.log_end_offset:
-            led.activate()
+            coordinator.activate()
         else:
-            task = self._loads[index] = self.loop.create_task(self._load(led))
+            task = self._loads[index] = self.loop.create_task(self._load(coordinator))
             task.add_done_callback(lambda done: self._loaded(index, done))
 
-    def _resigned(self, led: LedShard) -> None:
+    def _resigned(self, coordinator: CoordinatorContext) -> None:
         """Drop the shard of a partition that is led elsewhere, or under a new epoch."""
-        task = self._loads.pop(led.index, None)
+        task = self._loads.pop(coordinator.index, None)
         if task is not None:
             task.cancel()
-        del self._led[led.index]
-        led.resign()
+        del self._coordinators[coordinator.index]
+        coordinator.resign()
 
     async def loaded(self) -> None:
         """Return when no shard is being loaded any more."""
@@ -319,8 +326,8 @@ class CoordinatorRuntime:
 
     def close(self) -> None:
         """Resign from all shards."""
-        for led in list(self._led.values()):
-            self._resigned(led)
+        for coordinator in list(self._coordinators.values()):
+            self._resigned(coordinator)
         self._failure.cancel()
 
     def report(self, error: Exception) -> None:
@@ -328,7 +335,7 @@ class CoordinatorRuntime:
         if not self._failure.done():
             self._failure.set_result(error)
 
-    async def _load(self, led: LedShard) -> None:
+    async def _load(self, coordinator: CoordinatorContext) -> None:
         """Replay the log, then serve.
 
         What cannot be understood stays unserved, and nothing of it is dropped: the shard resigns,
@@ -336,19 +343,19 @@ class CoordinatorRuntime:
         """
         async with self._load_turn:
             try:
-                await load(led.shard, led.partition, self._disk)
+                await load(coordinator.processor, coordinator.partition, self._disk)
             except StorageFailure as failure:
                 # D12: not this log but its folder fails.
-                led.resign()
-                led.partition.note_damage(failure)
+                coordinator.resign()
+                coordinator.partition.note_damage(failure)
                 return
             except Exception as error:  # noqa: BLE001 - a log may hold anything, and this is a task
-                led.resign()
-                _tell_of_damage(led.partition, error)
+                coordinator.resign()
+                _tell_of_damage(coordinator.partition, error)
                 return
-            led.activate()
+            coordinator.activate()
             if self._after_load is not None:
-                led.submit(self._after_load())
+                coordinator.submit(self._after_load())
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:
@@ -371,10 +378,10 @@ def _tell_of_damage(partition: Partition, error: Exception) -> None:
     )
 
 
-def _ask(led: LedShard, event: object, pending: Pending) -> Pending:
-    led.submit(event, pending)
+def _ask(coordinator: CoordinatorContext, event: object, pending: Pending) -> Pending:
+    coordinator.submit(event, pending)
     if not pending.done:
-        pending.on_drop = partial(led.shard.drop, pending)
+        pending.on_drop = partial(coordinator.processor.drop, pending)
     return pending
 
 

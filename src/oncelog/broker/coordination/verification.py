@@ -24,13 +24,13 @@ from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.storage import Verification
 
-__all__ = ["Support", "Verdict", "verify_and"]
+__all__ = ["TransactionSupportedOperation", "Verdict", "verify_and"]
 
 Verdict = Mapping[TopicPartition, ErrorCode]
 """Why each refused partition may not be appended to; partitions that may be are absent."""
 
 
-class Support(Enum):
+class TransactionSupportedOperation(Enum):
     """What the client's version of Produce or TxnOffsetCommit can express."""
 
     VERIFY_OLD = (
@@ -66,7 +66,7 @@ def verify_and(
     producer_id: int,
     producer_epoch: int,
     batches: Sequence[tuple[Partition, int]],
-    support: Support,
+    support: TransactionSupportedOperation,
     then: Callable[[Verdict], Any],
 ) -> Any:
     """Verify partitions in which no transaction of the producer is open; go on with `then`.
@@ -88,8 +88,8 @@ def verify_and(
         ProducerId(producer_id),
         ProducerEpoch(producer_epoch),
         tuple(partition.topic_partition for partition, _ in missing),
-        verify_only=support is not Support.ADD,
-        transaction_version=2 if support is Support.ADD else 1,
+        verify_only=support is not TransactionSupportedOperation.ADD,
+        transaction_version=2 if support is TransactionSupportedOperation.ADD else 1,
     )
     now_ms = transactions.clock.now_ms()
     question = _Question(missing, producer_id, producer_epoch, support, now_ms, then)
@@ -118,7 +118,7 @@ class _Question:
         batches: Sequence[tuple[Partition, int]],
         producer_id: int,
         producer_epoch: int,
-        support: Support,
+        support: TransactionSupportedOperation,
         now_ms: int,
         then: Callable[[Verdict], Any],
     ) -> None:
@@ -126,7 +126,7 @@ class _Question:
         self._producer_id = producer_id
         self._epoch = producer_epoch
         self._support = support
-        self._bumps_epoch = support is Support.ADD
+        self._bumps_epoch = support is TransactionSupportedOperation.ADD
         self._now_ms = now_ms
         self._then = then
         self._begun: list[tuple[Partition, Verification]] | None = None
@@ -195,14 +195,18 @@ class _Question:
         return refused
 
 
-def _error_of(error: ErrorCode, support: Support) -> ErrorCode:
+def _error_of(error: ErrorCode, support: TransactionSupportedOperation) -> ErrorCode:
     """Translate for a producer (AddPartitionsToTxnManager, handleProduceAppend)."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if error is ErrorCode.transaction_abortable and support is Support.VERIFY_OLD:
+    if (
+        error is ErrorCode.transaction_abortable
+        and support is TransactionSupportedOperation.VERIFY_OLD
+    ):
         return ErrorCode.invalid_txn_state
     if error in _UNAVAILABLE or (
-        error is ErrorCode.concurrent_transactions and support is not Support.ADD
+        error is ErrorCode.concurrent_transactions
+        and support is not TransactionSupportedOperation.ADD
     ):
         # Retriable for every client, and no reason to refresh metadata.
         return ErrorCode.not_enough_replicas

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from oncelog.cli.records import iso_time
-from oncelog.coordinator import ApplyContext, Entry
+from oncelog.coordinator import CoordinatorRecord, RecordContext
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
 from oncelog.group import records as group_records
@@ -25,7 +25,7 @@ __all__ = ["Decoded", "decode_control", "decoder_for", "is_internal", "plain", "
 
 Values = dict[str, object]
 
-_READERS: Final[dict[str, Callable[[Entry, ApplyContext], object]]] = {
+_READERS: Final[dict[str, Callable[[CoordinatorRecord, RecordContext], object]]] = {
     TRANSACTION_STATE_TOPIC: lambda entry, _: transaction_records.decode(entry),
     CONSUMER_OFFSETS_TOPIC: group_records.decode,
 }
@@ -66,8 +66,8 @@ def why_unreadable(topic: str, record: Record) -> str | None:
     if record.key is None:
         return "it has no key"
     try:
-        context = ApplyContext(Offset(record.offset), record.timestamp)
-        reader(Entry(record.key, record.value), context)
+        context = RecordContext(Offset(record.offset), record.timestamp)
+        reader(CoordinatorRecord(record.key, record.value), context)
     except ProtocolError as error:
         return error.message
     return None

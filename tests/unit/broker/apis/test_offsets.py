@@ -101,15 +101,17 @@ async def test_a_lone_broker_takes_offsets_in_a_folder_of_before_that_setting(
 
 def held(context: Running) -> list[CommittedOffset]:
     """Every offset that the broker's coordinators hold."""
-    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
-    return [value for room in rooms for _, value in room.offsets.of_group(GROUP)]
+    coordinators = context.broker.groups._coordinators.values()
+    stores = [c.processor.shard.store for c in coordinators]  # type: ignore[attr-defined]
+    return [value for store in stores for _, value in store.offsets.of_group(GROUP)]
 
 
 async def settled(context: Running) -> None:
     """Let loads, and what they leave for later turns of the loop, come to an end."""
     await context.broker.groups.loaded()
-    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
-    while any(room.due for room in rooms):  # noqa: ASYNC110 - the timer is already due
+    coordinators = context.broker.groups._coordinators.values()
+    stores = [c.processor.shard.store for c in coordinators]  # type: ignore[attr-defined]
+    while any(store.due for store in stores):  # noqa: ASYNC110 - the timer is already due
         await asyncio.sleep(0)
 
 

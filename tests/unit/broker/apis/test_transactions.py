@@ -364,8 +364,9 @@ async def test_offsets_of_a_transaction_are_kept_for_their_topic_by_its_id(
     assert await producing.add_offsets() is ErrorCode.none
     assert await producing.commit_offset(41, 3) is ErrorCode.none
     assert await producing.end(commit=True) is ErrorCode.none
-    rooms = [led.shard.machine.room for led in context.broker.groups._led.values()]  # type: ignore[attr-defined]
-    (kept,) = [value for room in rooms for _, value in room.offsets.of_group(GROUP)]
+    coordinators = context.broker.groups._coordinators.values()
+    stores = [c.processor.shard.store for c in coordinators]  # type: ignore[attr-defined]
+    (kept,) = [value for store in stores for _, value in store.offsets.of_group(GROUP)]
     assert kept.topic_id == context.broker.image.topics["t"].topic_id
 
 

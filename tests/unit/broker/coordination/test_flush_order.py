@@ -18,7 +18,7 @@ import pytest
 from oncelog import OffsetAndMetadata, Producer, TopicPartition
 from oncelog.broker.broker import Broker
 from oncelog.controller.topics import NewTopic
-from oncelog.coordinator import Entry
+from oncelog.coordinator import CoordinatorRecord
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.batch import iter_headers
@@ -71,7 +71,7 @@ def steps_in(path: str, data: bytes) -> list[str]:
             if header.is_control:
                 found.append(MARKER if read_end_marker(record) else "?")
             elif topic == TRANSACTION_STATE_TOPIC:
-                _, metadata = records.decode(Entry(record.key or b"", record.value))
+                _, metadata = records.decode(CoordinatorRecord(record.key or b"", record.value))
                 assert metadata is not None
                 found.append(step_of(metadata.state))
             else:

@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
-from oncelog.coordinator import Machine, Shard
+from oncelog.coordinator import CoordinatorShard, EventProcessor
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import unchanged
 from oncelog.protocol.record import Record, build_batch
@@ -46,7 +46,9 @@ def partition_of(folder: Path, keys: list[bytes], value: bytes = b"v") -> Partit
     return partition
 
 
-async def load(partition: Partition, disk: WatchedDisk, machine: Machine | None = None) -> int:
+async def load(
+    partition: Partition, disk: WatchedDisk, machine: CoordinatorShard | None = None
+) -> int:
     """Load; returns how many turns of the loop others had meanwhile."""
     turns = 0
 
@@ -57,7 +59,7 @@ async def load(partition: Partition, disk: WatchedDisk, machine: Machine | None 
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    await loading.load(Shard(machine or Memory()), partition, disk)
+    await loading.load(EventProcessor(machine or Memory()), partition, disk)
     task.cancel()
     return turns
 

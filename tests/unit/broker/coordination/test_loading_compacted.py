@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oncelog.broker.coordination.loading import load
-from oncelog.coordinator import Entry, Shard
-from oncelog.coordinator import Machine as CoordinatorMachine
+from oncelog.coordinator import CoordinatorRecord, CoordinatorShard, EventProcessor
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import SystemDisk
@@ -63,7 +62,7 @@ def take(ctx: CompactedLog, step: Step, *, of_offsets: bool) -> None:
 
 def write(ctx: CompactedLog, first: Any, second: Any) -> None:
     """A record, as part of a producer's transaction or not, or a producer's end marker."""
-    if not isinstance(first, Entry):
+    if not isinstance(first, CoordinatorRecord):
         assert ctx.end(first, 0, commit=second).error is ErrorCode.none
         return
     record = Record(0, ctx.now_ms, first.key, first.value)
@@ -74,9 +73,9 @@ def write(ctx: CompactedLog, first: Any, second: Any) -> None:
     ctx.append_well(data, origin=Origin.COORDINATOR)
 
 
-def loaded(ctx: CompactedLog, machine: CoordinatorMachine) -> Any:
+def loaded(ctx: CompactedLog, machine: CoordinatorShard) -> Any:
     partition: Any = SimpleNamespace(log=ctx.log, topic_partition=ctx.log.topic_partition)
-    asyncio.run(load(Shard(machine), partition, SystemDisk()))
+    asyncio.run(load(EventProcessor(machine), partition, SystemDisk()))
     return machine
 
 

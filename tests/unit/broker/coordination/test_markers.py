@@ -62,7 +62,7 @@ class Bench:
         epoch = ProducerEpoch(0)
         shard: Any = self
         markers = SendMarkers("txn", PRODUCER, epoch, 3, True, partitions, 0, ordinal=7)
-        self.writer.carry_out(shard, markers)
+        self.writer.handle(shard, markers)
         assert self.reports == []
         await asyncio.sleep(0)
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.coordination.runtime import CoordinatorRuntime, LedShard
+from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
-from oncelog.coordinator.machine import (
+from oncelog.coordinator.shard import (
     AppendProducer,
-    ApplyContext,
+    CoordinatorRecord,
+    CoordinatorShard,
     Decision,
-    Entry,
-    Machine,
+    RecordContext,
     Reply,
     Token,
 )
@@ -43,7 +43,7 @@ class Put:
     producer: AppendProducer | None = None
 
 
-class Memory(Machine):
+class Memory(CoordinatorShard):
     """Remembers keys in the order in which they were applied."""
 
     def __init__(self) -> None:
@@ -58,17 +58,17 @@ class Memory(Machine):
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         put = cast(Put, event)
         return Decision(
-            entries=(Entry(put.key, b"v"),),
+            entries=(CoordinatorRecord(put.key, b"v"),),
             replies=() if token is None else (Reply(token, put.key),),
             effects=(put.effect,) if put.effect else (),
             id=put.id,
             producer=put.producer,
         )
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
         self.applied.append(entry.key)
 
-    def apply_marker(self, *marker: Any) -> None:
+    def replay_end_transaction_marker(self, *marker: Any) -> None:
         self.markers.append(marker)
 
     def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
@@ -108,8 +108,8 @@ class Bench:
             TOPIC,
             partition_count_default=1,
             partitions=partitions,
-            make_machine=self._make,
-            carry_out=lambda _led, effect: self.effects.append(effect),
+            make_shard=self._make,
+            effect_handler=lambda _led, effect: self.effects.append(effect),
             topic_deleted=lambda topic: Put("topics", f"deleted {topic.name}".encode()),
             after_load=lambda: Put("topics", b"known"),
         )
@@ -310,13 +310,13 @@ async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_pa
     bench = Bench(tmp_path)
     seen: list[str] = []
 
-    def carry_out(led: LedShard, effect: object) -> None:
+    def effect_handler(coordinator: CoordinatorContext, effect: object) -> None:
         seen.append(f"begin {effect}")
         if effect == "outer":
-            led.submit(Put("id", b"inner", "inner"))
+            coordinator.submit(Put("id", b"inner", "inner"))
         seen.append(f"end {effect}")
 
-    bench.runtime.carry_out = carry_out
+    bench.runtime.effect_handler = effect_handler
     bench.follow()
     assert bench.ask(Put("id", b"outer", "outer")).result == b"outer"
     assert seen == ["begin outer", "end outer", "begin inner", "end inner"]

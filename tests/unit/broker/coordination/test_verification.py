@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.coordination.verification import Support, Verdict, verify_and
+from oncelog.broker.coordination.verification import (
+    TransactionSupportedOperation,
+    Verdict,
+    verify_and,
+)
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -54,7 +58,10 @@ class Bench:
         self.transactions = Coordinator()
 
     def verify(
-        self, sequence: int = 0, epoch: int = 0, support: Support = Support.VERIFY
+        self,
+        sequence: int = 0,
+        epoch: int = 0,
+        support: TransactionSupportedOperation = TransactionSupportedOperation.VERIFY,
     ) -> Verdict:
         """The verdict, which is there at once."""
         answer = self._verify(sequence, epoch, support)
@@ -62,13 +69,16 @@ class Bench:
         return verdict
 
     def waits(
-        self, sequence: int = 0, epoch: int = 0, support: Support = Support.VERIFY
+        self,
+        sequence: int = 0,
+        epoch: int = 0,
+        support: TransactionSupportedOperation = TransactionSupportedOperation.VERIFY,
     ) -> Pending:
         answer = self._verify(sequence, epoch, support)
         assert isinstance(answer, Pending)
         return answer
 
-    def _verify(self, sequence: int, epoch: int, support: Support) -> Any:
+    def _verify(self, sequence: int, epoch: int, support: TransactionSupportedOperation) -> Any:
         transactions: Any = self.transactions
         return verify_and(
             transactions,
@@ -134,7 +144,7 @@ def test_under_tv2_the_marker_of_the_transaction_before_lets_the_next_one_wait_o
 ) -> None:
     """The producer was told its next epoch at PREPARE; its add waits for COMPLETE (D7)."""
     assert bench.write(0, epoch=0) is ErrorCode.none
-    waiting = bench.waits(0, epoch=1, support=Support.ADD)
+    waiting = bench.waits(0, epoch=1, support=TransactionSupportedOperation.ADD)
     bench.mark(epoch=1, version=2)
     bench.transactions.answer()
     assert waiting.response() == {}
@@ -144,7 +154,7 @@ def test_under_tv2_the_marker_of_the_transaction_before_lets_the_next_one_wait_o
 def test_under_tv2_the_marker_of_its_own_transaction_refuses_what_waits(
     bench: Bench,
 ) -> None:
-    waiting = bench.waits(0, epoch=1, support=Support.ADD)
+    waiting = bench.waits(0, epoch=1, support=TransactionSupportedOperation.ADD)
     bench.transactions.answer()
     bench.mark(epoch=2, version=2)
     assert waiting.response() == {T0: ErrorCode.invalid_txn_state}

@@ -124,10 +124,10 @@ async def test_the_log_of_a_coordinator_moves_too(context: Running, tmp_path: Pa
     await context.broker.controller.create_topics([NewTopic(CONSUMER_OFFSETS_TOPIC, 1)])
     client = await context.connect()
     offsets = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
-    before = context.broker.groups._led[0]
+    before = context.broker.groups._coordinators[0]
     target = tmp_path / ("b" if place(context, offsets).endswith("/a") else "a")
     assert await alter(client, target, offsets) == [NONE]
-    await until(lambda: context.broker.groups._led.get(0) not in (None, before))
+    await until(lambda: context.broker.groups._coordinators.get(0) not in (None, before))
     assert place(context, offsets) == str(target)
 
 

@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator import ApplyContext, Entry, Shard, UnknownKind
+from oncelog.coordinator import CoordinatorRecord, EventProcessor, RecordContext, UnknownKind
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
-from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.failures import refusal
-from oncelog.group.machine import HANDLERS, _event_of
 from oncelog.group.results import HeartbeatResult
+from oncelog.group.shard import HANDLERS, _event_of
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
 from tests.unit.group.context import T0, Context, Written
@@ -31,11 +31,11 @@ REQUESTS = [
 
 @pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
 def test_before_activation_and_after_resignation_every_request_is_refused(event: object) -> None:
-    shard = Shard(GroupMachine(GroupConfig()))
-    loading: Any = shard.submit(event, 1, 0).replies[0].value
-    shard.activate(0)
-    shard.resign(0)
-    resigned: Any = shard.submit(event, 2, 0).replies[0].value
+    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
+    loading: Any = processor.submit(event, 1, 0).replies[0].value
+    processor.activate(0)
+    processor.resign(0)
+    resigned: Any = processor.submit(event, 2, 0).replies[0].value
     errors = []
     for result in (loading, resigned):
         outcome = result.partitions[0] if "Commit" in type(result).__name__ else result
@@ -44,12 +44,12 @@ def test_before_activation_and_after_resignation_every_request_is_refused(event:
 
 
 def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
-    shard = Shard(GroupMachine(GroupConfig()))
-    output = shard.submit(e.Heartbeat("g", 1, "m"), 1, 0)
+    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
+    output = processor.submit(e.Heartbeat("g", 1, "m"), 1, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
-    shard.activate(0)
-    shard.resign(0)
-    output = shard.submit(e.Heartbeat("g", 1, "m"), 2, 0)
+    processor.activate(0)
+    processor.resign(0)
+    output = processor.submit(e.Heartbeat("g", 1, "m"), 2, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
 
 
@@ -95,7 +95,7 @@ def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation() -> No
     c = Context()
     leader, follower = c.stable(2)
     joining = c.join(leader)
-    c.handle(c.shard.resign(c.now_ms))
+    c.handle(c.processor.resign(c.now_ms))
     assert c.joined(joining).error is ErrorCode.not_coordinator
     assert follower
 
@@ -107,7 +107,7 @@ def test_a_sync_in_flight_is_answered_once_on_resignation() -> None:
     c.advance(6_000)
     c.hold = True
     tokens = [c.sync(follower), c.sync(leader), c.sync(follower)]
-    c.handle(c.shard.resign(c.now_ms))
+    c.handle(c.processor.resign(c.now_ms))
     assert [c.synced(t).error for t in tokens] == [ErrorCode.not_coordinator] * 3
 
 
@@ -138,24 +138,24 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails() -> None:
 
 
 def test_records_of_other_kinds_are_left_alone_and_named() -> None:
-    machine = GroupMachine(GroupConfig())
+    shard = GroupCoordinatorShard(GroupConfig())
     with pytest.raises(UnknownKind) as caught:
-        machine.apply(Entry(b"\x00\x03\x00\x01g", b""), ApplyContext(Offset(0), 0))
+        shard.apply(CoordinatorRecord(b"\x00\x03\x00\x01g", b""), RecordContext(Offset(0), 0))
     assert caught.value.kind == 3
-    assert machine.room.groups == {}
+    assert shard.store.groups == {}
 
 
 def test_a_tombstone_of_an_unknown_group_changes_nothing() -> None:
     c = Context()
     c.stable()
-    shard = Shard(GroupMachine(GroupConfig()))
+    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
     (written, *_) = c.log
     assert isinstance(written, Written)
     entry = written.entry
-    shard.replay(Entry(entry.key, None), ApplyContext(Offset(0), 0))
-    shard.replay(entry, ApplyContext(Offset(1), 0))
-    assert isinstance(shard.machine, GroupMachine)
-    assert list(shard.machine.room.groups) == ["g"]
+    processor.replay(CoordinatorRecord(entry.key, None), RecordContext(Offset(0), 0))
+    processor.replay(entry, RecordContext(Offset(1), 0))
+    assert isinstance(processor.shard, GroupCoordinatorShard)
+    assert list(processor.shard.store.groups) == ["g"]
 
 
 def test_a_sweep_is_no_event_of_a_group() -> None:
@@ -172,7 +172,7 @@ def test_a_join_timer_that_was_overtaken_does_nothing() -> None:
     c.submit_silently(e.JoinPhaseOver("g"))
     assert token not in c.replies
     c.submit_silently(e.JoinPhaseOver("gone"))
-    c.machine.room.timers.cancel(TimerKey(TimerKind.JOIN, "g"))
+    c.shard.store.timers.cancel(TimerKey(TimerKind.JOIN, "g"))
     c.submit_silently(e.JoinPhaseOver("g"))
     assert c.joined(token).generation_id == 2
     c.submit_silently(e.JoinPhaseOver("g"))

@@ -1,8 +1,8 @@
-"""Routing, loading, resigning: what the machine answers when it may not decide."""
+"""Routing, loading, resigning: what the shard answers when it may not decide."""
 
 import pytest
 
-from oncelog.coordinator import Reply, Shard
+from oncelog.coordinator import EventProcessor, Reply
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction import (
@@ -12,7 +12,7 @@ from oncelog.transaction import (
     InitProducerId,
     ListTransactions,
     MarkersWritten,
-    TransactionMachine,
+    TransactionCoordinatorShard,
     TransactionState,
 )
 from tests.unit.transaction.context import ID, P0, Context
@@ -35,12 +35,12 @@ def error_of(reply: Reply) -> object:
 
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_while_loading_and_after_resigning_every_request_is_answered(request_: object) -> None:
-    shard = Shard(TransactionMachine(0, lambda: None))
-    (loading,) = shard.submit(request_, 1, 0).replies
+    processor = EventProcessor(TransactionCoordinatorShard(0, lambda: None))
+    (loading,) = processor.submit(request_, 1, 0).replies
     assert error_of(loading) is E.coordinator_load_in_progress
-    shard.activate(0)
-    shard.resign(0)
-    (resigned,) = shard.submit(request_, 2, 0).replies
+    processor.activate(0)
+    processor.resign(0)
+    (resigned,) = processor.submit(request_, 2, 0).replies
     assert error_of(resigned) is E.not_coordinator
 
 
@@ -48,7 +48,7 @@ def test_resigning_answers_what_waits_and_what_is_in_flight() -> None:
     context = Context()
     context.go_to(TransactionState.PREPARE_COMMIT)
     tokens = [context.start_add(P0), context.start_init(), context.start_end(True, epoch=0)]
-    context.run(context.shard.resign(context.now_ms))
+    context.run(context.processor.resign(context.now_ms))
     assert [context.results[token].error for token in tokens] == [E.not_coordinator] * 3
     context.answer_markers()
     assert context.state is TransactionState.PREPARE_COMMIT
@@ -59,19 +59,19 @@ def test_a_decided_takeover_that_waits_is_answered_once_on_resigning() -> None:
     context.go_to(TransactionState.ONGOING)
     context.holds = True
     takeover = context.start_init()
-    context.run(context.shard.resign(context.now_ms))
+    context.run(context.processor.resign(context.now_ms))
     assert context.results[takeover].error is E.not_coordinator
 
 
 def test_an_event_that_nobody_defined_is_a_bug_of_ours() -> None:
-    machine = TransactionMachine(0, lambda: None)
+    shard = TransactionCoordinatorShard(0, lambda: None)
     with pytest.raises(InvariantViolation, match="does not know"):
-        machine.decide("surprise", None, 0)
-    assert machine.id_of("surprise") is None
+        shard.decide("surprise", None, 0)
+    assert shard.id_of("surprise") is None
 
 
 def test_results_of_markers_are_not_changed_by_waiting() -> None:
-    machine = TransactionMachine(0, lambda: None)
+    shard = TransactionCoordinatorShard(0, lambda: None)
     event = MarkersWritten(ID, *PRODUCER, 0, ())
-    assert machine.meet(event, None) is event
-    assert machine.overtakes(event)
+    assert shard.park(event, None) is event
+    assert shard.overtakes(event)

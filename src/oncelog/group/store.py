@@ -1,10 +1,10 @@
-"""What the handlers of one machine share: its groups, offsets, timers, and the draft of a decision.
+"""What the handlers of one shard share: its groups, offsets, timers, and the builder of a decision.
 
-A handler is a function `(room, event, draft)`. It reads `room`, changes volatile state there, and
-puts replies and records into the draft; it never changes durable state.
+A handler is a function `(store, event, builder)`. It reads `store`, changes volatile state there,
+and puts replies and records into the builder; it never changes durable state.
 """
 
-from oncelog.coordinator.machine import AppendProducer, Decision, Entry, Reply, Token
+from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
@@ -13,8 +13,8 @@ from oncelog.group.results import JoinResult, SyncResult
 from oncelog.group.timers import TimerKey, TimerKind, Timers
 
 
-class Room:
-    """The state of one machine.
+class GroupStore:
+    """The state of one shard.
 
     `recorded` (durable) names the groups that have a record in the log.
     """
@@ -65,14 +65,14 @@ class Room:
         group.remove(member_id)
 
 
-class Draft:
+class DecisionBuilder:
     """A decision in the making, about one event at one time."""
 
     def __init__(self, event: object, token: Token | None, now_ms: int) -> None:
         self.event = event
         self.token = token
         self.now_ms = now_ms
-        self.entries: list[Entry] = []
+        self.entries: list[CoordinatorRecord] = []
         self.producer: AppendProducer | None = None
         self._replies: list[Reply] = []
         self._on_commit: list[Reply] = []
@@ -93,7 +93,9 @@ class Draft:
         if token is not None:
             self._on_commit.append(Reply(token, value))
 
-    def write(self, group: ClassicGroup, kind: WriteKind, *entries: Entry) -> PendingWrite:
+    def write(
+        self, group: ClassicGroup, kind: WriteKind, *entries: CoordinatorRecord
+    ) -> PendingWrite:
         """Write the group's record: until it is committed the group stands still (D2)."""
         require(group.write is None, f"{group.group_id}: two transitions in flight (D2)")
         self.entries.extend(entries)
@@ -102,7 +104,7 @@ class Draft:
         return group.write
 
     def decision(self) -> Decision:
-        """Freeze the draft."""
+        """Freeze the builder."""
         group_id = None
         if self._write is not None:
             group_id = self._written_id
@@ -117,23 +119,25 @@ def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
-def answer_join(draft: Draft, member: Member, result: JoinResult) -> None:
+def answer_join(builder: DecisionBuilder, member: Member, result: JoinResult) -> None:
     """Answer a member's waiting JoinGroup, if there is one."""
     if member.join_token is not None:
-        draft.reply(member.join_token, result)
+        builder.reply(member.join_token, result)
         member.join_token = None
 
 
-def answer_sync(draft: Draft, member: Member, result: SyncResult) -> bool:
+def answer_sync(builder: DecisionBuilder, member: Member, result: SyncResult) -> bool:
     """Answer a member's waiting SyncGroup, if there is one; returns whether there was."""
     if member.sync_token is None:
         return False
-    draft.reply(member.sync_token, result)
+    builder.reply(member.sync_token, result)
     member.sync_token = None
     return True
 
 
-def refuse_waiting(draft: Draft, member: Member, error: ErrorCode, member_id: str) -> None:
+def refuse_waiting(
+    builder: DecisionBuilder, member: Member, error: ErrorCode, member_id: str
+) -> None:
     """Answer whatever requests of a member wait with `error`."""
-    answer_join(draft, member, JoinResult(error, member_id))
-    answer_sync(draft, member, SyncResult(error))
+    answer_join(builder, member, JoinResult(error, member_id))
+    answer_sync(builder, member, SyncResult(error))

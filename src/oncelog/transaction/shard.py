@@ -1,6 +1,6 @@
-"""The transaction coordinator's machine.
+"""The transaction coordinator's shard.
 
-One partition of `__transaction_state`, driven by `oncelog.coordinator.Shard`.
+One partition of `__transaction_state`, driven by `oncelog.coordinator.EventProcessor`.
 
 It routes events to the files that decide them, and maps failures. It must not know of sockets,
 tasks or clocks.
@@ -13,12 +13,12 @@ else.
 
 from collections.abc import Sequence
 
-from oncelog.coordinator.machine import (
+from oncelog.coordinator.shard import (
     NOTHING,
-    ApplyContext,
+    CoordinatorRecord,
+    CoordinatorShard,
     Decision,
-    Entry,
-    Machine,
+    RecordContext,
     Reply,
     Token,
 )
@@ -47,7 +47,7 @@ from oncelog.transaction.events import (
     Parked,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import FreshProducerId, Store, TransactionConfig
+from oncelog.transaction.store import FreshProducerId, TransactionConfig, TransactionStore
 
 _MAPPED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -62,7 +62,7 @@ _MAPPED = {
 """What a client is told about a failed append, as TransactionStateManager maps it."""
 
 
-class TransactionMachine(Machine):
+class TransactionCoordinatorShard(CoordinatorShard):
     """Decides every event of the transaction coordinator for one partition of its log.
 
     `coordinator_epoch` is the leader epoch of that partition: partition leaders refuse markers of
@@ -75,7 +75,9 @@ class TransactionMachine(Machine):
         fresh_producer_id: FreshProducerId,
         config: TransactionConfig | None = None,
     ) -> None:
-        self._store = Store(coordinator_epoch, config or TransactionConfig(), fresh_producer_id)
+        self._store = TransactionStore(
+            coordinator_epoch, config or TransactionConfig(), fresh_producer_id
+        )
         self._sweeps = timers.Sweeps(self._store)
 
     @property
@@ -111,7 +113,7 @@ class TransactionMachine(Machine):
         """Let results of markers, and COMPLETE after them, ahead of what waits for them."""
         return isinstance(event, MarkersWritten | CompletePrepared)
 
-    def meet(self, event: object, token: Token | None) -> object:
+    def park(self, event: object, token: Token | None) -> object:
         """Remember which transaction a request met that has to queue (D7)."""
         match event:
             case InitProducerId():
@@ -148,7 +150,7 @@ class TransactionMachine(Machine):
                 return _reply(token, queries.list_transactions(store, request, now_ms))
         raise InvariantViolation(f"the transaction coordinator does not know {event!r}")
 
-    def apply(self, entry: Entry, context: ApplyContext) -> None:
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record."""
         self._store.apply(entry, context)
 
@@ -184,7 +186,7 @@ class TransactionMachine(Machine):
         """Say when the next sweep is due; None while there is nothing to sweep."""
         return self._sweeps.next_deadline_ms()
 
-    def on_activated(self, now_ms: int) -> Decision:
+    def on_loaded(self, now_ms: int) -> Decision:
         """After replay.
 
         Start the sweeps, and send the markers of every prepared transaction again (INV-4).

@@ -1,6 +1,6 @@
 """Random histories with crashes: INV-6 and INV-8, and that replay makes the same durable state.
 
-The model does not follow the machine's steps. It looks at the log as a whole and says, by the rules
+The model does not follow the shard's steps. It looks at the log as a whole and says, by the rules
 of transactions, what has to be visible.
 """
 
@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oncelog.coordinator import Append, Decision, Output, Shard, Token
-from oncelog.coordinator.machine import ApplyContext
+from oncelog.coordinator import Append, Decision, EventProcessor, Output, Token
+from oncelog.coordinator.shard import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, TopicPartition
-from oncelog.group import GroupConfig, GroupMachine
+from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.records import OffsetRecord, decode
 from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
@@ -27,7 +27,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(2)]
 PRODUCERS = [7, 8]
 
 
-class Spy(GroupMachine):
+class Spy(GroupCoordinatorShard):
     """Checks INV-8 at the moment a commit becomes records."""
 
     newest_generation = 0
@@ -38,24 +38,24 @@ class Spy(GroupMachine):
             return decision
         if decision.entries and event.generation_id >= 0:
             assert event.generation_id >= self.newest_generation, "INV-8"
-            assert event.member_id in self.room.groups["g"].members, "INV-8"
+            assert event.member_id in self.store.groups["g"].members, "INV-8"
         return decision
 
 
 class SpiedContext(Context):
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.use_spy(self.shard, 0)
+        self.use_spy(self.processor, 0)
 
-    def use_spy(self, shard: Shard, newest: int) -> None:
-        shard.machine.__class__ = Spy
-        shard.machine.newest_generation = newest  # type: ignore[attr-defined]
+    def use_spy(self, processor: EventProcessor, newest: int) -> None:
+        processor.shard.__class__ = Spy
+        processor.shard.newest_generation = newest  # type: ignore[attr-defined]
 
     def handle(self, output: Output) -> None:
         for reply in output.replies:
             if isinstance(reply.value, JoinResult) and reply.value.error is ErrorCode.none:
                 newest = reply.value.generation_id
-                self.machine.newest_generation = newest  # type: ignore[attr-defined]
+                self.shard.newest_generation = newest  # type: ignore[attr-defined]
         super().handle(output)
 
 
@@ -76,7 +76,7 @@ def expected(log: list[Written | Marker], partition: TopicPartition) -> Expected
             if item.commit and at > visible_at:
                 visible_at, outcome.offset = at, offset
             continue
-        record = decode(item.entry, ApplyContext(Offset(position), 0))
+        record = decode(item.entry, RecordContext(Offset(position), 0))
         if not isinstance(record, OffsetRecord) or record.partition != partition:
             continue
         if record.value is None:
@@ -152,7 +152,7 @@ class OffsetHistory(RuleBasedStateMachine):
     def commit_oldest(self) -> None:
         append: Append
         append, base = self.c.in_flight.pop(0)
-        self.c.handle(self.c.shard.committed(append.append_id, Offset(base), self.c.now_ms))
+        self.c.handle(self.c.processor.committed(append.append_id, Offset(base), self.c.now_ms))
 
     @precondition(lambda self: len(self.c.in_flight) == 1)
     @rule()
@@ -160,21 +160,21 @@ class OffsetHistory(RuleBasedStateMachine):
         self.c.fail(ErrorCode.not_enough_replicas)
 
     @rule(lost=st.integers(0, 3))
-    def crash(self, lost: int) -> None:
+    def fail_in_flight(self, lost: int) -> None:
         """Some of what was appended and not committed survives: a prefix of it."""
         self.learn()
         kept = max(len(self.c.in_flight) - lost, 0)
         if kept < len(self.c.in_flight):
             del self.c.log[self.c.in_flight[kept][1] :]
         self.c.restart()
-        group = self.c.machine.room.groups.get("g")
-        self.c.use_spy(self.c.shard, group.generation_id if group is not None else 0)
+        group = self.c.shard.store.groups.get("g")
+        self.c.use_spy(self.c.processor, group.generation_id if group is not None else 0)
         self.joins.clear()
 
     def look(self, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
-        """What a fetch would be answered, asked of the machine itself: it does not wait there."""
+        """What a fetch would be answered, asked of the shard itself: it does not wait there."""
         event = e.OffsetFetch("g", (e.OffsetToFetch(*partition),), require_stable)
-        result = self.c.machine.decide(event, 0, self.c.now_ms).replies[0].value
+        result = self.c.shard.decide(event, 0, self.c.now_ms).replies[0].value
         assert isinstance(result, OffsetFetchResult)
         return result.partitions[0]
 
@@ -183,10 +183,10 @@ class OffsetHistory(RuleBasedStateMachine):
         """INV-6."""
         log = self.committed_log()
         flying = {
-            decode(item.entry, ApplyContext(Offset(0), 0)).partition  # type: ignore[union-attr]
+            decode(item.entry, RecordContext(Offset(0), 0)).partition  # type: ignore[union-attr]
             for item in self.c.log[len(log) :]
             if isinstance(item, Written)
-            and isinstance(decode(item.entry, ApplyContext(Offset(0), 0)), OffsetRecord)
+            and isinstance(decode(item.entry, RecordContext(Offset(0), 0)), OffsetRecord)
             and item.entry.value is not None
         }
         for partition in PARTITIONS:
@@ -200,9 +200,9 @@ class OffsetHistory(RuleBasedStateMachine):
 
     @invariant()
     def replay_makes_the_same_durable_state(self) -> None:
-        shard = replayed(self.committed_log(), self.c.config)
-        assert isinstance(shard.machine, GroupMachine)
-        again, room = shard.machine.room, self.c.machine.room
+        processor = replayed(self.committed_log(), self.c.config)
+        assert isinstance(processor.shard, GroupCoordinatorShard)
+        again, room = processor.shard.store, self.c.shard.store
         assert again.offsets.snapshot() == room.offsets.snapshot()
         assert again.recorded == room.recorded
         group = room.groups.get("g")
@@ -215,7 +215,7 @@ class OffsetHistory(RuleBasedStateMachine):
 
     @invariant()
     def a_group_is_of_one_piece(self) -> None:
-        group = self.c.machine.room.groups.get("g")
+        group = self.c.shard.store.groups.get("g")
         if group is None:
             return
         assert (group.leader_id in group.members) == bool(group.members)
@@ -249,7 +249,7 @@ class GroupHistory(OffsetHistory):
     def come_together(self, newcomers: int, static: bool) -> None:
         """All members join and sync, so that histories reach stable groups."""
         self.c.commit_all()
-        group = self.c.machine.room.groups.get("g")
+        group = self.c.shard.store.groups.get("g")
         for member_id, member in list(group.members.items()) if group is not None else []:
             self.joins.append(self.c.join(member_id, version=3, instance=member.group_instance_id))
         for _ in range(newcomers):

@@ -1,0 +1,435 @@
+"""One partition of an internal topic, led by this broker.
+
+Keeps the order of decide, append, apply and reply (D2, D7).
+
+Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
+`Output`, and the shell carries it out in this order: write the appends (in their order), release
+the replies, carry out the effects. Replies and effects in an output never depend on that output's
+appends: they are of things already committed. When the high watermark has passed an append the
+shell calls `committed`, in the order of the log; it may do so at once in the same call stack.
+
+The rules of waiting (D7):
+
+- At most one append per id is in flight. Events of that id queue in the order of arrival, also
+  while a parked event stands before them; events for which `CoordinatorShard.overtakes` holds go
+  ahead of parked ones.
+- A queued request is answered with CONCURRENT_TRANSACTIONS once it waited
+  `PARKED_REQUEST_WAIT_MS_MAX`, or at once if `PARKED_REQUESTS_PER_ID_COUNT_MAX` wait for the id
+  already. Events without a token (timers) have no such bound in time.
+- `drop` forgets a request whose connection closed. An append that it caused goes on: its record may
+  be committed already.
+- What a parked request met is the shard's to remember: `CoordinatorShard.park` and
+  `Decision.resume`.
+
+Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5
+and INV-6); an id has at most one transition in flight; entries are applied exactly once, in the
+order in which they were appended.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from oncelog.coordinator.shard import (
+    AppendProducer,
+    CoordinatorRecord,
+    CoordinatorShard,
+    Decision,
+    RecordContext,
+    Reply,
+    Token,
+)
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+
+
+class CoordinatorState(Enum):
+    """A processor is replayed, serves, and resigns; there is no way back.
+
+    A new leadership is a new processor.
+    """
+
+    LOADING = auto()
+    ACTIVE = auto()
+    RESIGNED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One batch for the internal partition: all entries or none.
+
+    `timestamp_ms` goes into its records.
+    """
+
+    append_id: int
+    entries: tuple[CoordinatorRecord, ...]
+    producer: AppendProducer | None
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class Output:
+    """What the shell has to do, in the order of the fields.
+
+    One call to the processor fills it; then it is the caller's.
+    """
+
+    appends: list[Append] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    effects: list[object] = field(default_factory=list)
+
+    def release(self, decision: Decision) -> None:
+        """Take over a decision's replies and effects: what they wait for has happened."""
+        self.replies += decision.replies
+        self.effects += decision.effects
+
+
+@dataclass(slots=True, eq=False)
+class _Queued:
+    """An event that waits for its id. `over`: decided, answered or dropped."""
+
+    event: object
+    token: Token | None
+    id: str
+    deadline_ms: int
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _InFlight:
+    """A decision whose entries are not committed yet, and the event that it is for."""
+
+    append: Append
+    decision: Decision
+    event: object
+    token: Token | None
+    parked: _Queued | None
+
+
+class EventProcessor:
+    """Runs one shard over one internal partition. Not thread-safe: one task owns it."""
+
+    def __init__(self, shard: CoordinatorShard) -> None:
+        self.shard = shard
+        self.state = CoordinatorState.LOADING
+        self._next_append_id = 0
+        self._in_flight: dict[int, _InFlight] = {}
+        self._pending: dict[str, int] = {}
+        self._queues: dict[str, deque[_Queued]] = {}
+        self._by_token: dict[Token, _Queued] = {}
+        self._deadlines: deque[_Queued] = deque()
+
+    # Replay: from the first record of the internal partition to the end, then activate.
+
+    def replay(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+        """Apply one record of the log, before `activate`."""
+        require(
+            self.state is CoordinatorState.LOADING, "a processor is replayed before it is activated"
+        )
+        self.shard.apply(entry, context)
+
+    def replay_end_transaction_marker(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        commit: bool,
+        offset: Offset,
+    ) -> None:
+        """Apply a transaction's end marker.
+
+        In replay, and later whenever one is committed to the partition.
+        """
+        require(
+            self.state is not CoordinatorState.RESIGNED, "a resigned processor takes no markers"
+        )
+        self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
+
+    def activate(self, now_ms: int) -> Output:
+        """Begin to serve.
+
+        The output holds what has to be taken up again, such as markers of a `Prepare*` state.
+        """
+        require(self.state is CoordinatorState.LOADING, "a processor is activated once")
+        self.state = CoordinatorState.ACTIVE
+        output = Output()
+        decision = self.shard.on_loaded(now_ms)
+        require(
+            not decision.entries and not decision.wait, "activation appends and waits for nothing"
+        )
+        output.release(decision)
+        return output
+
+    # Serving.
+
+    def submit(self, event: object, token: Token | None, now_ms: int) -> Output:
+        """Take in one event: decide it now, or queue it behind the transition of its id."""
+        output = Output()
+        if self.state is CoordinatorState.ACTIVE:
+            self._take(event, token, now_ms, output)
+        elif token is not None:
+            loading = self.state is CoordinatorState.LOADING
+            error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator
+            self._refuse(event, token, error, now_ms, output)
+        return output
+
+    def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:
+        """The high watermark passed an append, whose first record stands at `base_offset`.
+
+        Apply it and release.
+
+        After `resign` this does nothing: the next leader replays the record.
+        """
+        output = Output()
+        if self.state is CoordinatorState.RESIGNED:
+            return output
+        flight = self._land(append_id)
+        producer = flight.append.producer
+        for position, entry in enumerate(flight.append.entries):
+            offset = Offset(base_offset + position)
+            stamp = flight.append.timestamp_ms
+            if producer is None:
+                context = RecordContext(offset, stamp)
+            else:
+                ids = (producer.producer_id, producer.producer_epoch)
+                context = RecordContext(offset, stamp, *ids, transactional=True)
+            self.shard.apply(entry, context)
+        output.release(flight.decision)
+        if flight.decision.id in self._queues:
+            self._drain(flight.decision.id, now_ms, output)
+        return output
+
+    def append_failed(self, append_id: int, error: ErrorCode, now_ms: int) -> Output:
+        """An append did not happen, and never will.
+
+        Drop the transition and answer with the mapped error.
+
+        Not for an append that is in the log and merely slow to replicate: that one stays pending
+        until it is committed, or until leadership is lost (`resign`).
+        """
+        output = Output()
+        if self.state is CoordinatorState.RESIGNED:
+            return output
+        flight = self._land(append_id)
+        dropped = flight.parked is not None and flight.parked.over
+        if flight.parked is not None:
+            self._finish(flight.parked)
+        if not dropped:
+            self._refuse(flight.event, flight.token, error, now_ms, output)
+        if flight.decision.id in self._queues:
+            self._drain(flight.decision.id, now_ms, output)
+        return output
+
+    def tick(self, now_ms: int) -> Output:
+        """Answer the requests that waited for too long, then do what the shard has due."""
+        output = Output()
+        if self.state is not CoordinatorState.ACTIVE:
+            return output
+        if self._deadlines:
+            self._refuse_overdue(now_ms, output)
+        for event in self.shard.tick(now_ms):
+            self._take(event, None, now_ms, output)
+        return output
+
+    def next_deadline_ms(self) -> int | None:
+        """Say when `tick` should be called next; None if nothing is planned.
+
+        Changes with every other call.
+        """
+        if self.state is not CoordinatorState.ACTIVE:
+            return None
+        while self._deadlines and self._deadlines[0].over:
+            self._deadlines.popleft()
+        planned = [self._deadlines[0].deadline_ms] if self._deadlines else []
+        shard = self.shard.next_deadline_ms()
+        if shard is not None:
+            planned.append(shard)
+        return min(planned, default=None)
+
+    def drop(self, token: Token) -> None:
+        """Forget a request whose connection closed: if it is parked it is never decided (D7)."""
+        if self.state is CoordinatorState.RESIGNED:
+            return
+        queued = self._by_token.get(token)
+        if queued is not None:
+            self._finish(queued)
+        self.shard.dropped(token)
+
+    def resign(self, now_ms: int) -> Output:
+        """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all.
+
+        Appends in flight are left.
+        """
+        output = Output()
+        if self.state is CoordinatorState.RESIGNED:
+            return output
+        waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
+        waiting += [(q.event, q.token) for q in self._waiting()]
+        for event, token in waiting:
+            self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
+        output.release(self.shard.on_unloaded())
+        self.state = CoordinatorState.RESIGNED
+        for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
+            forgotten.clear()
+        self._deadlines.clear()
+        return Output(replies=output.replies)
+
+    @property
+    def parked_count(self) -> int:
+        """How many requests with a token wait for a transition."""
+        return len(self._by_token)
+
+    def is_pending(self, id: str) -> bool:  # noqa: A002 - the word of the shard's interface
+        """Say whether an append of this id is in flight."""
+        return id in self._pending
+
+    # Inside.
+
+    def _take(self, event: object, token: Token | None, now_ms: int, output: Output) -> None:
+        """Decide a new event, or queue it if its id is pending or others wait before it."""
+        id_ = self.shard.id_of(event)
+        if id_ is None or not (id_ in self._pending or id_ in self._queues):
+            self._decide(event, token, now_ms, output, None)
+            return
+        ahead = self.shard.overtakes(event)
+        if ahead and id_ not in self._pending:
+            self._decide(event, token, now_ms, output, None)
+            self._drain(id_, now_ms, output)
+            return
+        if len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX and not ahead:
+            error = ErrorCode.concurrent_transactions
+            self._refuse(event, token, error, now_ms, output)
+            return
+        met = self.shard.park(event, token)
+        self._queue(met, token, id_, now_ms, first=ahead)
+
+    def _decide(
+        self,
+        event: object,
+        token: Token | None,
+        now_ms: int,
+        output: Output,
+        queued: _Queued | None,
+    ) -> bool:
+        """Decide one event and start what it asks for.
+
+        Returns whether the event waits on (as `queued`, or a new one).
+        """
+        decision = self.shard.decide(event, token, now_ms)
+        parked = None
+        if decision.wait:
+            id_ = decision.id or self.shard.id_of(event)
+            require(id_ is not None, "an event that waits has an id to wait for")
+            assert id_ is not None
+            resume = event if decision.resume is None else decision.resume
+            if queued is None:
+                parked = self._queue(resume, token, id_, now_ms, first=bool(decision.entries))
+            else:
+                queued.event = resume
+                parked = queued
+        if decision.entries:
+            self._append(decision, event, token, parked, now_ms, output)
+        else:
+            output.release(decision)
+        return decision.wait
+
+    def _append(
+        self,
+        decision: Decision,
+        event: object,
+        token: Token | None,
+        parked: _Queued | None,
+        now_ms: int,
+        output: Output,
+    ) -> None:
+        append_id = self._next_append_id
+        self._next_append_id += 1
+        if decision.id is not None:
+            if decision.id in self._pending:
+                raise InvariantViolation(f"{decision.id}: two transitions in flight (D2)")
+            self._pending[decision.id] = append_id
+        append = Append(append_id, decision.entries, decision.producer, now_ms)
+        self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
+        output.appends.append(append)
+
+    def _land(self, append_id: int) -> _InFlight:
+        """Take an append out of flight: its id is no longer pending."""
+        flight = self._in_flight.pop(append_id, None)
+        if flight is None:
+            raise InvariantViolation(f"append {append_id} is not in flight")
+        if flight.decision.id is not None:
+            del self._pending[flight.decision.id]
+        return flight
+
+    def _drain(self, id_: str, now_ms: int, output: Output) -> None:
+        """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
+        while id_ in self._queues and id_ not in self._pending:
+            queued = self._queues[id_][0]
+            if self._decide(queued.event, queued.token, now_ms, output, queued):
+                return
+            self._finish(queued)
+
+    def _queue(
+        self, event: object, token: Token | None, id_: str, now_ms: int, first: bool
+    ) -> _Queued:
+        queued = _Queued(event, token, id_, now_ms + PARKED_REQUEST_WAIT_MS_MAX)
+        queue = self._queues.setdefault(id_, deque())
+        if first:
+            queue.appendleft(queued)
+        else:
+            queue.append(queued)
+        if token is not None:
+            self._by_token[token] = queued
+            self._deadlines.append(queued)
+        return queued
+
+    def _finish(self, queued: _Queued) -> None:
+        """A queued event was decided, answered or dropped: take it out.
+
+        In `_deadlines` it stays until its turn, as over.
+        """
+        if queued.over:
+            return
+        queued.over = True
+        queue = self._queues[queued.id]
+        queue.remove(queued)
+        if not queue:
+            del self._queues[queued.id]
+        if queued.token is not None:
+            del self._by_token[queued.token]
+
+    def _refuse_overdue(self, now_ms: int, output: Output) -> None:
+        """Answer the parked requests past their deadline.
+
+        All wait equally long, so the oldest are due first.
+        """
+        error = ErrorCode.concurrent_transactions
+        while self._deadlines:
+            first = self._deadlines[0]
+            if not first.over and first.deadline_ms > now_ms:
+                return
+            self._deadlines.popleft()
+            if not first.over:
+                self._finish(first)
+                self._refuse(first.event, first.token, error, now_ms, output)
+
+    def _waiting(self) -> Iterator[_Queued]:
+        """Yield what waits in queues, each id's in order of arrival."""
+        for queue in self._queues.values():
+            yield from queue
+
+    def _refuse(
+        self,
+        event: object,
+        token: Token | None,
+        error: ErrorCode,
+        now_ms: int,
+        output: Output,
+    ) -> None:
+        decision = self.shard.failed(event, token, error, now_ms)
+        require(
+            not decision.entries and not decision.wait,
+            "a failed event appends and waits for nothing",
+        )
+        output.release(decision)

@@ -1,0 +1,470 @@
+"""The processor's order of things, with a shard that does what its events say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from oncelog.coordinator import (
+    NOTHING,
+    Append,
+    AppendProducer,
+    CoordinatorRecord,
+    CoordinatorShard,
+    CoordinatorState,
+    Decision,
+    EventProcessor,
+    Output,
+    RecordContext,
+    Reply,
+    Token,
+)
+from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+
+E = ErrorCode
+
+
+@dataclass(frozen=True)
+class Do:
+    """Append `writes`, answer `says`, release `effect`; wait while `door` is shut."""
+
+    id: str | None
+    says: str = ""
+    writes: tuple[bytes, ...] = ()
+    effect: str = ""
+    door: str = ""
+    ahead: bool = False
+    producer: AppendProducer | None = None
+    met: str = ""
+    exclusive: bool = True
+
+
+@dataclass
+class Toy(CoordinatorShard):
+    """Doors stand in for transitions: while its door is shut an event waits; records move doors."""
+
+    applied: list[tuple[bytes, RecordContext]] = field(default_factory=list)
+    shut: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+    due: list[object] = field(default_factory=list)
+    deadline_ms: int | None = None
+    activation: Decision = NOTHING
+    refusal: Decision | None = None
+    markers: list[object] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+
+    def id_of(self, event: object) -> str | None:
+        assert isinstance(event, Do)
+        return event.id
+
+    def overtakes(self, event: object) -> bool:
+        assert isinstance(event, Do)
+        return event.ahead
+
+    def park(self, event: object, token: Token | None) -> object:
+        assert isinstance(event, Do)
+        self.calls.append(f"meet {event.says}")
+        return Do(**{**vars(event), "met": f"after {len(self.applied)}"})
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        assert isinstance(event, Do)
+        self.calls.append(f"decide {event.says}")
+        if event.door in self.shut:
+            resume = None if event.met else Do(**{**vars(event), "met": "in decide"})
+            return Decision(id=event.id, wait=True, resume=resume)
+        says = event.says + (f", met {event.met}" if event.met else "")
+        return Decision(
+            entries=tuple(CoordinatorRecord(write, b"") for write in event.writes),
+            replies=() if token is None else (Reply(token, says),),
+            effects=(event.effect,) if event.effect else (),
+            id=event.id if event.exclusive else None,
+            producer=event.producer,
+        )
+
+    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+        self.applied.append((entry.key, context))
+        verb, _, door = entry.key.decode().partition(" ")
+        if verb == "shut":
+            self.shut.add(door)
+        elif verb == "open":
+            self.shut.discard(door)
+
+    def replay_end_transaction_marker(
+        self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
+    ) -> None:
+        self.markers.append((producer_id, producer_epoch, commit, offset))
+
+    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+        if self.refusal is not None:
+            return self.refusal
+        return NOTHING if token is None else Decision(replies=(Reply(token, error),))
+
+    def dropped(self, token: Token) -> None:
+        assert isinstance(token, int)
+        self.lost.append(token)
+
+    def tick(self, now_ms: int) -> Sequence[object]:
+        due, self.due = self.due, []
+        return due
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline_ms
+
+    def on_loaded(self, now_ms: int) -> Decision:
+        return self.activation
+
+    def on_unloaded(self) -> Decision:
+        return Decision(replies=(Reply(99, "held"),), effects=("not any more",))
+
+
+@dataclass
+class Context:
+    """A processor over the toy, active, at time 0."""
+
+    toy: Toy = field(default_factory=Toy)
+    now_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.processor = EventProcessor(self.toy)
+        self.processor.activate(0)
+        self.offset = 0
+        self.next_token = 1
+
+    def send(self, event: Do) -> Output:
+        token, self.next_token = self.next_token, self.next_token + 1
+        return self.processor.submit(event, token, self.now_ms)
+
+    def commit(self, output: Output) -> Output:
+        (append,) = output.appends
+        base = Offset(self.offset)
+        self.offset += len(append.entries)
+        return self.processor.committed(append.append_id, base, self.now_ms)
+
+
+def said(output: Output) -> list[object]:
+    return [reply.value for reply in output.replies]
+
+
+def test_without_entries_everything_is_released_at_once() -> None:
+    context = Context()
+    output = context.send(Do("a", "hello", effect="wave"))
+    assert output == Output([], [Reply(1, "hello")], ["wave"])
+
+
+def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
+    """INV-4's base: nothing leaves before its records are committed."""
+    context = Context(now_ms=7)
+    output = context.send(Do("a", "done", (b"x", b"y"), effect="wave"))
+    entries = (CoordinatorRecord(b"x", b""), CoordinatorRecord(b"y", b""))
+    assert output == Output([Append(0, entries, None, 7)])
+    assert context.toy.applied == []
+    assert context.processor.is_pending("a")
+    context.now_ms = 9
+    output = context.processor.committed(0, Offset(40), 9)
+    assert output == Output([], [Reply(1, "done")], ["wave"])
+    assert context.toy.applied == [
+        (b"x", RecordContext(Offset(40), 7)),
+        (b"y", RecordContext(Offset(41), 7)),
+    ]
+    assert not context.processor.is_pending("a")
+
+
+def test_a_producers_append_is_applied_as_part_of_its_transaction() -> None:
+    context = Context()
+    producer = AppendProducer(ProducerId(5), ProducerEpoch(2))
+    output = context.send(Do("g", "ok", (b"x",), producer=producer))
+    assert output.appends[0].producer == producer
+    context.commit(output)
+    expected = RecordContext(Offset(0), 0, ProducerId(5), ProducerEpoch(2), transactional=True)
+    assert context.toy.applied == [(b"x", expected)]
+
+
+def test_events_of_a_pending_id_wait_in_order_and_others_do_not() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    assert context.send(Do("a", "2")) == Output()
+    assert context.send(Do("a", "3", (b"y",))) == Output()
+    assert context.send(Do("a", "4")) == Output()
+    assert said(context.send(Do("b", "other"))) == ["other"]
+    assert said(context.send(Do(None, "read"))) == ["read"]
+    assert context.processor.parked_count == 3
+    output = context.commit(first)
+    assert said(output) == ["1", "2, met after 0"]
+    assert len(output.appends) == 1
+    assert said(context.commit(output)) == ["3, met after 0", "4, met after 0"]
+    assert context.processor.parked_count == 0
+
+
+def test_appends_without_an_id_are_in_flight_together() -> None:
+    context = Context()
+    one = context.send(Do("g", "1", (b"x",), exclusive=False))
+    two = context.send(Do("g", "2", (b"y",), exclusive=False))
+    assert said(context.commit(one)) == ["1"]
+    assert said(context.commit(two)) == ["2"]
+
+
+def test_an_event_that_waits_is_decided_again_after_the_next_transition() -> None:
+    context = Context()
+    context.toy.shut.add("d")
+    assert context.send(Do("a", "late", door="d")) == Output()
+    assert context.send(Do("a", "behind")) == Output()
+    opening = context.send(Do("a", "open", (b"open d",), ahead=True))
+    assert said(context.commit(opening)) == ["open", "late, met in decide", "behind, met after 0"]
+
+
+def test_an_event_may_wait_through_several_transitions() -> None:
+    context = Context()
+    context.toy.shut.add("d")
+    context.send(Do("a", "late", door="d"))
+    other = context.send(Do("a", "other", (b"x",), ahead=True))
+    assert said(context.commit(other)) == ["other"]
+    opening = context.send(Do("a", "open", (b"open d",), ahead=True))
+    assert said(context.commit(opening)) == ["open", "late, met in decide"]
+
+
+def test_what_overtakes_still_waits_for_an_append_in_flight_but_goes_first() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.send(Do("a", "2"))
+    context.send(Do("a", "ahead", ahead=True))
+    assert said(context.commit(first)) == ["1", "ahead, met after 0", "2, met after 0"]
+
+
+def test_what_overtakes_without_a_record_lets_the_waiting_try_again() -> None:
+    context = Context()
+    context.toy.shut.add("d")
+    context.send(Do("a", "late", door="d"))
+    context.toy.shut.clear()
+    assert said(context.send(Do("a", "nudge", ahead=True))) == ["nudge", "late, met in decide"]
+
+
+class Fencing(Toy):
+    """Its first decision appends and waits at once, as a takeover of an open transaction does."""
+
+    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+        assert isinstance(event, Do)
+        if event.says != "fence" or event.met:
+            return super().decide(event, token, now_ms)
+        resume = Do("a", "fenced", met="its own abort", door="d")
+        entry = CoordinatorRecord(b"shut d", b"")
+        return Decision(entries=(entry,), id="a", wait=True, resume=resume)
+
+
+def test_an_event_may_append_and_wait() -> None:
+    context = Context(Fencing())
+    abort = context.send(Do("a", "fence"))
+    assert len(abort.appends) == 1
+    context.send(Do("a", "behind"))
+    assert context.commit(abort) == Output()
+    opening = context.send(Do("a", "open", (b"open d",), ahead=True))
+    assert said(context.commit(opening)) == [
+        "open",
+        "fenced, met its own abort",
+        "behind, met after 0",
+    ]
+
+
+def test_a_queued_event_may_append_and_wait_too() -> None:
+    context = Context(Fencing())
+    first = context.send(Do("a", "1", (b"x",)))
+    toy = context.toy
+    toy.park = lambda event, token: event  # type: ignore[method-assign]
+    context.send(Do("a", "fence"))
+    abort = context.commit(first)
+    assert said(abort) == ["1"]
+    context.commit(abort)
+    opening = context.send(Do("a", "open", (b"open d",), ahead=True))
+    assert said(context.commit(opening)) == ["open", "fenced, met its own abort"]
+
+
+def test_a_failed_append_that_waits_is_answered_once_and_frees_the_id() -> None:
+    context = Context(Fencing())
+    abort = context.send(Do("a", "fence"))
+    context.send(Do("a", "behind"))
+    output = context.processor.append_failed(abort.appends[0].append_id, E.not_enough_replicas, 0)
+    assert said(output) == [E.not_enough_replicas, "behind, met after 0"]
+    assert context.processor.parked_count == 0
+
+
+def test_a_failed_append_whose_request_was_dropped_is_not_answered() -> None:
+    context = Context(Fencing())
+    abort = context.send(Do("a", "fence"))
+    context.processor.drop(1)
+    output = context.processor.append_failed(abort.appends[0].append_id, E.not_enough_replicas, 0)
+    assert output == Output()
+    assert context.toy.lost == [1]
+
+
+def test_a_failed_append_applies_nothing_and_goes_on_with_the_queue() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",), effect="wave"))
+    context.send(Do("a", "2"))
+    output = context.processor.append_failed(first.appends[0].append_id, E.kafka_storage_error, 0)
+    assert said(output) == [E.kafka_storage_error, "2, met after 0"]
+    assert output.effects == []
+    assert context.toy.applied == []
+
+
+def test_a_failed_append_without_an_id_is_answered() -> None:
+    context = Context()
+    one = context.send(Do(None, "1", (b"x",)))
+    output = context.processor.append_failed(one.appends[0].append_id, E.request_timed_out, 0)
+    assert said(output) == [E.request_timed_out]
+
+
+def test_a_wait_is_bounded() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.now_ms = 10
+    context.send(Do("a", "2"))
+    context.now_ms = 20
+    context.send(Do("a", "3"))
+    assert context.processor.next_deadline_ms() == 10 + PARKED_REQUEST_WAIT_MS_MAX
+    output = context.processor.tick(10 + PARKED_REQUEST_WAIT_MS_MAX)
+    assert output.replies == [Reply(2, E.concurrent_transactions)]
+    assert context.processor.next_deadline_ms() == 20 + PARKED_REQUEST_WAIT_MS_MAX
+    assert said(context.commit(first)) == ["1", "3, met after 0"]
+    assert context.processor.next_deadline_ms() is None
+    assert context.processor.tick(10**6) == Output()
+
+
+def test_a_request_that_expires_while_its_append_is_in_flight_is_not_answered_again() -> None:
+    context = Context(Fencing())
+    abort = context.send(Do("a", "fence"))
+    late = context.processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
+    assert said(late) == [E.concurrent_transactions]
+    assert context.commit(abort) == Output()
+    assert "d" in context.toy.shut
+
+
+def test_deadlines_of_the_machine_and_of_requests_are_merged() -> None:
+    context = Context()
+    assert context.processor.next_deadline_ms() is None
+    context.toy.deadline_ms = 30
+    assert context.processor.next_deadline_ms() == 30
+    context.send(Do("a", "1", (b"x",)))
+    context.send(Do("a", "2"))
+    assert context.processor.next_deadline_ms() == 30
+    context.toy.deadline_ms = 10**6
+    assert context.processor.next_deadline_ms() == PARKED_REQUEST_WAIT_MS_MAX
+
+
+def test_only_so_many_wait_for_one_id() -> None:
+    context = Context()
+    context.send(Do("a", "1", (b"x",)))
+    for _ in range(PARKED_REQUESTS_PER_ID_COUNT_MAX):
+        assert context.send(Do("a", "n")) == Output()
+    assert said(context.send(Do("a", "too many"))) == [E.concurrent_transactions]
+    assert context.send(Do("a", "ahead", ahead=True)) == Output()
+    assert context.processor.parked_count == PARKED_REQUESTS_PER_ID_COUNT_MAX + 1
+
+
+def test_timers_queue_without_a_bound_in_time_and_without_an_answer() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.toy.due = [Do("a", "timer", effect="rang")]
+    assert context.processor.tick(1) == Output()
+    assert context.processor.tick(10**6) == Output()
+    assert context.commit(first).effects == ["rang"]
+
+
+def test_a_dropped_request_is_never_decided() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.send(Do("a", "2"))
+    context.send(Do("a", "3"))
+    context.processor.drop(2)
+    context.processor.drop(77)
+    assert context.processor.parked_count == 1
+    assert said(context.commit(first)) == ["1", "3, met after 0"]
+    assert "decide 2" not in context.toy.calls
+
+
+def test_replay_applies_and_serves_nobody() -> None:
+    toy = Toy(activation=Decision(effects=("again",)))
+    processor = EventProcessor(toy)
+    processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 5))
+    processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), True, Offset(3))
+    assert said(processor.submit(Do("a", "early"), 1, 0)) == [E.coordinator_load_in_progress]
+    assert processor.submit(Do("a", "early"), None, 0) == Output()
+    assert processor.tick(0) == Output()
+    assert processor.next_deadline_ms() is None
+    assert processor.activate(0) == Output(effects=["again"])
+    assert processor.state is CoordinatorState.ACTIVE
+    assert toy.applied == [(b"x", RecordContext(Offset(0), 5))]
+    processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), False, Offset(4))
+    assert toy.markers == [(1, 2, True, 3), (1, 2, False, 4)]
+
+
+def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.send(Do("a", "2"))
+    output = context.processor.resign(0)
+    assert output.appends == []
+    assert output.effects == []
+    assert output.replies == [
+        Reply(1, E.not_coordinator),
+        Reply(2, E.not_coordinator),
+        Reply(99, "held"),
+    ]
+    assert context.processor.resign(0) == Output()
+    assert context.commit(first) == Output()
+    assert context.processor.append_failed(0, E.not_leader_or_follower, 0) == Output()
+    assert context.toy.applied == []
+    assert said(context.send(Do("a", "late"))) == [E.not_coordinator]
+    context.processor.drop(1)
+    assert context.toy.lost == []
+    assert context.processor.tick(10**6) == Output()
+    assert context.processor.next_deadline_ms() is None
+
+
+def test_a_shard_goes_one_way() -> None:
+    context = Context()
+    with pytest.raises(InvariantViolation, match="activated once"):
+        context.processor.activate(0)
+    with pytest.raises(InvariantViolation, match="before it is activated"):
+        context.processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 0))
+    context.processor.resign(0)
+    with pytest.raises(InvariantViolation, match="no markers"):
+        context.processor.replay_end_transaction_marker(
+            ProducerId(1), ProducerEpoch(0), True, Offset(0)
+        )
+
+
+def test_an_append_lands_once() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    context.commit(first)
+    with pytest.raises(InvariantViolation, match="not in flight"):
+        context.commit(first)
+
+
+def test_bugs_of_a_machine_are_named() -> None:
+    waits = Decision(wait=True)
+    with pytest.raises(InvariantViolation, match="activation"):
+        EventProcessor(Toy(activation=waits)).activate(0)
+    context = Context(Toy(refusal=Decision(entries=(CoordinatorRecord(b"x", b""),))))
+    first = context.send(Do("a", "1", (b"x",)))
+    with pytest.raises(InvariantViolation, match="failed event"):
+        context.processor.append_failed(first.appends[0].append_id, E.request_timed_out, 0)
+    context = Context()
+    context.toy.shut.add("d")
+    with pytest.raises(InvariantViolation, match="has an id"):
+        context.send(Do(None, "1", door="d"))
+
+
+class Unaware(Toy):
+    """Forgets to say whose transition an event belongs to."""
+
+    def id_of(self, event: object) -> str | None:
+        return None
+
+
+def test_two_transitions_of_one_id_in_flight_are_a_bug() -> None:
+    context = Context(Unaware())
+    context.send(Do("a", "1", (b"x",)))
+    with pytest.raises(InvariantViolation, match="two transitions"):
+        context.send(Do("a", "2", (b"y",)))
