@@ -17,6 +17,7 @@ import asyncio
 import os.path
 import socket
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from struct import Struct
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import oncelog
+from bench.peer.in_loop import broker_in_loop
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.loop import new_event_loop
 
@@ -344,14 +346,17 @@ async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
     config: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
     if metrics:
         config["oncelog.metrics.address"] = "127.0.0.1:0"
-    async with oncelog.EmbeddedBroker(config=config) as broker:
-        client = _Client(broker.bootstrap_servers)
-        try:
-            requests = _Requests(client)
-            await requests.prepare()
-            return {name: await _smallest(ask, requests, repeats) for name, ask in COUNTED.items()}
-        finally:
-            client.close()
+    with tempfile.TemporaryDirectory() as folder:
+        async with broker_in_loop(folder, config) as broker:
+            client = _Client(broker.bootstrap_servers)
+            try:
+                requests = _Requests(client)
+                await requests.prepare()
+                return {
+                    name: await _smallest(ask, requests, repeats) for name, ask in COUNTED.items()
+                }
+            finally:
+                client.close()
 
 
 async def _smallest(

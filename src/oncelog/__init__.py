@@ -2,7 +2,8 @@
 
 The public names are few, and imported when first used, so that `import oncelog` costs nothing:
 
-- `EmbeddedBroker`: a broker inside this process.
+- `EmbeddedBroker`: a broker inside this process, and what keeps it from starting: `ConfigError`,
+  `FolderInUse`, `AddressUnavailable`, `StorageFailure`.
 - `Producer`, `Consumer`, `Admin`, `TransactionDriver`: asyncio clients for any Kafka broker, with
   their values (`NewTopic`, `TopicPartition`, `OffsetAndMetadata`) and errors
   (`oncelog.client.errors`).
@@ -28,24 +29,43 @@ if TYPE_CHECKING:
         TopicPartition,
         TransactionDriver,
     )
+    from oncelog.core.config_definition import ConfigError
+    from oncelog.core.errors import OncelogError
+    from oncelog.runtime.disk import FolderInUse, StorageFailure
+    from oncelog.runtime.network import AddressUnavailable
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AbortableError",
+    "AddressUnavailable",
     "Admin",
     "ClientError",
+    "ConfigError",
     "Consumer",
     "EmbeddedBroker",
     "FatalError",
     "FencedError",
+    "FolderInUse",
     "NewTopic",
     "OffsetAndMetadata",
+    "OncelogError",
     "Producer",
     "RetriableError",
+    "StorageFailure",
     "TopicPartition",
     "TransactionDriver",
+    "__version__",
 ]
 
-_ELSEWHERE = {"EmbeddedBroker": "oncelog.broker.embedded"}
+_ELSEWHERE = {
+    "AddressUnavailable": "oncelog.runtime.network",
+    "ConfigError": "oncelog.core.config_definition",
+    "EmbeddedBroker": "oncelog.broker.embedded",
+    "FolderInUse": "oncelog.runtime.disk",
+    "OncelogError": "oncelog.core.errors",
+    "StorageFailure": "oncelog.runtime.disk",
+}
 
 
 def __getattr__(name: str) -> object:

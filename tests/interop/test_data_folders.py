@@ -125,7 +125,7 @@ async def until_served(client: Client, partition: TopicPartition) -> Served:
 async def ours(folder: Path, partitions: list[TopicPartition]) -> list[Records]:
     """What our broker serves from a folder."""
     async with running(folder, SETTINGS) as context:
-        return await everything(context.embedded.bootstrap_servers, partitions)
+        return await everything(context.broker.bootstrap_servers, partitions)
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -260,7 +260,7 @@ def test_we_serve_what_apache_kafka_left(
     async def make_topic() -> None:
         async with (
             running(folder, SETTINGS) as context,
-            Admin(context.embedded.bootstrap_servers) as admin,
+            Admin(context.broker.bootstrap_servers) as admin,
         ):
             await admin.create_topics([OwnTopic(THEIRS.topic, 1, 1, {})])
 

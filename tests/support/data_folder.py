@@ -9,7 +9,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from oncelog import Admin, Consumer, EmbeddedBroker, OffsetAndMetadata, Producer, TopicPartition
+from bench.peer.in_loop import broker_in_loop
+from oncelog import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.broker.broker import Broker
 from oncelog.client import NewTopic
 from oncelog.protocol.record import Record, build_batch
@@ -79,8 +80,8 @@ def _leave_open(broker: Broker, time_ms: int) -> None:
 
 
 async def _make(clean: Path, killed: Path) -> None:
-    async with EmbeddedBroker(str(clean), config=SETTINGS) as embedded:
-        broker, servers = embedded.broker, embedded.bootstrap_servers
+    async with broker_in_loop(str(clean), SETTINGS) as broker:
+        servers = broker.bootstrap_servers
         # One time for all records: otherwise time indexes would fill, and segments end, by chance.
         time_ms = broker.clock.now_ms() - AGE_MS
         async with Admin(servers) as admin:

@@ -86,7 +86,8 @@ class Broker:
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self.disk: Disk = disk or SystemDisk()
+        self._own_disk = SystemDisk() if disk is None else None
+        self.disk: Disk = disk or self._own_disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
         self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
@@ -116,7 +117,8 @@ class Broker:
 
         On failure what was started is stopped again.
 
-        Raises `FolderInUse` and `StorageFailure` for a data folder, `OSError` for the address.
+        Raises `FolderInUse` and `StorageFailure` for a data folder, `AddressUnavailable` for the
+        address.
         """
         async with self._exits as exits:
             await self._start_storage(exits)
@@ -130,6 +132,8 @@ class Broker:
 
     async def _start_storage(self, exits: AsyncExitStack) -> None:
         """The data folders and the metadata, as the last run left them."""
+        if self._own_disk is not None:
+            exits.callback(self._own_disk.close)
         self.logs = await self.disk.run(self._take_folders)
         exits.push_async_callback(self._close_logs)
         self.store = self._given_store or self._open_store()

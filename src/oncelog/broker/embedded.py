@@ -1,32 +1,58 @@
 """`EmbeddedBroker`: the broker inside a Python process, for tests, notebooks and applications.
 
-The same broker as `oncelog serve`, on an ephemeral port of the local interface. In an event loop
-use ``async with``; elsewhere ``with``, which runs it on a loop of its own in a thread. Without
+The same broker as `oncelog serve`, on an ephemeral port of the local interface. It runs on a loop
+of its own in a thread of its own, whether it is entered by ``with`` or by ``async with``: so a
+client that blocks its thread, or the loop of an asyncio test, never waits for itself. Without
 `data_dir` it keeps its files in a temporary folder that goes with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
+import concurrent.futures.thread  # noqa: F401 - see `_ending`: it registers before us
+import contextlib
+import ctypes
+import os
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.open_files import raise_limit
+from oncelog.runtime.temporary import make_temporary_folder, remove_temporary_folder
 
-__all__ = ["EmbeddedBroker"]
+__all__ = ["EMBEDDED_DEFAULTS", "EmbeddedBroker"]
+
+T = TypeVar("T")
+
+EMBEDDED_DEFAULTS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Settings whose default differs from Kafka's, because tests wait for them. docs/testing.md says
+why.
+"""
 
 
 class EmbeddedBroker:
     """One broker, started by entering and stopped by leaving; it can be entered again.
 
-    `config` takes Kafka's keys; values are turned into text. `port` 0 takes any free port; entered
-    again, it takes that port again, so that clients find it.
+    `data_dir` is a folder, made when it is missing. `config` takes Kafka's keys; values are turned
+    into text; keys that are not given have Kafka's defaults, or those of `EMBEDDED_DEFAULTS`.
+    `port` 0 takes any free port; entered again, it takes that port again, so that clients find it.
+
+    Entering raises `ConfigError`, `FolderInUse`, `AddressUnavailable` or `StorageFailure`, each
+    with one sentence, and `RuntimeError` while the broker is running. A forked child may use
+    `bootstrap_servers`; leaving the block there does nothing.
 
     Usage::
 
@@ -36,34 +62,53 @@ class EmbeddedBroker:
 
     def __init__(
         self,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         *,
         port: int = 0,
         config: Mapping[str, object] | None = None,
     ) -> None:
         self._given = {key: _text(value) for key, value in (config or {}).items()}
         self._port = port
-        self._data_dir = data_dir
-        self._temporary = data_dir is None
+        self._given_dir = None if data_dir is None else os.fspath(data_dir)
+        self._data_dir: str | None = None
         self._broker: Broker | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bootstrap_servers: str | None = None
+        self._life: _Life | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port``, for clients. Only while the broker runs."""
-        return self.broker.bootstrap_servers
+        return _running(self._bootstrap_servers)
+
+    @property
+    def data_dir(self) -> str:
+        """The folder of its files. Only while the broker runs."""
+        return _running(self._data_dir)
 
     @property
     def broker(self) -> Broker:
-        """The broker itself. Only while it runs; touch it only from its own loop."""
-        if self._broker is None:
-            raise RuntimeError("the embedded broker is not running")
-        return self._broker
+        """The broker itself. Only while it runs; other threads reach into it by `call`."""
+        return _running(self._broker)
 
-    async def __aenter__(self) -> EmbeddedBroker:
-        """Start in the running loop. Raises as `Broker.start`."""
-        await self._start()
+    def call(self, work: Callable[[Broker], T]) -> T:
+        """Run `work(broker)` in the broker's loop, and return what it returns.
+
+        For looking into the broker. It must not block. Not to be called from the broker's loop.
+        """
+
+        async def in_loop() -> T:
+            return work(self.broker)
+
+        return _running(self._life).run(in_loop())
+
+    async def __aenter__(self) -> Self:
+        """Start, without blocking the running loop. Raises as the class says."""
+        life = self._begin()
+        try:
+            await asyncio.shield(asyncio.wrap_future(life.started))
+        except BaseException:
+            self._end(life)
+            raise
         return self
 
     async def __aexit__(
@@ -72,29 +117,24 @@ class EmbeddedBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop cleanly."""
+        """Stop cleanly. Raises what stopped the broker, if something did."""
+        life = self._life
+        if life is None:
+            return
+        life.leave(self._request_stop)
         try:
-            await self._stop()
+            await asyncio.shield(asyncio.wrap_future(life.ended))
         finally:
-            self._remove_temporary()
+            self._leave(error)
 
-    def __enter__(self) -> EmbeddedBroker:
-        """Start in a thread with a loop of its own; returns when clients can connect.
-
-        Raises as `Broker.start`.
-        """
-        started = threading.Event()
-        failures: list[BaseException] = []
-        self._thread = threading.Thread(
-            target=self._run_thread, args=(started, failures), name="oncelog-broker", daemon=True
-        )
-        self._thread.start()
-        started.wait()
-        if failures:
-            self._thread.join()
-            self._thread = None
-            self._remove_temporary()
-            raise failures[0]
+    def __enter__(self) -> Self:
+        """Start; returns when clients can connect. Raises as the class says."""
+        life = self._begin()
+        try:
+            life.started.result()
+        except BaseException:
+            self._end(life)
+            raise
         return self
 
     def __exit__(
@@ -104,57 +144,155 @@ class EmbeddedBroker:
         traceback: TracebackType | None,
     ) -> None:
         """Stop cleanly and wait for it. Raises what stopped the broker, if something did."""
-        thread, self._thread = self._thread, None
-        broker = self._broker
-        if self._loop is not None and broker is not None:
-            self._loop.call_soon_threadsafe(broker.request_stop)
-        if thread is not None:
-            thread.join()
-        self._remove_temporary()
+        self._leave(error)
+
+    # In the thread of the caller.
+
+    def _begin(self) -> _Life:
+        """Begin a life: its thread runs, the broker in it may not yet."""
+        if self._life is not None:
+            raise RuntimeError(
+                "the embedded broker is running already: make another one, or leave this one first"
+            )
+        if self._given_dir is not None and "," in self._given_dir:
+            raise ConfigError(f"the data folder {self._given_dir} must have no comma in its name")
+        self._data_dir = self._given_dir or make_temporary_folder("oncelog-")
+        self._life = _Life(self._live)
+        _embedded.add(self)
+        return self._life
+
+    def _leave(self, error: BaseException | None) -> None:
+        """End the life, if there is one; raise what stopped it unless `error` is on its way."""
+        life, broker = self._life, self._broker
+        if life is None:
+            return
+        self._end(life)
+        life.ended.result()
         if broker is not None and broker.stopped_because is not None and error is None:
             raise broker.stopped_because
 
-    def _run_thread(self, started: threading.Event, failures: list[BaseException]) -> None:
-        async def live() -> None:
-            self._loop = asyncio.get_running_loop()
-            try:
-                broker = await self._start()
-            except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
-                failures.append(error)
-                return
-            finally:
-                started.set()
-            await broker.wait_until_stop_is_requested()
-            await self._stop()
+    def _end(self, life: _Life) -> None:
+        """End a life and wait for it; its temporary folder goes with it."""
+        life.leave(self._request_stop)
+        life.thread.join()
+        folder, self._data_dir = self._data_dir, None
+        self._life = self._bootstrap_servers = None
+        if self._given_dir is None and folder is not None:
+            remove_temporary_folder(folder)
 
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(live())
+    def _let_go_in_child(self) -> None:
+        """After a fork: the life is the parent's, and what the child has of it is in its way."""
+        life, broker = self._life, self._broker
+        self._life = self._broker = None
+        if broker is not None:
+            broker.server.let_go_in_child()
+        # The loop's C objects cannot be collected in a process that they do not run in: the child
+        # would crash when it ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object((life, broker)))
 
-    async def _start(self) -> Broker:
+    # In the broker's own thread.
+
+    async def _live(self, life: _Life) -> None:
+        """The broker's life, from its start until it is left or cannot go on."""
+        broker = await self._start_broker()
+        life.started.set_result(None)
+        if life.is_left:
+            broker.request_stop()
+        await broker.wait_until_stop_is_requested()
+        await self._stop_broker()
+
+    def _request_stop(self) -> None:
         if self._broker is not None:
-            raise RuntimeError("the embedded broker is running already")
-        if self._data_dir is None:
-            self._data_dir = tempfile.mkdtemp(prefix="oncelog-")
+            self._broker.request_stop()
+
+    async def _start_broker(self) -> Broker:
         raise_limit()
-        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": self._data_dir}
-        broker = Broker(BrokerConfig(own | self._given))
+        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": self.data_dir}
+        broker = self._make_broker(BrokerConfig({**EMBEDDED_DEFAULTS, **own, **self._given}))
         await broker.start()
         self._broker = broker
         self._port = broker.server.port
+        self._bootstrap_servers = broker.bootstrap_servers
         return broker
 
-    async def _stop(self) -> None:
+    def _make_broker(self, config: BrokerConfig) -> Broker:
+        """Where a kind of embedded broker gives it other edges."""
+        return Broker(config)
+
+    async def _stop_broker(self) -> None:
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.stop()
 
-    def _remove_temporary(self) -> None:
-        if self._temporary and self._data_dir is not None:
-            shutil.rmtree(self._data_dir, ignore_errors=True)
-            self._data_dir = None
+
+class _Life:
+    """One run of the broker: a thread with a loop, in which `live` runs until it ends."""
+
+    def __init__(self, live: Callable[[_Life], Coroutine[object, object, None]]) -> None:
+        self.started: Future[None] = Future()
+        self.ended: Future[None] = Future()
+        self.is_left = False
+        """Whether it was asked to end. Its own loop sets and reads this."""
+        self._live = live
+        self._loop = new_event_loop()
+        # Daemonic: a program that never leaves the block can end all the same.
+        self.thread = threading.Thread(target=self._run, name="oncelog-broker", daemon=True)
+        self.thread.start()
+
+    def leave(self, request_stop: Callable[[], None]) -> None:
+        """Ask it to end; harmless when it has."""
+
+        def ask() -> None:
+            self.is_left = True
+            request_stop()
+
+        # The loop is closed once the life is over.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(ask)
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine in the life's loop, and wait for it in this thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._live(self))
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            if not self.started.done():
+                self.started.set_exception(error)
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(None)
+
+
+def _running(value: T | None) -> T:
+    if value is None:
+        raise RuntimeError("the embedded broker is not running")
+    return value
 
 
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+_embedded: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for embedded in list(_embedded):
+        embedded._let_go_in_child()  # noqa: SLF001 - a function of this class
+
+
+def _ending() -> None:
+    """The interpreter ends: a block that was never left is left now."""
+    for embedded in list(_embedded):
+        embedded.__exit__(None, None, None)
+
+
+os.register_at_fork(after_in_child=_forked)
+# Before the threads of executors are ended, which is earlier than `atexit`. Later there would be no
+# clean stop. Python's own executors register so too.
+threading._register_atexit(_ending)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -9,7 +9,6 @@ says that clients can connect.
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -113,8 +112,6 @@ async def _serve(config: BrokerConfig) -> int:
         await broker.start()
     except OncelogError as error:
         return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"cannot listen on {_shown(config.listener)}: {_reason(error)}")
     # Objects made so far live as long as the process: the collector need not look at them again.
     gc.freeze()
     _announce(broker)
@@ -161,12 +158,6 @@ def _announce(broker: Broker) -> None:
 def _shown(endpoint: Endpoint) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{host}:{endpoint.port}"
-
-
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "the address is in use by another process"
-    return error.strerror or str(error)
 
 
 def _refuse(sentence: str) -> int:

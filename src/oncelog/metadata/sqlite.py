@@ -148,7 +148,7 @@ class SqliteStore:
                 self._connection.close()
 
         await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self._thread.shutdown(wait=False)
+        self._thread.shutdown()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def on_thread() -> T:

@@ -315,6 +315,8 @@ class _SystemLock:
 
     def release(self) -> None:
         if self._descriptor >= 0:
+            # A child that was forked has the descriptor too: closing ours would not unlock.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -7,15 +7,38 @@ of Kafka.
 """
 
 import asyncio
+import errno
+import os
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
 from typing import Protocol
 
+from oncelog.core.errors import OncelogError
 from oncelog.core.limits import LISTEN_BACKLOG_COUNT
 
-__all__ = ["Listener", "Network", "ProtocolFactory", "SystemNetwork"]
+__all__ = [
+    "AddressUnavailable",
+    "Listener",
+    "Network",
+    "ProtocolFactory",
+    "SystemNetwork",
+    "occupy",
+]
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class AddressUnavailable(OncelogError, OSError):  # noqa: N818 - names a state of the address
+    """Nobody can listen on this address: another process does, or it is not this machine's."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        in_use = error.errno == errno.EADDRINUSE
+        reason = "the address is in use by another process" if in_use else error.strerror or error
+        shown = f"[{host}]" if ":" in host else host
+        super().__init__(f"cannot listen on {shown}:{port}: {reason}")
+        self.errno = error.errno
 
 
 class Listener(Protocol):
@@ -29,6 +52,11 @@ class Listener(Protocol):
         """Bound addresses, in the order of binding."""
         ...
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors of the listening sockets; none where they are simulated."""
+        ...
+
     async def close(self) -> None:
         """Stop listening; connections that were accepted stay."""
         ...
@@ -40,7 +68,7 @@ class Network(Protocol):
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
         """Listen on `host`:`port` (0: any free port).
 
-        Raises `OSError` when the address cannot be had.
+        Raises `AddressUnavailable` when the address cannot be had.
         """
         ...
 
@@ -59,6 +87,10 @@ class _SystemListener:
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
         return tuple(s.getsockname()[:2] for s in self._server.sockets)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return tuple(s.fileno() for s in self._server.sockets)
 
     async def close(self) -> None:
         # `wait_closed` would wait for every accepted connection (Python 3.12.1+); their owner
@@ -79,9 +111,15 @@ class SystemNetwork:
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
         """See `Network.listen`."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            protocol_factory, host, port, backlog=LISTEN_BACKLOG_COUNT
-        )
+        backlog = LISTEN_BACKLOG_COUNT
+        try:
+            bound = _bound(host, port)
+            if bound is not None:
+                server = await loop.create_server(protocol_factory, sock=bound, backlog=backlog)
+            else:
+                server = await loop.create_server(protocol_factory, host, port, backlog=backlog)
+        except OSError as error:
+            raise AddressUnavailable(host, port, error) from error
         return _SystemListener(server)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
@@ -91,3 +129,39 @@ class SystemNetwork:
         await loop.create_connection(
             protocol_factory, host, port, ssl=self._tls, server_hostname=name
         )
+
+
+def _bound(host: str, port: int) -> socket.socket | None:
+    """A socket bound to an address in digits; None for a name, which the loop resolves.
+
+    uvloop resolves even digits in threads of libuv, and a forked child of a process that has these
+    crashes when it ends.
+    """
+    try:
+        family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
+    except ValueError:
+        return None
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def occupy(descriptors: Iterable[int]) -> None:
+    """In a forked child: let go of the sockets of the parent behind these descriptors.
+
+    The numbers stay taken, by /dev/null, because their owners may yet close them.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.dup2(nothing, descriptor, inheritable=False)
+    finally:
+        os.close(nothing)

@@ -177,6 +177,7 @@ class _Listener:
         self.port = port
         self.factory = factory
         self.addresses: tuple[Address, ...] = ((host, port),)
+        self.descriptors: tuple[int, ...] = ()
 
     async def close(self) -> None:
         """Stop listening."""

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from oncelog.broker.embedded import EmbeddedBroker
+from bench.peer.in_loop import broker_in_loop
+from oncelog.broker.broker import Broker
 from oncelog.protocol import codec
 from oncelog.protocol.api import ADVERTISED, ApiKey
 
@@ -56,13 +57,12 @@ class Client:
 class Running:
     """A started broker."""
 
-    def __init__(self, embedded: EmbeddedBroker) -> None:
-        self.embedded = embedded
-        self.broker = embedded.broker
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
         self._clients: list[Client] = []
 
     async def connect(self) -> Client:
-        host, _, port = self.embedded.bootstrap_servers.rpartition(":")
+        host, _, port = self.broker.bootstrap_servers.rpartition(":")
         client = Client(*await asyncio.open_connection(host, int(port)))
         self._clients.append(client)
         return client
@@ -78,8 +78,8 @@ async def running(
 ) -> AsyncIterator[Running]:
     """A broker on `folder`, with few partitions in the internal topics unless told otherwise."""
     few = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
-    async with EmbeddedBroker(str(folder), config=few | dict(config or {})) as embedded:
-        context = Running(embedded)
+    async with broker_in_loop(str(folder), few | dict(config or {})) as broker:
+        context = Running(broker)
         try:
             yield context
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import oncelog
 from oncelog.broker import apis
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
@@ -19,6 +20,7 @@ from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.pending import Pending, unchanged
 from oncelog.metadata import MemoryStore
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
 from oncelog.storage import FolderMismatch
@@ -41,6 +43,78 @@ def test_with_runs_a_broker_in_a_thread_and_stops_it() -> None:
     assert not folder.exists()
     with pytest.raises(RuntimeError, match="not running"):
         _ = broker.bootstrap_servers
+
+
+def test_the_data_folder_may_be_a_path_object(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        assert broker.data_dir == str(tmp_path)
+        assert (tmp_path / "meta.properties").exists()
+
+
+def test_a_comma_in_the_data_folder_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(oncelog.ConfigError, match="comma"), EmbeddedBroker(tmp_path / "a,b"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entering_twice_is_refused_and_the_running_broker_stays() -> None:
+    with EmbeddedBroker() as broker:
+        folder = Path(broker.data_dir)
+        with pytest.raises(RuntimeError, match="running already"):
+            broker.__enter__()
+        assert (folder / "meta.properties").exists()
+        assert reachable(broker.bootstrap_servers)
+    assert not folder.exists()
+
+
+async def test_entering_twice_is_refused_in_a_loop_too() -> None:
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(RuntimeError, match="running already"):
+            await broker.__aenter__()
+        with pytest.raises(RuntimeError, match="running already"):
+            broker.__enter__()
+        assert (Path(broker.data_dir) / "meta.properties").exists()
+        assert reachable(broker.bootstrap_servers)
+
+
+async def test_a_blocking_client_works_in_the_loop_that_entered_the_broker() -> None:
+    async with EmbeddedBroker() as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as client:
+            request = codec.encode_request(
+                ApiKey.METADATA, 12, 1, "test", codec.request_class(ApiKey.METADATA)(topics=())
+            )
+            client.sendall(len(request).to_bytes(4, "big") + request)
+            assert client.recv(4)
+
+
+def test_what_went_wrong_is_a_public_error_of_one_sentence(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with (
+            pytest.raises(oncelog.FolderInUse, match=r"^the data folder .* is in use by another"),
+            EmbeddedBroker(tmp_path),
+        ):
+            pass
+        sentence = rf"^cannot listen on 127\.0\.0\.1:{port}: the address is in use by another"
+        with pytest.raises(oncelog.AddressUnavailable, match=sentence), EmbeddedBroker(port=port):
+            pass
+    with pytest.raises(oncelog.ConfigError), EmbeddedBroker(config={"num.partitions": "many"}):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(oncelog.StorageFailure), EmbeddedBroker(tmp_path / "file"):
+        pass
+    for error in ("AddressUnavailable", "ConfigError", "FolderInUse", "StorageFailure"):
+        assert issubclass(getattr(oncelog, error), oncelog.OncelogError)
+
+
+def test_defaults_for_tests_hold_until_they_are_set() -> None:
+    with EmbeddedBroker() as broker:
+        config = broker.broker.config
+        assert config.get_int("group.initial.rebalance.delay.ms") == 0
+    with EmbeddedBroker(config={"group.initial.rebalance.delay.ms": 500}) as broker:
+        config = broker.broker.config
+        assert config.get_int("group.initial.rebalance.delay.ms") == 500
 
 
 def test_entered_again_it_takes_its_port_again(tmp_path: Path) -> None:

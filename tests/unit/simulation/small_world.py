@@ -89,6 +89,7 @@ class _End(asyncio.Transport):
 
 class _Listening:
     addresses = ((HOST, PORT),)
+    descriptors = ()
 
     def __init__(self, network: LinkNetwork) -> None:
         self._network = network

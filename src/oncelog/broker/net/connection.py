@@ -397,6 +397,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is being done for this peer, or it does not take what was done."""
         return self._writing_paused or not (self._waiting or self._queue)
 
+    @property
+    def descriptor(self) -> int:
+        """The socket's descriptor; -1 when there is none."""
+        if self._transport is None:
+            return -1
+        return int(self._transport.get_extra_info("socket").fileno())
+
     def fail(self, reason: str) -> None:
         """Close because of what the peer did, with one log line."""
         if not self.closed:

@@ -18,7 +18,7 @@ from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.config import BrokerConfig
 from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Listener, Network
+from oncelog.runtime.network import Listener, Network, occupy
 
 __all__ = ["Server"]
 
@@ -68,7 +68,7 @@ class Server:
     async def start(self, starter: Starter, announce: Callable[[str, int], None]) -> None:
         """Listen, and `announce` the host and port where clients reach us.
 
-        Raises `OSError` when the address cannot be had.
+        Raises `AddressUnavailable` when the address cannot be had.
         """
         listener = self._config.listener
         self._listener = await self._network.listen(
@@ -128,6 +128,12 @@ class Server:
         for connection in [c for c in self.connections if c.last_active_s < oldest_s and c.idle]:
             self.expired_count += 1
             connection.abort()
+
+    def let_go_in_child(self) -> None:
+        """In a forked child: hold neither the port nor connections, which are the parent's."""
+        if self._listener is not None:
+            occupy(self._listener.descriptors)
+        occupy(connection.descriptor for connection in self.connections)
 
     def abort(self) -> None:
         """Cut every connection now."""

@@ -63,7 +63,7 @@ async def test_metadata_shows_topics_and_this_broker_in_every_version(
         leaders = {p.leader_id for found in response.topics for p in found.partitions}
         assert leaders == {1}
         (broker,) = response.brokers
-        assert f"{broker.host}:{broker.port}" == context.embedded.bootstrap_servers
+        assert f"{broker.host}:{broker.port}" == context.broker.bootstrap_servers
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])

@@ -1,0 +1,105 @@
+"""Embedded brokers started and stopped many times, in a process of their own: what do they leave?
+
+``python -m tests.support.cycles 500`` prints the figures; `make test-full` keeps them as evidence
+for each Python that pyproject.toml claims.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from oncelog import EmbeddedBroker
+from tests.support.evidence import ROOT
+
+CYCLE_TIMEOUT_S = 5
+WARM_UP_COUNT = 5
+SAMPLES_COUNT = 10
+MEMORY_GROWTH_MAX_KIB = 1024
+"""Between the medians of the second quarter and the last one: what a page more or less may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """What was left after so many starts and stops, beside what the first ones left."""
+
+    count: int
+    threads_growth: int
+    descriptors_growth: int
+    temporary_folders_count: int
+    memory_kib: tuple[int, ...]
+    """Resident memory, sampled at equal distances."""
+
+    @property
+    def is_memory_flat(self) -> bool:
+        """Whether the last quarter of the samples holds no more than the second one."""
+        quarter = len(self.memory_kib) // 4
+        second = sorted(self.memory_kib[quarter : 2 * quarter])
+        last = sorted(self.memory_kib[-quarter:])
+        return last[quarter // 2] - second[quarter // 2] <= MEMORY_GROWTH_MAX_KIB
+
+
+def measure_cycles(count: int, python: str = sys.executable) -> Cycles:
+    """Run the cycles in a process of their own."""
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [python, "-m", "tests.support.cycles", str(count)],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            timeout=CYCLE_TIMEOUT_S * (count + WARM_UP_COUNT),
+            check=False,
+        )
+    if done.returncode != 0:
+        raise RuntimeError(f"the cycles ended with {done.returncode}: {done.stderr[-2000:]}")
+    figures = json.loads(done.stdout)
+    return Cycles(**figures | {"memory_kib": tuple(figures["memory_kib"])})
+
+
+def run_cycles(count: int) -> Cycles:
+    """The cycles themselves, in this process."""
+    _cycle(WARM_UP_COUNT)
+    threads, descriptors = threading.active_count(), _descriptors_count()
+    memory = []
+    samples = min(count, SAMPLES_COUNT * 4)
+    for sample in range(samples):
+        _cycle((sample + 1) * count // samples - sample * count // samples)
+        gc.collect()
+        memory.append(_memory_kib())
+    return Cycles(
+        count,
+        threading.active_count() - threads,
+        _descriptors_count() - descriptors,
+        len(list(Path(tempfile.gettempdir()).iterdir())),
+        tuple(memory),
+    )
+
+
+def _cycle(count: int) -> None:
+    for _ in range(count):
+        with EmbeddedBroker():
+            pass
+
+
+def _descriptors_count() -> int:
+    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    return len(os.listdir(folder))
+
+
+def _memory_kib() -> int:
+    if not os.path.exists("/proc/self/statm"):
+        return 0
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(run_cycles(int(sys.argv[1])))))
