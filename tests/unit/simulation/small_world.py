@@ -89,7 +89,7 @@ class _End(asyncio.Transport):
 
 class _Listening:
     addresses = ((HOST, PORT),)
-    descriptors = ()
+    descriptors: tuple[int, ...] = ()
 
     def __init__(self, network: LinkNetwork) -> None:
         self._network = network

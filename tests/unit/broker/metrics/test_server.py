@@ -29,6 +29,7 @@ TURNS = 10
 
 class FakeListener:
     addresses = (("127.0.0.1", 9404),)
+    descriptors: tuple[int, ...] = ()
 
     async def close(self) -> None:
         pass

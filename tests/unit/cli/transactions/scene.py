@@ -10,6 +10,7 @@ from collections.abc import Callable
 from click.testing import Result
 
 from oncelog import EmbeddedBroker
+from oncelog.broker.broker import Broker
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -69,13 +70,10 @@ def open_transaction(servers: str, transactional_id: str, topic: str, partition:
 def hang(embedded: EmbeddedBroker, topic: str, producer_id: int, epoch: int = 3) -> None:
     """A transaction in partition 0 of which no coordinator knows."""
 
-    async def work() -> None:
-        broker = embedded.broker
+    def work(broker: Broker) -> None:
         partition = broker.partitions.get(*TopicPartition(topic, 0))
         assert partition is not None
         records = batch(2, producer_id=producer_id, epoch=epoch, sequence=0, transactional=True)
         partition.append(records, now_ms=broker.clock.now_ms())
 
-    loop = embedded._loop
-    assert loop is not None
-    asyncio.run_coroutine_threadsafe(work(), loop).result(10)
+    embedded.call(work)
