@@ -424,9 +424,9 @@ class Stage(Context):
         for leader in self.leaders.values():
             assert not leader.open, f"INV-3: a transaction hangs on {leader.partition}"
         self._check_outcomes()
-        state = dict(self.machine.transactions)
+        state = dict(self.shard.transactions)
         self.fail_over()
-        assert self.machine.transactions == state, "INV-4: a replay ends elsewhere"
+        assert self.shard.transactions == state, "INV-4: a replay ends elsewhere"
         assert not any(m.state is TransactionState.ONGOING for m in state.values())
 
     def _rest(self) -> None:
