@@ -278,6 +278,18 @@ GROUP_RECORD_ELEMENTS_COUNT_MAX = 1_000_000
 More than a batch of `max.message.bytes` can name: a partition takes four bytes.
 """
 
+GROUP_REGEX_BYTES_MAX = 16 * 1024
+"""Longest regular expression that a consumer group may be subscribed with."""
+
+GROUP_REGEX_PROGRAM_BYTES_MAX = 256 * 1024
+"""What RE2 may take for one such expression; a hostile one then costs up to 0.2 ms per topic."""
+
+GROUP_REGEX_CACHE_COUNT_MAX = 64
+"""How many compiled expressions are kept."""
+
+GROUP_REGEX_REFRESH_MS_MIN = 10_000
+"""A group's expressions are matched against new topics at most this often, as in Kafka."""
+
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
 """Longest message, Produce and Fetch aside, whatever `socket.request.max.bytes`: its strings and
 byte fields are copied.

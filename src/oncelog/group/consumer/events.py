@@ -1,0 +1,53 @@
+"""What may happen to a consumer group, beside what may happen to every group.
+
+A ConsumerGroupHeartbeat is a `Beat` or, with a negative member epoch, a `Quit`. Fields that are
+None (or -1) have not changed since the member's last heartbeat.
+"""
+
+from dataclasses import dataclass
+
+from oncelog.group.consumer.members import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """ConsumerGroupHeartbeat of a member that joins or stays. Reply: `BeatResult`."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says all there is to say, as members do when they join or lost an answer."""
+        names_topics = self.topic_names is not None or self.topic_regex is not None
+        return self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """ConsumerGroupHeartbeat of a member that leaves, for good or (static) for now.
+
+    Reply: `BeatResult`.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """ConsumerGroupDescribe, one group. Reply: `ConsumerGroupDescription`."""
+
+    group_id: str

@@ -1,0 +1,65 @@
+"""What the functions of this room decide: records, an answer and timers, or a refusal."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from oncelog.coordinator.machine import Entry
+from oncelog.core.errors import ErrorCode
+from oncelog.group.consumer.members import Partitions
+from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.consumer.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a decision depends on beside the group and the event."""
+
+    now_ms: int
+    topics: Topics
+    config: ConsumerGroupConfig
+
+
+class Refusal(NamedTuple):
+    """The request changes nothing, and is answered with this."""
+
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeatResult:
+    """ConsumerGroupHeartbeat. `assigned` None means that it has not changed."""
+
+    error: ErrorCode
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+    message: str | None = None
+
+
+class MemberTimer(Enum):
+    """What a member of a consumer group is waited for with."""
+
+    SESSION = auto()
+    """For its next heartbeat."""
+    REVOCATION = auto()
+    """For it to give partitions up."""
+
+
+class TimerChange(NamedTuple):
+    """Start a member's timer anew, or (None) stop it."""
+
+    timer: MemberTimer
+    member_id: str
+    delay_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is written, and what holds once it is committed. Timers change at once."""
+
+    entries: tuple[Entry, ...]
+    result: BeatResult
+    timers: tuple[TimerChange, ...] = ()

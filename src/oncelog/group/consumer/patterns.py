@@ -1,0 +1,56 @@
+"""Regular expressions that members subscribe with, in RE2's syntax as in Kafka (RE2/J).
+
+RE2 matches in time linear in the text, whatever the pattern, and its programs are bounded here, so
+that a hostile pattern cannot hold the loop as Python's `re` would. This is the only module that
+knows the library.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Protocol
+
+from oncelog.core.limits import (
+    GROUP_REGEX_BYTES_MAX,
+    GROUP_REGEX_CACHE_COUNT_MAX,
+    GROUP_REGEX_PROGRAM_BYTES_MAX,
+)
+
+__all__ = ["InvalidPattern", "check", "matching"]
+
+
+class InvalidPattern(ValueError):  # noqa: N818 - names what was found
+    """A pattern that RE2 does not take, with its reason."""
+
+
+class _Pattern(Protocol):
+    def fullmatch(self, text: str) -> object | None: ...
+
+
+@lru_cache(GROUP_REGEX_CACHE_COUNT_MAX)
+def _compiled(pattern: str) -> _Pattern:
+    # The library takes 20 ms to load, which only groups that use patterns pay.
+    import re2
+
+    if len(pattern.encode()) > GROUP_REGEX_BYTES_MAX:
+        raise InvalidPattern(f"longer than {GROUP_REGEX_BYTES_MAX} bytes")
+    options = re2.Options()
+    options.max_mem = GROUP_REGEX_PROGRAM_BYTES_MAX
+    options.log_errors = False
+    try:
+        made: _Pattern = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise InvalidPattern(text) from error
+    return made
+
+
+def check(pattern: str) -> None:
+    """Raise `InvalidPattern` unless the pattern can be used."""
+    _compiled(pattern)
+
+
+def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
+    """The names that the whole pattern matches. Raises `InvalidPattern`."""
+    match = _compiled(pattern).fullmatch
+    return frozenset(name for name in names if match(name) is not None)

@@ -1,0 +1,39 @@
+"""The settings of consumer groups, under Kafka's names (D10), as plain values."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MigrationPolicy(Enum):
+    """`group.consumer.migration.policy`: which groups may change their protocol on line."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a member of the new protocol turns a classic group into a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a consumer group becomes classic when its last member of the new one leaves."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """Each field is the Kafka key `group.consumer.` with its name; the defaults are Kafka's.
+
+    A group's own configuration (resource type GROUP) may replace the three intervals.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
