@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import GROUP_REGEX_REFRESH_MS_MIN
 from oncelog.group.consumer import patterns, records
@@ -176,7 +176,7 @@ class Step:
     """The records of a changed member, in the making."""
 
     member: ConsumerMember
-    entries: list[Entry]
+    entries: list[CoordinatorRecord]
     timers: list[TimerChange]
 
 
@@ -220,7 +220,7 @@ def change_member(
 def begin_epoch(
     group: ConsumerGroup,
     members: Members,
-    entries: list[Entry],
+    entries: list[CoordinatorRecord],
     context: Context,
     *,
     is_wanted: bool,
@@ -292,7 +292,7 @@ class _Regexes:
     """The group's expressions after a heartbeat. `is_due`: they still have to meet new topics."""
 
     resolved: Mapping[str, ResolvedRegex]
-    entries: list[Entry]
+    entries: list[CoordinatorRecord]
     changed: bool = False
     is_due: bool = False
 

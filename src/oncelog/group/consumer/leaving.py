@@ -4,7 +4,7 @@ Pure functions of a group and an event. What a member owned is nobody's once its
 committed, and the next heartbeats give it to others.
 """
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer import records
 from oncelog.group.consumer.events import Quit
@@ -35,7 +35,7 @@ def is_for_now(event: Quit) -> bool:
     return event.instance_id is not None and event.member_epoch == STATIC_LEAVE_EPOCH
 
 
-def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Entry:
+def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
     """The record of a static member that left for now. Its session goes on."""
     return records.current_assignment(group.group_id, member.left_for_now())
 
@@ -50,7 +50,7 @@ def farewell(event: Quit) -> BeatResult:
 
 def remove_members(
     group: ConsumerGroup, member_ids: frozenset[str], context: Context
-) -> list[Entry]:
+) -> list[CoordinatorRecord]:
     """The records that take members out and begin a new epoch; none for no members."""
     if not member_ids:
         return []

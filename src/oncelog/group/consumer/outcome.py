@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer.members import Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
@@ -60,6 +60,6 @@ class TimerChange(NamedTuple):
 class Outcome:
     """What is written, and what holds once it is committed. Timers change at once."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CoordinatorRecord, ...]
     result: BeatResult
     timers: tuple[TimerChange, ...] = ()

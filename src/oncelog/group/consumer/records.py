@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from uuid import UUID
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import InvariantViolation
 from oncelog.group.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.group.consumer.members import (
@@ -32,23 +32,23 @@ from oncelog.protocol.records.consumer_group_log import ConsumerGroupKey, Consum
 
 def _entry(
     kind: ConsumerGroupKind, group_id: str, name: str, value: log.ConsumerGroupValue | None
-) -> Entry:
+) -> CoordinatorRecord:
     key = log.encode_key(ConsumerGroupKey(kind, group_id, name))
-    return Entry(key, None if value is None else log.encode_value(value))
+    return CoordinatorRecord(key, None if value is None else log.encode_value(value))
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Entry:
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """The record of the group's epoch."""
     value = log.GroupEpochValue(epoch=epoch, metadata_hash=metadata_hash)
     return _entry(ConsumerGroupKind.GROUP_EPOCH, group_id, "", value)
 
 
-def no_partition_metadata(group_id: str) -> Entry:
+def no_partition_metadata(group_id: str) -> CoordinatorRecord:
     """The tombstone of what Kafka before 4.1 wrote."""
     return _entry(ConsumerGroupKind.PARTITION_METADATA, group_id, "", None)
 
 
-def member_metadata(group_id: str, member: ConsumerMember) -> Entry:
+def member_metadata(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """The record of who a member is and what it wants."""
     classic = None
     if member.classic is not None:
@@ -73,7 +73,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> Entry:
     return _entry(ConsumerGroupKind.MEMBER_METADATA, group_id, member.member_id, value)
 
 
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
     """The record of the epoch that the target assignment is for."""
     value = log.TargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp_ms=timestamp_ms
@@ -81,7 +81,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
     return _entry(ConsumerGroupKind.TARGET_ASSIGNMENT_METADATA, group_id, "", value)
 
 
-def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> Entry:
+def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
     """The record of a member's target."""
     value = log.TargetAssignmentMemberValue(
         topic_partitions=tuple(
@@ -92,7 +92,7 @@ def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> 
     return _entry(ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
 
 
-def current_assignment(group_id: str, member: ConsumerMember) -> Entry:
+def current_assignment(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """The record of what a member owns."""
     value = log.CurrentAssignmentValue(
         member_epoch=member.member_epoch,
@@ -123,7 +123,7 @@ def _owned(partitions: OwnedPartitions) -> tuple[log.OwnedPartitions, ...]:
     )
 
 
-def regular_expression(group_id: str, regex: str, resolved: ResolvedRegex) -> Entry:
+def regular_expression(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
     """The record of what an expression matched."""
     value = log.RegularExpressionValue(
         topics=tuple(sorted(resolved.topics)),
@@ -133,12 +133,12 @@ def regular_expression(group_id: str, regex: str, resolved: ResolvedRegex) -> En
     return _entry(ConsumerGroupKind.REGULAR_EXPRESSION, group_id, regex, value)
 
 
-def no_regular_expression(group_id: str, regex: str) -> Entry:
+def no_regular_expression(group_id: str, regex: str) -> CoordinatorRecord:
     """The tombstone of an expression that nobody is subscribed with any more."""
     return _entry(ConsumerGroupKind.REGULAR_EXPRESSION, group_id, regex, None)
 
 
-def no_member(group_id: str, member_id: str) -> list[Entry]:
+def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """The tombstones of a member."""
     kinds = (
         ConsumerGroupKind.CURRENT_ASSIGNMENT,
@@ -148,7 +148,7 @@ def no_member(group_id: str, member_id: str) -> list[Entry]:
     return [_entry(kind, group_id, member_id, None) for kind in kinds]
 
 
-def no_group(group: ConsumerGroup) -> list[Entry]:
+def no_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The tombstones of a group with all that there is of it."""
     entries = [
         entry for member_id in group.members for entry in no_member(group.group_id, member_id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.group.consumer import records
 from oncelog.group.consumer.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from oncelog.group.consumer.group import ConsumerGroup, ResolvedRegex, subscribed_names
@@ -80,7 +80,7 @@ def target_records(
     after: Mapping[str, Partitions],
     epoch: int,
     now_ms: int,
-) -> list[Entry]:
+) -> list[CoordinatorRecord]:
     """The records of a new target assignment."""
     entries = [
         records.target_assignment(group_id, member_id, partitions)

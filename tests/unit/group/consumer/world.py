@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from oncelog.coordinator.machine import Entry
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer import leaving, records
 from oncelog.group.consumer.events import Beat, Quit
@@ -133,7 +133,7 @@ class World:
     )
     now_ms: int = 1_000_000
     group: ConsumerGroup = field(default_factory=lambda: ConsumerGroup(GROUP_ID))
-    log: list[Entry] = field(default_factory=list)
+    log: list[CoordinatorRecord] = field(default_factory=list)
     deadlines: dict[tuple[MemberTimer, str], int] = field(default_factory=dict)
 
     @property
@@ -178,7 +178,7 @@ class World:
         self.commit(leaving.remove_members(self.group, gone, self.context))
         self.plan(leaving.stopped_timers(gone))
 
-    def commit(self, entries: Iterable[Entry]) -> None:
+    def commit(self, entries: Iterable[CoordinatorRecord]) -> None:
         for entry in entries:
             self.log.append(entry)
             replay(self.group, entry)
@@ -241,7 +241,7 @@ class World:
         )
 
 
-def replay(group: ConsumerGroup, entry: Entry) -> None:
+def replay(group: ConsumerGroup, entry: CoordinatorRecord) -> None:
     key = consumer_group_log.decode_key(entry.key)
     assert key is not None
     value = None
