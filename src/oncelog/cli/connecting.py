@@ -16,12 +16,14 @@ import click
 from oncelog.cli.logs import logging_options
 
 if TYPE_CHECKING:
-    from oncelog.client import Role
+    from oncelog.client import Admin, Role
 
-__all__ = ["connection_options", "keywords"]
+__all__ = ["administrator", "connection_options", "keywords"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ADMIN_TIMEOUT_MS: Final = 20_000
+"""How long a command of a person's goes on asking a cluster that answers "not now"."""
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
 _SETTINGS: Final = "oncelog.client.settings"
@@ -47,6 +49,14 @@ def keywords(role: Role, **own: Any) -> dict[str, Any]:
     given = client_options(role, _settings(context) if context is not None else {})
     chosen = {k: v for k, v in given.items() if k not in own or k in _GIVEN_BY_THE_FILE}
     return {"first_contact_ms": 0, **own, **chosen}
+
+
+def administrator(servers: str, command: str) -> Admin:
+    """The client of a command that administers."""
+    from oncelog.client import Admin, Role
+
+    own = keywords(Role.ADMIN, client_id=f"oncelog-{command}", timeout_ms=ADMIN_TIMEOUT_MS)
+    return Admin(servers, **own)
 
 
 def _settings(context: click.Context) -> dict[str, Any]:

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from oncelog.cli.connecting import connection_options, keywords
+from oncelog.cli.connecting import (
+    ADMIN_TIMEOUT_MS,
+    administrator,
+    connection_options,
+    keywords,
+)
 from oncelog.cli.output import painted, say
 from oncelog.cli.records import (
     Columns,
@@ -28,7 +33,6 @@ from oncelog.cli.records import (
     unescape,
 )
 from oncelog.cli.tool import (
-    ADMIN_TIMEOUT_MS,
     Failure,
     ToolCommand,
     discard_stdout,
@@ -304,11 +308,9 @@ class Plan:
 
 async def _plan(wanted: Wanted) -> Plan:
     """Look at the topic. Raises `Failure` for what is not there."""
-    from oncelog.client import Admin, Role
     from oncelog.core.ids import TopicPartition
 
-    own = keywords(Role.ADMIN, client_id="oncelog-consume", timeout_ms=ADMIN_TIMEOUT_MS)
-    async with Admin(wanted.servers, **own) as admin:
+    async with administrator(wanted.servers, "consume") as admin:
         topic = await require_topic(admin, wanted.topic)
         partitions = [TopicPartition(topic.name, p) for p in _chosen(topic, wanted.partitions)]
         first = await admin.list_offsets(dict.fromkeys(partitions, "earliest"))
@@ -383,14 +385,13 @@ class Watch:
 
     async def look(self, last_record_s: float, now_s: float) -> None:
         """Ask, if there was no record for long. Raises `Failure`, or what the client raised."""
-        from oncelog.client import Admin, RetriableError, Role
+        from oncelog.client import RetriableError
 
         if now_s - max(last_record_s, self._looked_s) < SILENCE_S:
             return
         self._looked_s = now_s
         try:
-            own = keywords(Role.ADMIN, timeout_ms=ADMIN_TIMEOUT_MS)
-            async with Admin(self._wanted.servers, **own) as admin:
+            async with administrator(self._wanted.servers, "consume") as admin:
                 await require_topic(admin, self._wanted.topic)
         except RetriableError:
             if self._gone_since_s is None:

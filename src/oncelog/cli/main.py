@@ -13,6 +13,12 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "serve": ("oncelog.cli.serve", "Run a broker."),
     "topics": ("oncelog.cli.topics", "List, create, describe, alter and delete topics."),
+    "brokers": ("oncelog.cli.brokers", "List brokers, and show what their data folders hold."),
+    "configs": (
+        "oncelog.cli.configs",
+        "Describe and alter settings of topics, brokers and groups.",
+    ),
+    "groups": ("oncelog.cli.groups", "List, show, reset and delete consumer groups; show lag."),
     "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),
     "consume": ("oncelog.cli.consume", "Print the records of a topic."),
     "transactions": (

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from oncelog.cli.connecting import connection_options, keywords
+from oncelog.cli.connecting import administrator, connection_options, keywords
 from oncelog.cli.meter import Meter, size_text
 from oncelog.cli.output import print_json, say, warn
 from oncelog.cli.records import InputRecord, RecordError, parse_json, parse_raw, unescape
 from oncelog.cli.tool import (
-    ADMIN_TIMEOUT_MS,
     Failure,
     ToolCommand,
     discard_stdout,
@@ -189,11 +188,10 @@ def _raw(key_separator: str | None, null_marker: str | None) -> Parse:
 
 
 async def _produce(job: Job, stream: BinaryIO) -> None:
-    from oncelog.client import Admin, ClientError, Producer, Role
+    from oncelog.client import ClientError, Producer, Role
 
     stop_on_sigterm()
-    own = keywords(Role.ADMIN, client_id="oncelog-produce", timeout_ms=ADMIN_TIMEOUT_MS)
-    async with Admin(job.servers, **own) as admin:
+    async with administrator(job.servers, "produce") as admin:
         create = f"`oncelog topics create {job.topic}` makes a new one"
         topic = await require_topic(admin, job.topic, hint=create)
     own = keywords(

@@ -41,9 +41,6 @@ __all__ = [
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-ADMIN_TIMEOUT_MS: Final = 20_000
-"""How long a command of a person's goes on asking a cluster that answers "not now"."""
-
 MISUSE: Final = 2
 
 

@@ -7,14 +7,15 @@ prints the lines of ``kafka-topics --describe``, with each partition's first and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from oncelog.cli.connecting import connection_options, keywords
+from oncelog.cli.connecting import administrator, connection_options
+from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
+from oncelog.cli.partitions import chosen_partitions, partition_sizes
 from oncelog.cli.tool import (
-    ADMIN_TIMEOUT_MS,
     Failure,
     ToolGroup,
     ask,
@@ -55,13 +56,6 @@ def command() -> None:
     """List, create, describe, alter and delete topics."""
 
 
-def _admin(servers: str) -> Admin:
-    from oncelog.client import Admin, Role
-
-    own = keywords(Role.ADMIN, client_id="oncelog-topics", timeout_ms=ADMIN_TIMEOUT_MS)
-    return Admin(servers, **own)
-
-
 # --- list -----------------------------------------------------------------------------
 
 
@@ -73,7 +67,7 @@ def list_command(servers: str, internal: bool, as_json: bool) -> None:
     """List topics: name, partitions, replicas, id."""
 
     async def work() -> dict[str, TopicDescription]:
-        async with _admin(servers) as admin:
+        async with administrator(servers, "topics") as admin:
             return await admin.list_topics()
 
     topics = run(work, servers)
@@ -126,7 +120,7 @@ def create_command(
     settings = parse_pairs("--config", configs)
 
     async def work() -> None:
-        async with _admin(servers) as admin:
+        async with administrator(servers, "topics") as admin:
             # One by one: when the third is refused, the first two are there and were reported.
             for name in names:
                 topic = NewTopic(name, partitions or -1, replication_factor or -1, settings)
@@ -159,10 +153,10 @@ def create_command(
 def describe_command(
     names: tuple[str, ...], servers: str, all_configs: bool, if_exists: bool, as_json: bool
 ) -> None:
-    """Describe topics: partitions, replicas, offsets, settings."""
+    """Describe topics: partitions, replicas, offsets, sizes, settings."""
 
     async def work() -> None:
-        async with _admin(servers) as admin:
+        async with administrator(servers, "topics") as admin:
             for name in await _existing(admin, names, if_exists=if_exists):
                 topic = await require_topic(admin, name)
                 entries = (await admin.describe_configs([name]))[name]
@@ -171,34 +165,47 @@ def describe_command(
                     for key, entry in sorted(entries.items())
                     if all_configs or entry.source == "topic"
                 }
-                offsets = await _offsets(admin, topic)
+                places = await _places(admin, topic)
                 if as_json:
-                    print_json(_as_json(topic, configs, offsets))
+                    print_json(_as_json(topic, configs, places))
                 elif is_terminal():
-                    _show_topic(topic, configs, offsets)
+                    _show_topic(topic, configs, places)
                 else:
-                    _print_topic(topic, configs, offsets)
+                    _print_topic(topic, configs, places)
 
     run(work, servers)
 
 
-Offsets = Mapping[int, tuple[int, int]]
+class Place(NamedTuple):
+    """Where a partition's log begins and ends, and its size; the size is None where it is secret.
+
+    Readers under read_committed see what lies below `stable`, others what lies below `end`.
+    """
+
+    start: int
+    stable: int
+    end: int
+    size_bytes: int | None
 
 
-async def _offsets(admin: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
-    """First and next offset of every partition that has a leader to ask."""
+Places = Mapping[int, Place]
+
+
+async def _places(admin: Admin, topic: TopicDescription) -> dict[int, Place]:
+    """The log of every partition that has a leader to ask."""
     from oncelog.core.ids import TopicPartition
 
-    wanted: list[TopicPartition] = [
-        TopicPartition(topic.name, p.index) for p in topic.partitions if p.leader >= 0
-    ]
-    first = await admin.list_offsets(dict.fromkeys(wanted, "earliest"))
-    after = await admin.list_offsets(dict.fromkeys(wanted, "latest"))
-    return {tp.partition: (first[tp], after[tp]) for tp in wanted}
+    leaders = {TopicPartition(topic.name, p.index): p.leader for p in topic.partitions}
+    wanted = [tp for tp, leader in leaders.items() if leader >= 0]
+    starts = await admin.list_offsets(dict.fromkeys(wanted, "earliest"))
+    ends = await admin.list_offsets(dict.fromkeys(wanted, "latest"))
+    stable = await admin.list_offsets(dict.fromkeys(wanted, "latest"), "read_committed")
+    sizes = await partition_sizes(admin, leaders)
+    return {tp.partition: Place(starts[tp], stable[tp], ends[tp], sizes.get(tp)) for tp in wanted}
 
 
 def _as_json(
-    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], places: Places
 ) -> dict[str, object]:
     return {
         "topic": topic.name,
@@ -211,13 +218,17 @@ def _as_json(
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
-                "start_offset": offsets[p.index][0] if p.index in offsets else None,
-                "end_offset": offsets[p.index][1] if p.index in offsets else None,
+                **_place_of(places, p.index),
             }
             for p in topic.partitions
         ],
         "configs": {key: {"value": e.value, "source": e.source} for key, e in configs.items()},
     }
+
+
+def _place_of(places: Places, index: int) -> dict[str, int | None]:
+    keys = ("start_offset", "last_stable_offset", "end_offset", "size_bytes")
+    return dict(zip(keys, places.get(index, (None,) * len(keys)), strict=True))
 
 
 _PARTITION_COLUMNS = (
@@ -226,7 +237,9 @@ _PARTITION_COLUMNS = (
     Column("replicas", "Replicas"),
     Column("isr", "In sync"),
     Column("start_offset", "Start", numeric=True),
+    Column("last_stable_offset", "LSO", numeric=True),
     Column("end_offset", "End", numeric=True),
+    Column("size_bytes", "Size", numeric=True),
 )
 _CONFIG_COLUMNS = (
     Column("config", "Setting", style="cyan"),
@@ -236,26 +249,26 @@ _CONFIG_COLUMNS = (
 
 
 def _show_topic(
-    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], places: Places
 ) -> None:
-    count = sum(end - start for start, end in offsets.values())
+    count = sum(place.end - place.start for place in places.values())
+    size = sum(place.size_bytes or 0 for place in places.values())
     internal = ", internal" if topic.is_internal else ""
     print_text(f"{topic.name}", style="bold cyan")
     print_text(
         f"id {topic.topic_id or '-'}, {_counted(len(topic.partitions), 'partition')},"
         f" {_counted(_replication_factor(topic), 'replica')},"
-        f" {_counted(count, 'offset')}{internal}",
+        f" {_counted(count, 'offset')}, {size_text(size)}{internal}",
         style="dim",
     )
     click.echo()
-    none = (None, None)
     rows = [
         (
             p.index,
             p.leader if p.leader >= 0 else "none",
             _joined(p.replicas),
             _joined(p.isr),
-            *offsets.get(p.index, none),
+            *_place_of(places, p.index).values(),
         )
         for p in topic.partitions
     ]
@@ -268,7 +281,7 @@ def _show_topic(
 
 
 def _print_topic(
-    topic: TopicDescription, configs: Mapping[str, ConfigEntry], offsets: Offsets
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], places: Places
 ) -> None:
     settings = ",".join(f"{key}={e.value or ''}" for key, e in configs.items())
     click.echo(
@@ -278,11 +291,12 @@ def _print_topic(
     )
     for p in topic.partitions:
         leader = p.leader if p.leader >= 0 else "none"
-        start, end = offsets.get(p.index, ("-", "-"))
+        place = {key: "-" if v is None else v for key, v in _place_of(places, p.index).items()}
         click.echo(
             f"\tTopic: {topic.name}\tPartition: {p.index}\tLeader: {leader}"
             f"\tReplicas: {_joined(p.replicas)}\tIsr: {_joined(p.isr)}"
-            f"\tStartOffset: {start}\tEndOffset: {end}"
+            f"\tStartOffset: {place['start_offset']}\tEndOffset: {place['end_offset']}"
+            f"\tLastStableOffset: {place['last_stable_offset']}\tSize: {place['size_bytes']}"
         )
 
 
@@ -332,7 +346,7 @@ def alter_command(
         raise click.UsageError(f"{twice[0]} is both set and deleted")
 
     async def work() -> None:
-        async with _admin(servers) as admin:
+        async with administrator(servers, "topics") as admin:
             for topic in await _existing(admin, (name,), if_exists=if_exists):
                 await _alter(admin, topic, partitions, settings, deleted)
 
@@ -364,6 +378,68 @@ async def _alter(
     say(f"{name}: {before} -> {partitions} partitions; keys move, old records stay where they are")
 
 
+# --- delete records --------------------------------------------------------------------
+
+
+@command.command("delete-records")
+@click.argument("name", metavar="TOPIC")
+@connection_options
+@click.option(
+    "--partition",
+    "indexes",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only this partition; repeatable. Default: all.",
+)
+@click.option("--before-offset", type=click.IntRange(0), metavar="N", help="Keep this and later.")
+@click.option(
+    "--before-timestamp",
+    type=click.IntRange(0),
+    metavar="MS",
+    help="Keep what came at this time or later, in ms since 1970.",
+)
+@click.option("--all", "everything", is_flag=True, help="Delete everything that is committed.")
+@click.option("--yes", is_flag=True, help="Do not ask at the terminal.")
+@json_option()
+def delete_records_command(
+    name: str,
+    servers: str,
+    indexes: tuple[int, ...],
+    before_offset: int | None,
+    before_timestamp: int | None,
+    everything: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete the oldest records of a topic, for good; the topic stays."""
+    if (before_offset, before_timestamp, everything or None).count(None) != 2:
+        raise click.UsageError("give one of --before-offset, --before-timestamp and --all")
+
+    async def work() -> dict[TopicPartition, int]:
+        async with administrator(servers, "topics") as admin:
+            chosen = chosen_partitions(await require_topic(admin, name), indexes)
+            before = dict.fromkeys(chosen, before_offset if before_offset is not None else -1)
+            if before_timestamp is not None:
+                found = await admin.list_offsets(dict.fromkeys(chosen, before_timestamp))
+                # Nothing is as new as that: all records are older.
+                before = {tp: offset if offset >= 0 else -1 for tp, offset in found.items()}
+            if is_asked(yes=yes):
+                ask(f"Delete these records of {_counted(len(before), 'partition')} of {name}?")
+            return await admin.delete_records(before)
+
+    starts = run(work, servers)
+    rows = [(tp.topic, tp.partition, offset) for tp, offset in sorted(starts.items())]
+    print_rows(_START_COLUMNS, rows, as_json=as_json)
+
+
+_START_COLUMNS = (
+    Column("topic", "Topic", style="cyan"),
+    Column("partition", "Partition", numeric=True),
+    Column("start_offset", "Starts at", numeric=True),
+)
+
+
 # --- delete ---------------------------------------------------------------------------
 
 
@@ -376,7 +452,7 @@ def delete_command(names: tuple[str, ...], servers: str, if_exists: bool, yes: b
     """Delete topics with all their records."""
 
     async def work() -> None:
-        async with _admin(servers) as admin:
+        async with administrator(servers, "topics") as admin:
             for name in await _existing(admin, names, if_exists=if_exists):
                 if is_asked(yes=yes):
                     ask(f"Delete {name} with all its records?")

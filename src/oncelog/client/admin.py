@@ -4,16 +4,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from oncelog.client import admin_requests, requests, transaction_admin
+from oncelog.client import admin_requests, group_admin, requests, transaction_admin
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
+from oncelog.client.log_admin import delete_records, describe_data_folders
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import Role, kafka_names
+from oncelog.client.transactions import fetch_offsets
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
+    DataFolder,
+    GroupDescription,
+    GroupListing,
     NewTopic,
     Node,
+    OffsetAndMetadata,
     ProducerState,
     TopicDescription,
     TransactionDescription,
@@ -27,6 +33,9 @@ from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
 __all__ = ["Admin"]
 
 T = TypeVar("T")
+
+ResourceKind = Literal["topic", "broker", "group"]
+"""What has settings."""
 
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
@@ -142,38 +151,51 @@ class Admin:
         # The controller answers before every broker has heard of it.
         await self._retrying(partial(self._check_counts, counts))
 
-    async def describe_configs(self, topics: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
-        """Every setting of each topic: {topic: {key: entry}}.
+    async def describe_configs(
+        self, names: Iterable[str], kind: ResourceKind = "topic"
+    ) -> dict[str, dict[str, ConfigEntry]]:
+        """Every setting of each topic, broker (by its number) or group: {name: {key: entry}}.
 
-        Raises `FatalError` (unknown_topic_or_partition) for one that does not exist.
+        Raises `FatalError` (unknown_topic_or_partition) for a topic that does not exist.
         """
-        request = admin_requests.describe_configs_request(topics)
+        found: dict[str, dict[str, ConfigEntry]] = {}
 
-        async def call() -> dict[str, dict[str, ConfigEntry]]:
-            response = await self._cluster.request_any(ApiKey.DESCRIBE_CONFIGS, request)
-            found = {}
+        async def call(at: str, asked: Sequence[str]) -> None:
+            request = admin_requests.describe_configs_request(kind, asked)
+            response = await self._ask_owner(at, ApiKey.DESCRIBE_CONFIGS, request)
             for name, code, text, entries in admin_requests.configs_of(response):
                 self._check_topic(name, code, text)
                 found[name] = entries
-            return found
 
-        return await self._retrying(call)
+        wanted = list(names)
+        # A broker answers for itself alone; any of them knows the other resources.
+        pieces = [(name, [name]) for name in wanted] if kind == "broker" else [("", wanted)]
+        for at, asked in pieces:
+            await self._retrying(partial(call, at, asked))
+        return found
 
     async def incremental_alter_configs(
-        self, topic: str, to_set: Mapping[str, str], to_delete: Sequence[str] = ()
+        self,
+        name: str,
+        to_set: Mapping[str, str],
+        to_delete: Sequence[str] = (),
+        kind: ResourceKind = "topic",
     ) -> None:
-        """Set some of a topic's settings, and give others back to the broker's defaults.
+        """Set some settings of a topic, broker or group, and give others back to the default.
 
         Those not named stay. All or nothing. Raises `FatalError` (invalid_config,
         unknown_topic_or_partition). Source: KIP-339.
         """
-        request = admin_requests.alter_configs_request(topic, to_set, to_delete)
+        request = admin_requests.alter_configs_request(kind, name, to_set, to_delete)
 
         async def call() -> None:
-            response = await self._ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+            if kind == "broker":
+                response = await self._ask_owner(name, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+            else:
+                response = await self._ask_controller(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
             for result in response.responses:
-                name = str(result.resource_name)
-                self._check_topic(name, result.error_code, result.error_message)
+                answered = str(result.resource_name)
+                self._check_topic(answered, result.error_code, result.error_message)
 
         await self._retrying(call)
 
@@ -281,6 +303,61 @@ class Admin:
             lambda: transaction_admin.fence_producer(self._cluster, transactional_id, timeout_ms)
         )
 
+    async def describe_data_folders(self, node_id: int) -> list[DataFolder]:
+        """The data folders of a broker, with the bytes of every partition in them."""
+        return await self._retrying(partial(describe_data_folders, self._cluster, node_id))
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets (-1: all that are committed), for good.
+
+        Returns where each log begins now. Raises `FatalError`: offset_out_of_range beyond the end,
+        policy_violation for topics that are only compacted. Source: KIP-107.
+        """
+        timeout_ms = self._cluster.request_timeout_ms
+        return await self._retrying(partial(delete_records, self._cluster, before, timeout_ms))
+
+    # --- groups -----------------------------------------------------------------------
+
+    async def list_groups(self) -> list[GroupListing]:
+        """The groups of the whole cluster, by name."""
+        return await self._retrying(partial(group_admin.list_groups, self._cluster))
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """State and members of a group. Raises `FatalError` (group_id_not_found)."""
+        return await self._retrying(partial(group_admin.describe_group, self._cluster, group_id))
+
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group committed, open transactions left out; nothing for an unknown group."""
+        return await fetch_offsets(self._cluster, group_id, None, False, self._timeout_ms)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Commit offsets for a group without members, which comes into being where it is new.
+
+        Raises `FatalError` (unknown_member_id) while it has members.
+        """
+        await self._retrying(partial(group_admin.commit_offsets, self._cluster, group_id, offsets))
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group with its offsets.
+
+        Raises `FatalError`: non_empty_group while it has members, group_id_not_found.
+        """
+        await self._retrying(partial(group_admin.delete_group, self._cluster, group_id))
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Forget what a group committed for these partitions.
+
+        Raises `FatalError`: group_subscribed_to_topic while a member reads one of the topics.
+        """
+        wanted = list(partitions)
+        await self._retrying(partial(group_admin.delete_offsets, self._cluster, group_id, wanted))
+
     async def wait_for_topics(self, names: Iterable[str]) -> None:
         """Return when every topic exists and all its partitions have leaders."""
         for name in names:
@@ -300,6 +377,18 @@ class Admin:
             if len(with_leader) < count:
                 text = f"{name} has {len(with_leader)} of {count} partitions"
                 raise RetriableError(ErrorCode.request_timed_out, text)
+
+    async def _ask_owner(self, name: str, api: ApiKey, request: object) -> Any:
+        """Ask the broker of that number, or any where there is no name."""
+        if not name:
+            return await self._cluster.request_any(api, request)
+        if not name.isascii() or not name.isdigit():
+            raise FatalError(ErrorCode.invalid_request, f"{name} is no broker's number")
+        if int(name) not in self._cluster.metadata.nodes:
+            await self._cluster.refresh([])
+        if int(name) not in self._cluster.metadata.nodes:
+            raise FatalError(ErrorCode.broker_not_available, f"there is no broker {name}")
+        return await self._cluster.request_node(int(name), api, request)
 
     async def _ask_controller(self, api: ApiKey, request: object) -> Any:
         metadata = self._cluster.metadata

@@ -12,8 +12,8 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages import create_partitions, describe_configs
 from oncelog.protocol.messages import incremental_alter_configs as alter_configs
 
-TOPIC_RESOURCE: Final = 2
-"""Kafka's `ConfigResource.Type.TOPIC`."""
+RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "client metrics": 16, "group": 32}
+"""Kafka's `ConfigResource.Type`."""
 
 _SET: Final = 0
 _DELETE: Final = 1
@@ -25,6 +25,8 @@ _SOURCES: Final = {
     3: "dynamic default broker",
     4: "broker",
     5: "default",
+    7: "client metrics",
+    8: "group",
 }
 """`DescribeConfigsResponse.ConfigSource` in words."""
 
@@ -43,16 +45,18 @@ def create_partitions_request(
     )
 
 
-def describe_configs_request(topics: Iterable[str]) -> describe_configs.DescribeConfigsRequest:
-    """DescribeConfigs of topics, every key."""
+def describe_configs_request(
+    kind: str, names: Iterable[str]
+) -> describe_configs.DescribeConfigsRequest:
+    """DescribeConfigs of resources of one kind, every key."""
     return describe_configs.DescribeConfigsRequest(
         resources=tuple(
             describe_configs.DescribeConfigsResource(
-                resource_type=TOPIC_RESOURCE,
+                resource_type=RESOURCE_TYPES[kind],
                 resource_name=name,
                 configuration_keys=None,
             )
-            for name in topics
+            for name in names
         ),
         include_synonyms=False,
         include_documentation=False,
@@ -62,7 +66,7 @@ def describe_configs_request(topics: Iterable[str]) -> describe_configs.Describe
 def configs_of(
     response: describe_configs.DescribeConfigsResponse,
 ) -> Iterator[tuple[str, ErrorCode, str, dict[str, ConfigEntry]]]:
-    """(topic, error, the broker's words, entries by key) of each resource of an answer."""
+    """(name, error, the broker's words, entries by key) of each resource of an answer."""
     for result in response.results:
         entries = {
             str(entry.name): ConfigEntry(
@@ -78,14 +82,14 @@ def configs_of(
 
 
 def alter_configs_request(
-    topic: str, to_set: Mapping[str, str], to_delete: Sequence[str]
+    kind: str, name: str, to_set: Mapping[str, str], to_delete: Sequence[str]
 ) -> alter_configs.IncrementalAlterConfigsRequest:
-    """IncrementalAlterConfigs of one topic."""
+    """IncrementalAlterConfigs of one resource."""
     return alter_configs.IncrementalAlterConfigsRequest(
         resources=(
             alter_configs.AlterConfigsResource(
-                resource_type=TOPIC_RESOURCE,
-                resource_name=topic,
+                resource_type=RESOURCE_TYPES[kind],
+                resource_name=name,
                 configs=(
                     *(_operation(key, _SET, value) for key, value in to_set.items()),
                     *(_operation(key, _DELETE, None) for key in to_delete),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oncelog.client import requests
-from oncelog.client.cluster import GROUP, Cluster
+from oncelog.client.cluster import Cluster
 from oncelog.client.errors import (
     FatalError,
     IllegalStateError,
@@ -23,6 +23,7 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.fetching import fetch_from
+from oncelog.client.group_admin import commit_offsets
 from oncelog.client.machines.fetching import Aborted, records_of, visible_batches
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
@@ -32,7 +33,6 @@ from oncelog.client.validation import truncation, validate
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
 __all__ = ["Consumer"]
@@ -185,19 +185,10 @@ class Consumer:
         group_id = self._require_group()
         if offsets is None:
             offsets = await self.positions()
-        request = requests.offset_commit_request(group_id, offsets)
-
-        async def call() -> None:
-            response = await self._cluster.ask_coordinator(
-                GROUP, group_id, ApiKey.OFFSET_COMMIT, request, requests.OFFSETS_BY_NAME_MAX
-            )
-            for topic_partition, code in requests.partition_errors(response):
-                error = self._cluster.coordinator_error(GROUP, group_id, code)
-                if isinstance(error, RetriableError):
-                    raise error
-                raise classify(code, Operation.OTHER, f"offset of {topic_partition}")
-
-        await self._cluster.retrying(call, self._retry_timeout_ms)
+        wanted = offsets
+        await self._cluster.retrying(
+            lambda: commit_offsets(self._cluster, group_id, wanted), self._retry_timeout_ms
+        )
 
     # --- reading ----------------------------------------------------------------------
 

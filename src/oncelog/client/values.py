@@ -7,13 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 
 __all__ = [
     "ClusterDescription",
     "ConfigEntry",
     "ConsumerRecord",
+    "DataFolder",
     "FetchedPartition",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -201,3 +206,54 @@ class ProducerState(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int | None
+
+
+class GroupListing(NamedTuple):
+    """A group, as its coordinator lists it.
+
+    `kind` is the protocol: "classic", "consumer" (KIP-848), "share" or "streams". `state` is ""
+    from brokers that do not tell (ListGroups before v4).
+    """
+
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str
+    coordinator_id: int
+
+
+class GroupMember(NamedTuple):
+    """A member of a group, and the partitions it has. `instance_id` is a static member's name."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members. `assignor` is "" while there is none."""
+
+    group_id: str
+    kind: str
+    state: str
+    assignor: str
+    coordinator_id: int
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A data folder of a broker, with the bytes of each partition's log.
+
+    `error` is not `none` for one that is off line. `total_bytes` and `usable_bytes` of its volume
+    are None from brokers that do not tell (DescribeLogDirs before v4).
+    """
+
+    path: str
+    error: ErrorCode
+    total_bytes: int | None
+    usable_bytes: int | None
+    partition_sizes: Mapping[TopicPartition, int]

@@ -16,7 +16,13 @@ from oncelog import EmbeddedBroker
 from oncelog.cli.main import main
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
-SECTIONS = ("Topics", "Producing", "Consuming")
+SECTIONS = (
+    "Topics",
+    "Producing",
+    "Consuming",
+    "Groups",
+    "Settings, brokers and old records",
+)
 
 Oncelog = Callable[..., Result]
 
@@ -38,7 +44,7 @@ def steps() -> Iterator[Step]:
                 yield Step(line, output)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shell() -> Iterator[Callable[[str], Result | None]]:
     with EmbeddedBroker() as broker:
         environment = {"ONCELOG_BOOTSTRAP_SERVER": broker.bootstrap_servers}
@@ -87,7 +93,6 @@ def test_the_copy_of_a_topic_holds_the_same_records(
 ) -> None:
     lines = [step.line for step in steps() if "orders-copy" in step.line]
     assert len(lines) == 2
-    shell("oncelog topics delete orders orders-copy --if-exists --yes")
     shell("oncelog topics create orders --partitions 4")
     shell(r"printf 'ann:3 figs\nbob:1 pear\nann:2\n' | oncelog produce orders --key-separator :")
     for line in lines:

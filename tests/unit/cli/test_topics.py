@@ -45,7 +45,9 @@ def test_a_created_topic_is_listed_and_described(oncelog: Oncelog) -> None:
             "replicas": [1],
             "isr": [1],
             "start_offset": 0,
+            "last_stable_offset": 0,
             "end_offset": 0,
+            "size_bytes": 0,
         }
         for index in range(3)
     ]
@@ -64,8 +66,35 @@ def test_piped_describe_prints_the_lines_of_kafka_topics(oncelog: Oncelog, topic
     assert head.startswith(f"Topic: {topic}\tTopicId: ")
     assert head.endswith("\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: ")
     rest = "Leader: 1\tReplicas: 1\tIsr: 1\tStartOffset: 0\tEndOffset"
-    assert first == f"\tTopic: {topic}\tPartition: 0\t{rest}: 0"
-    assert second == f"\tTopic: {topic}\tPartition: 1\t{rest}: 2"
+    assert first == f"\tTopic: {topic}\tPartition: 0\t{rest}: 0\tLastStableOffset: 0\tSize: 0"
+    second, size = second.split("\tSize: ")
+    assert second == f"\tTopic: {topic}\tPartition: 1\t{rest}: 2\tLastStableOffset: 2"
+    assert 60 < int(size) < 200
+
+
+def test_the_oldest_records_are_deleted_for_good(oncelog: Oncelog, topic: str) -> None:
+    oncelog("produce", topic, "--partition", "1", stdin="a\nb\nc\n")
+    arguments = ("topics", "delete-records", topic)
+    result = oncelog(*arguments, "--partition", "1", "--before-offset", "2")
+    assert result.stdout == f"{topic}\t1\t2\n"
+    assert oncelog("consume", topic, "--from-beginning", "--until-end").stdout == "c\n"
+    later = oncelog(*arguments, "--before-timestamp", "0", "--json")
+    assert [json.loads(line)["start_offset"] for line in later.stdout.splitlines()] == [0, 2]
+    everything = oncelog(*arguments, "--all")
+    assert everything.stdout == f"{topic}\t0\t0\n{topic}\t1\t3\n"
+
+
+def test_records_beyond_the_end_or_without_a_bound_are_not_deleted(
+    oncelog: Oncelog, topic: str
+) -> None:
+    beyond = oncelog("topics", "delete-records", topic, "--before-offset", "1")
+    assert "OFFSET_OUT_OF_RANGE" in error_line(beyond)
+    for bounds in ((), ("--all", "--before-offset", "1")):
+        misuse = oncelog("topics", "delete-records", topic, *bounds)
+        assert misuse.exit_code == 2
+        assert "give one of --before-offset" in error_line(misuse)
+    unknown = oncelog("topics", "delete-records", topic, "--all", "--partition", "7")
+    assert error_line(unknown) == f"{topic} has no partition 7: it has 0 to 1"
 
 
 def test_internal_topics_show_only_on_demand(oncelog: Oncelog, topic: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog.cli.connecting import keywords
-from oncelog.cli.tool import ADMIN_TIMEOUT_MS, Failure, require_topic
+from oncelog.cli import connecting
+from oncelog.cli.tool import Failure, require_topic
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, ProducerState, TransactionDescription
@@ -30,10 +30,7 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "
 
 def administrator(servers: str) -> Admin:
     """The client of these commands."""
-    from oncelog.client import Admin, Role
-
-    own = keywords(Role.ADMIN, client_id="oncelog-transactions", timeout_ms=ADMIN_TIMEOUT_MS)
-    return Admin(servers, **own)
+    return connecting.administrator(servers, "transactions")
 
 
 def now_ms() -> int:

@@ -187,7 +187,7 @@ class _Administrator:
             )
         )
         to_set, to_delete = ({}, [key]) if rng.random() < 0.3 else ({key: value}, [])
-        request = admin_requests.alter_configs_request(topic, to_set, to_delete)
+        request = admin_requests.alter_configs_request("topic", topic, to_set, to_delete)
         answer = await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
         if answer is not None:
             codes = [response.error_code for response in answer.responses]

@@ -1,0 +1,116 @@
+"""``oncelog configs``: the settings of topics, brokers and groups, and where each comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+import click
+
+from oncelog.cli.connecting import administrator, connection_options
+from oncelog.cli.output import Column, is_terminal, print_rows, say
+from oncelog.cli.tool import ToolGroup, json_option, parse_pairs, require_topic, run
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, ConfigEntry
+
+__all__ = ["command"]
+
+Kind = Literal["topic", "broker", "group"]
+
+_KIND = click.argument("kind", metavar="topic|broker|group", type=click.Choice(get_args(Kind)))
+_COLUMNS = (
+    Column("type", "Of", style="dim"),
+    Column("name", "Name", style="cyan"),
+    Column("config", "Setting", style="bold"),
+    Column("value", "Value"),
+    Column("source", "From", style="dim"),
+)
+
+
+@click.group("configs", cls=ToolGroup)
+def command() -> None:
+    """Describe and alter settings of topics, brokers and groups."""
+
+
+@command.command("describe")
+@_KIND
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@connection_options
+@click.option("--all", "everything", is_flag=True, help="Show settings at their defaults too.")
+@json_option()
+def describe_command(
+    kind: Kind, names: tuple[str, ...], servers: str, everything: bool, as_json: bool
+) -> None:
+    """Show settings: those that were set, of these or of all."""
+
+    async def work() -> dict[str, dict[str, ConfigEntry]]:
+        async with administrator(servers, "configs") as admin:
+            return await admin.describe_configs(await _named(admin, kind, names), kind)
+
+    found = run(work, servers)
+    rows = [
+        (kind, name, entry.name, "(secret)" if entry.is_sensitive else entry.value, entry.source)
+        for name, entries in sorted(found.items())
+        for _, entry in sorted(entries.items())
+        if everything or entry.source != "default"
+    ]
+    if not rows and not as_json and is_terminal():
+        say("everything is at its default: --all shows it", style="yellow")
+        return
+    print_rows(_COLUMNS, rows, as_json=as_json)
+
+
+async def _named(admin: Admin, kind: Kind, names: tuple[str, ...]) -> list[str]:
+    """The names as given, or all there are. Raises `Failure` for a topic that is not there."""
+    if kind == "topic":
+        for name in names:
+            await require_topic(admin, name)
+    if names:
+        return list(names)
+    if kind == "topic":
+        return [
+            name for name, topic in (await admin.list_topics()).items() if not topic.is_internal
+        ]
+    if kind == "broker":
+        return [str(node.node_id) for node in (await admin.describe_cluster()).nodes]
+    return [group.group_id for group in await admin.list_groups()]
+
+
+@command.command("alter")
+@_KIND
+@click.argument("name")
+@connection_options
+@click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One setting (retention.ms=60000); repeatable.",
+)
+@click.option(
+    "--delete-config",
+    "deleted",
+    metavar="KEY",
+    multiple=True,
+    help="Give a setting back to its default; repeatable.",
+)
+def alter_command(
+    kind: Kind, name: str, servers: str, configs: tuple[str, ...], deleted: tuple[str, ...]
+) -> None:
+    """Set or delete settings of one topic, broker or group: all of them, or none."""
+    settings = parse_pairs("--config", configs)
+    twice = sorted(set(settings) & set(deleted))
+    if twice:
+        raise click.UsageError(f"{twice[0]} is both set and deleted")
+    if not settings and not deleted:
+        raise click.UsageError("nothing to change: give --config or --delete-config")
+
+    async def work() -> None:
+        async with administrator(servers, "configs") as admin:
+            (named,) = await _named(admin, kind, (name,))
+            await admin.incremental_alter_configs(named, settings, deleted, kind)
+
+    run(work, servers)
+    changes = [f"{key}={value}" for key, value in settings.items()]
+    changes += [f"{key} back to the default" for key in deleted]
+    say(f"{name}: {', '.join(changes)}")

@@ -1,0 +1,47 @@
+"""What several commands ask about partitions: which ones, and how large they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.cli.tool import Failure
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin, TopicDescription
+    from oncelog.core.ids import TopicPartition
+
+__all__ = ["chosen_partitions", "partition_sizes"]
+
+
+def chosen_partitions(topic: TopicDescription, indexes: Sequence[int]) -> list[TopicPartition]:
+    """The partitions of these numbers, all for none. Raises `Failure` for one that is not there."""
+    from oncelog.core.ids import TopicPartition
+
+    known = [p.index for p in topic.partitions]
+    for index in indexes:
+        if index not in known:
+            raise Failure(f"{topic.name} has no partition {index}: it has 0 to {max(known)}")
+    return [TopicPartition(topic.name, index) for index in sorted(set(indexes or known))]
+
+
+async def partition_sizes(
+    admin: Admin, leaders: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Bytes of each partition's log at its leader, as far as brokers tell."""
+    from oncelog.client import ClientError
+
+    found: dict[TopicPartition, int] = {}
+    for node_id in sorted({node_id for node_id in leaders.values() if node_id >= 0}):
+        try:
+            folders = await admin.describe_data_folders(node_id)
+        except ClientError:
+            # Not everybody may ask for sizes; the rest of the description is still worth having.
+            continue
+        for folder in folders:
+            found |= {
+                tp: size
+                for tp, size in folder.partition_sizes.items()
+                if leaders.get(tp) == node_id
+            }
+    return found

@@ -1,0 +1,209 @@
+"""What an administrator asks about groups, and does to them.
+
+Groups of the classic protocol and of the new one (KIP-848) are described by different requests;
+here they look the same. Plain values on one side, messages on the other; `oncelog.client.admin` is
+the public face.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from oncelog.client import requests
+from oncelog.client.cluster import GROUP, Cluster
+from oncelog.client.errors import ClientError, FatalError, Operation, RetriableError, classify
+from oncelog.client.values import GroupDescription, GroupListing, GroupMember, OffsetAndMetadata
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol import wire
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import consumer_group_describe as new_api
+from oncelog.protocol.messages import delete_groups as delete_api
+from oncelog.protocol.messages import describe_groups as classic_api
+from oncelog.protocol.messages import list_groups as list_api
+from oncelog.protocol.messages import offset_delete as offset_delete_api
+from oncelog.protocol.wire import INT16, INT32
+
+__all__ = [
+    "commit_offsets",
+    "delete_group",
+    "delete_offsets",
+    "describe_group",
+    "list_groups",
+]
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+_DEAD = "Dead"
+
+
+async def list_groups(cluster: Cluster) -> list[GroupListing]:
+    """The groups of every broker, by name."""
+    await cluster.refresh([])
+    found = {}
+    for node_id in sorted(cluster.metadata.nodes):
+        response: list_api.ListGroupsResponse = await cluster.request_node(
+            node_id, ApiKey.LIST_GROUPS, list_api.ListGroupsRequest()
+        )
+        if response.error_code is not ErrorCode.none:
+            raise classify(response.error_code, Operation.OTHER, f"broker {node_id}")
+        for one in response.groups:
+            kind = one.group_type.lower() or CLASSIC
+            found[one.group_id] = GroupListing(
+                one.group_id, kind, one.group_state, one.protocol_type, node_id
+            )
+    return [found[name] for name in sorted(found)]
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
+    """State and members of a group. Raises `FatalError` (group_id_not_found)."""
+    connection = await cluster.coordinator(GROUP, group_id)
+    if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE, 0):
+        described = await _describe_new(cluster, group_id)
+        if described is not None:
+            return described
+    return await _describe_classic(cluster, group_id)
+
+
+async def _describe_new(cluster: Cluster, group_id: str) -> GroupDescription | None:
+    """The group if it is one of the new protocol, None for all others."""
+    request = new_api.ConsumerGroupDescribeRequest(group_ids=(group_id,))
+    response: new_api.ConsumerGroupDescribeResponse = await cluster.ask_coordinator(
+        GROUP, group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, request
+    )
+    (group,) = response.groups
+    if group.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
+        return None
+    if group.error_code is not ErrorCode.none:
+        raise _group_error(cluster, group_id, group.error_code)
+    members = tuple(
+        GroupMember(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, index)
+                for topic in one.assignment.topic_partitions
+                for index in topic.partitions
+            ),
+        )
+        for one in group.members
+    )
+    at = cluster.coordinator_id(GROUP, group_id)
+    return GroupDescription(group_id, CONSUMER, group.group_state, group.assignor_name, at, members)
+
+
+async def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription:
+    request = classic_api.DescribeGroupsRequest(groups=(group_id,))
+    response: classic_api.DescribeGroupsResponse = await cluster.ask_coordinator(
+        GROUP, group_id, ApiKey.DESCRIBE_GROUPS, request
+    )
+    (group,) = response.groups
+    if group.error_code is not ErrorCode.none:
+        raise _group_error(cluster, group_id, group.error_code)
+    if group.group_state == _DEAD:
+        # What versions before 6 say about a group that does not exist.
+        raise FatalError(ErrorCode.group_id_not_found, group_id)
+    members = tuple(
+        GroupMember(
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            _assigned(one.member_assignment) if group.protocol_type == CONSUMER else (),
+        )
+        for one in group.members
+    )
+    at = cluster.coordinator_id(GROUP, group_id)
+    return GroupDescription(group_id, CLASSIC, group.group_state, group.protocol_data, at, members)
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions in a member's assignment; none in bytes that only the group understands.
+
+    Source: `ConsumerProtocolAssignment`.
+    """
+    found = []
+    try:
+        count, position = wire.read_array_count(data, INT16.size)
+        for _ in range(count):
+            topic, position = wire.read_string(data, position)
+            partition_count, position = wire.read_array_count(data, position)
+            for _ in range(partition_count):
+                found.append(TopicPartition(topic, INT32.unpack_from(data, position)[0]))
+                position += INT32.size
+    except (struct.error, ProtocolError):
+        return ()
+    return tuple(found)
+
+
+async def commit_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit offsets as somebody who is no member of the group.
+
+    Raises `FatalError` (unknown_member_id) when the group has members of its own.
+    """
+    response = await cluster.ask_coordinator(
+        GROUP,
+        group_id,
+        ApiKey.OFFSET_COMMIT,
+        requests.offset_commit_request(group_id, offsets),
+        requests.OFFSETS_BY_NAME_MAX,
+    )
+    for topic_partition, code in requests.partition_errors(response):
+        raise _group_error(cluster, group_id, code, f"offset of {topic_partition}")
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> None:
+    """Delete a group with its offsets.
+
+    Raises `FatalError`: non_empty_group while it has members, group_id_not_found.
+    """
+    request = delete_api.DeleteGroupsRequest(groups_names=(group_id,))
+    response: delete_api.DeleteGroupsResponse = await cluster.ask_coordinator(
+        GROUP, group_id, ApiKey.DELETE_GROUPS, request
+    )
+    (result,) = response.results
+    if result.error_code is not ErrorCode.none:
+        raise _group_error(cluster, group_id, result.error_code)
+
+
+async def delete_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> None:
+    """Forget what a group committed for these partitions.
+
+    Raises `FatalError`: group_subscribed_to_topic while a member reads one, group_id_not_found.
+    """
+    request = offset_delete_api.OffsetDeleteRequest(
+        group_id=group_id,
+        topics=tuple(
+            offset_delete_api.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=tuple(
+                    offset_delete_api.OffsetDeleteRequestPartition(partition_index=index)
+                    for index in indexes
+                ),
+            )
+            for name, indexes in requests.by_topic(partitions).items()
+        ),
+    )
+    response: offset_delete_api.OffsetDeleteResponse = await cluster.ask_coordinator(
+        GROUP, group_id, ApiKey.OFFSET_DELETE, request
+    )
+    codes = [response.error_code]
+    codes += [one.error_code for topic in response.topics for one in topic.partitions]
+    for code in codes:
+        if code is not ErrorCode.none:
+            raise _group_error(cluster, group_id, code)
+
+
+def _group_error(
+    cluster: Cluster, group_id: str, code: ErrorCode, message: str = ""
+) -> ClientError:
+    """The error for the coordinator's answer, which is looked up again where it is another."""
+    error = cluster.coordinator_error(GROUP, group_id, code, message or group_id)
+    if isinstance(error, RetriableError):
+        return error
+    return classify(code, Operation.OTHER, message or group_id)
