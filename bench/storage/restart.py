@@ -1,7 +1,8 @@
 """How long a broker takes to come back after a kill, by what stands in its logs.
 
-The folder is filled, the broker started on it (the first start reads everything, as nothing says
-what is sound), stopped, started, used once, killed, and started again: that start is the row.
+The folder is filled, the broker started on it, stopped, started, used once, killed, and started
+again: that start is the row. The first start on transactions reads everything, as nothing says what
+is sound; segments are finished files, with indexes and a recovery point, to both brokers.
 """
 
 import time
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bench.storage.fill import (
     data_folder,
+    finish_partition,
     forget_checkpoints,
     ids_apart,
     plain_block,
@@ -20,6 +22,7 @@ from bench.storage.fill import (
 )
 from bench.systems import System
 from bench.work import TIMEOUT_S, Figures, flush, fresh_topic, producer
+from oncelog.core.ids import TopicPartition
 
 TRANSACTION_PARTITIONS = 50
 """Both systems' default of `transaction.state.log.num.partitions`."""
@@ -42,9 +45,10 @@ class RestartWithSegments:
         topic = fresh_topic(system, 1)
         system.stop()
         block = plain_block(self.batch_count, 1000)
-        write_partition(
-            data_folder(system) / f"{topic}-0", block, self.segment_count, segment_bytes=1
-        )
+        partition = TopicPartition(topic, 0)
+        folder = data_folder(system) / str(partition)
+        write_partition(folder, block, self.segment_count, segment_bytes=1)
+        finish_partition(folder, partition)
         return restarted(system, lambda: produce_one(system, topic))
 
 
@@ -65,12 +69,12 @@ class RestartWithTransactions:
         write_transactions(
             system, ids, self.transaction_count, self.partition_count, self.segment_bytes
         )
+        forget_checkpoints(system)
         return restarted(system, lambda: take_over(system, ids))
 
 
 def restarted(system: System, use: Callable[[], None]) -> Figures:
     """Seconds of the first start on a filled folder, and of the start after a kill."""
-    forget_checkpoints(system)
     first_s, _ = started(system, use)
     system.stop()
     started(system, use)
