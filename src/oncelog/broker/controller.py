@@ -3,8 +3,8 @@
 It carries decisions into the metadata store and follows the store's feed.
 
 `image` is the broker's view; it only ever moves forward, and `follow` is told each step. A
-write of ours is followed before its caller is answered, so whoever created a topic can use it at
-once.
+write of ours is followed before its caller is answered, so a client that created a topic can use it
+at once.
 
 On a lone broker it claims the controller's epoch at start. It must not decide what a topic may look
 like: the controller room does.
@@ -90,7 +90,7 @@ class ControllerShell:
         self._deleted: dict[str, tuple[TopicId, ...]] = {}
         self._off_line: set[TopicPartition] = set()
         self._unmade: dict[TopicId, StorageFailure] = {}
-        """Topics that could not be made whole, until whoever wrote them takes that back."""
+        """Topics that could not be made whole, until their creation is taken back."""
         self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
@@ -130,7 +130,7 @@ class ControllerShell:
         """Claim the controller's role, and hand the loaded image to the broker.
 
         A new leader epoch begins first, durably, in the partitions of `latest_epochs`: see
-        `raise_epochs`. Nobody leads those that are `off_line`.
+        `raise_epochs`. Those that are `off_line` have no leader.
         """
         self.epoch = await self._claim()
         await self._raise_epochs(latest_epochs)
@@ -142,7 +142,7 @@ class ControllerShell:
             raise failure
 
     def take_off_line(self, partitions: Iterable[TopicPartition]) -> None:
-        """The folder of these partitions failed: nobody leads them until a restart.
+        """The folder of these partitions failed: they have no leader until a restart.
 
         It stands in the image only. The next start finds out anew what there is.
         """
@@ -359,7 +359,7 @@ class ControllerShell:
         return outcome.error
 
     async def _to_the_end(self, change: Coroutine[Any, Any, T]) -> T:
-        """Run a change to its end even if whoever asked for it is gone meanwhile.
+        """Run a change to its end even if the request that asked for it was cancelled.
 
         librdkafka closes its bootstrap connection with a request in flight; its next connection
         should find the topic, not half of the way to it.
@@ -431,7 +431,7 @@ class ControllerShell:
         # The feed waits outside the lock, so that a writer is never held up by it.
         if wait_ms:
             await self._store.changes(self.image.revision, wait_ms=wait_ms)
-        # Once the image has moved, all must follow it, whoever gives up meanwhile.
+        # Once the image has moved, all must follow it, also if the caller is cancelled.
         await self._to_the_end(self._follow_on())
 
     async def _follow_on(self) -> None:

@@ -20,8 +20,8 @@ REFRESH_PER_S: Final = 8
 class Meter:
     """Shows what `describe` says, and the seconds passed, until it is left.
 
-    Silent when standard error is no terminal, and when the input is one: whoever types sees what
-    was typed.
+    Silent when standard error is no terminal, and when the input is one, which shows what is
+    typed.
     """
 
     def __init__(self, describe: Callable[[], str], *, is_input_terminal: bool) -> None:

@@ -319,7 +319,7 @@ class Sent:
                 }
             )
         except BrokenPipeError:
-            # Whoever read this has enough of it; the records are to arrive all the same.
+            # The reader of this output is gone; the records are to arrive all the same.
             self._as_json = False
             discard_stdout()
 
@@ -426,7 +426,7 @@ async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
             try:
                 loop.call_soon_threadsafe(queue.put_nowait, item)
             except RuntimeError:
-                return  # The loop is closed: nobody wants the rest.
+                return  # The loop is closed: the rest is not needed.
 
     threading.Thread(target=work, name="oncelog-input", daemon=True).start()
     while True:

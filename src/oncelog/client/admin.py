@@ -62,7 +62,7 @@ class Admin:
         self._timeout_ms = timeout_ms
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if nobody answers for `timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `timeout_ms`."""
         await self._cluster.connect(self._timeout_ms)
 
     async def close(self) -> None:

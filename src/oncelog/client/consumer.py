@@ -101,7 +101,7 @@ class Consumer:
         self._fetched: dict[TopicPartition, _Fetched] = {}
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if nobody answers for `retry_timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `retry_timeout_ms`."""
         await self._cluster.connect(self._retry_timeout_ms)
 
     async def close(self) -> None:

@@ -122,7 +122,7 @@ class LogTruncationError(OffsetOutOfRangeError):
         offset: int,
         diverging: OffsetAndMetadata | None,
     ) -> None:
-        where = "nobody knows from which offset on"
+        where = "it is not known from which offset on"
         if diverging is not None:
             where = f"from offset {diverging.offset} on (end of epoch {diverging.leader_epoch})"
         super().__init__(

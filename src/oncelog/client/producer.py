@@ -156,7 +156,7 @@ class Producer:
     # --- life -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if nobody answers for `delivery_timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `delivery_timeout_ms`."""
         if self._sender is not None:
             return
         await self._cluster.connect(self._delivery_timeout_ms)

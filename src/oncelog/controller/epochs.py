@@ -33,7 +33,7 @@ def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int])
 
 
 def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:
-    """The topic while the only replicas of some partitions are off line: nobody leads them.
+    """The topic while the only replicas of some partitions are off line: they have no leader.
 
     As in Kafka the last in-sync replica stays in sync. Unlike there no new epoch begins: it would
     not be kept, and after a restart clients would know of a later one than the broker.

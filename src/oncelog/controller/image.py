@@ -30,7 +30,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition's replicas; `leader` is -1 while nobody leads it.
+    """One partition's replicas; `leader` is -1 while it has no leader.
 
     The first replica is the preferred leader.
     """

@@ -312,8 +312,8 @@ LOOKED_INTO_RECORDS_COUNT_MAX = 1_000_000
 """Records of one batch that the broker looks at then, one after the other."""
 
 LOOKED_INTO_BATCHES_COUNT_MAX = 8
-"""Batches that a lookup by time opens in vain, because their headers name a time that no record of
-theirs has.
+"""Batches that a lookup by time opens without finding a record of that time, as their headers are
+wrong.
 """
 
 RECORD_ERRORS_COUNT_MAX = 10_000
@@ -340,7 +340,7 @@ CONFIG_VALUE_LENGTH_MAX = 2**15 - 1
 """Longest value of one setting, in characters (Kafka's `Short.MAX_VALUE`)."""
 
 FETCH_SESSION_EVICTION_MS = 2 * 60 * 1000
-"""A fetch session that nobody used for so long gives way to any new one (Kafka's
+"""A fetch session that was not used for so long gives way to any new one (Kafka's
 `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`).
 """
 

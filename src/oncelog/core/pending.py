@@ -1,6 +1,6 @@
 """`Pending`: the one promise that a request makes for its answer.
 
-A handler that cannot answer at once returns a `Pending`. Whoever brings the answer about (a
+A handler that cannot answer at once returns a `Pending`. What brings the answer about (a
 coordinator's shard, a high watermark that moves, a deadline) completes it once, with a result of
 its own kind; `convert` makes the response of it when the connection takes it up. Between the two
 stands nothing else: no future, no task, no second promise.
@@ -36,7 +36,7 @@ class Pending:
         self._waiter: Callable[[], None] | None = None
 
     def complete(self, result: object) -> None:
-        """The result is there. Whoever waits is told within the call; a dropped promise ignores it.
+        """The result is there. The waiter is told within the call; a dropped promise ignores it.
 
         Raises `InvariantViolation` when it was completed before.
         """
@@ -64,7 +64,7 @@ class Pending:
         return self.convert(self.result)
 
     def drop(self) -> None:
-        """Nobody waits any more. What has not been decided is forgotten by the other side."""
+        """The waiter is gone. The other side forgets what it has not decided yet."""
         if self.done or self.dropped:
             return
         self.dropped = True

@@ -193,7 +193,7 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
     """Raise `StoreFailure` for a file with damaged pages.
 
     SQLite looks at a page when it needs it: one whose rows are gone would answer that there are no
-    topics, and every log would be set aside as nobody's.
+    topics, and every log would be set aside as a stray.
     """
     try:
         (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()

@@ -103,7 +103,7 @@ class Connection:
         """Connect, agree on versions, and authenticate if there is a `sasl`.
 
         `with_tls` says that the network speaks TLS, for the error's sake. Raises
-        `DisconnectedError` when nobody answers in `connect_timeout_ms`, `TlsError` or
+        `DisconnectedError` when there is no answer in `connect_timeout_ms`, `TlsError` or
         `AuthenticationError` where trying again cannot help.
         """
         connection = cls(host, port, client_id, request_timeout_ms, sasl)
@@ -125,7 +125,7 @@ class Connection:
     async def connect(self, network: Network) -> None:
         """Connect and agree on versions, without a limit of time; `open` calls it once.
 
-        Raises `DisconnectedError` when nobody can be reached, `ProtocolError` when the peer does
+        Raises `DisconnectedError` when there is no answer, `ProtocolError` when the peer does
         not tell its versions, `AuthenticationError` when it does not let us in.
         """
         await self._frames.connect(network)
@@ -334,7 +334,7 @@ class Connection:
         self._timer = self._loop.call_at(deadline_s, self._check_timeout)
 
     def _fail_pending(self, reason: str) -> None:
-        """The connection is closed: whoever waits for an answer gets none."""
+        """Fail the requests in flight: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         if reason == "closed by the peer" and self._is_shut_out():

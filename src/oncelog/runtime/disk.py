@@ -78,7 +78,7 @@ class Lane(Enum):
     """What work in the executor is for. Each lane has threads of its own."""
 
     UPKEEP = "upkeep"
-    """Recovery, retention, checkpoints, removal: nobody waits for it, or everybody does."""
+    """Recovery, retention, checkpoints, removal: no single request waits for it."""
     SYNC = "sync"
     """Fsyncs that acknowledgements wait for."""
     READ = "read"

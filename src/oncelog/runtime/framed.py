@@ -77,7 +77,7 @@ class FramedConnection(asyncio.Protocol):
         return f"{self._host}:{self._port}"
 
     async def connect(self, network: Network) -> None:
-        """Connect. Raises `DisconnectedError` when nobody can be reached there."""
+        """Connect. Raises `DisconnectedError` when the address does not answer."""
         try:
             await network.connect(self._host, self._port, lambda: self)
         except OSError as error:

@@ -31,7 +31,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class AddressUnavailable(OncelogError, OSError):  # noqa: N818 - names a state of the address
-    """Nobody can listen on this address: another process does, or it is not this machine's."""
+    """The address cannot be bound: another process listens on it, or it is not this machine's."""
 
     def __init__(self, host: str, port: int, error: OSError) -> None:
         in_use = error.errno == errno.EADDRINUSE
@@ -75,7 +75,7 @@ class Network(Protocol):
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         """Connect and call the protocol's `connection_made`.
 
-        Raises `OSError` when nobody answers.
+        Raises `OSError` when the address does not answer.
         """
         ...
 

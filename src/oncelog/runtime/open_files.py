@@ -2,7 +2,7 @@
 
 The system limits the descriptors of a process, sockets included. `raise_limit` takes all that it
 gives; `OpenFiles` keeps what a broker holds open for long below a share of it. It knows nothing of
-logs: whoever opens a file to keep it is a `Holder`, and may be asked to close it again.
+logs: the owner of a file that is kept open is a `Holder`, and may be asked to close it.
 
 A descriptor through which unsynced bytes were written is not simply closed: while no descriptor is
 open the kernel may forget that writing them back failed, and the next fsync would report success

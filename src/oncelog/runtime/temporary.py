@@ -1,9 +1,9 @@
 """Temporary folders that go, at the latest, with the process that made them.
 
-Whoever made one removes it. What is left when the interpreter ends is removed then, and also when
-SIGTERM or SIGHUP ends the process: for that a handler is set while folders exist, in the main
-thread only and only where the signal would have its default effect, which it then has. A child that
-was forked removes nothing. After SIGKILL the folder stays.
+The code that made a folder removes it. What is left when the interpreter ends is removed then, and
+also when SIGTERM or SIGHUP ends the process: for that a handler is set while folders exist, in the
+main thread only and only where the signal would have its default effect, which it then has. A child
+that was forked removes nothing. After SIGKILL the folder stays.
 """
 
 import atexit

@@ -109,7 +109,7 @@ class Device:
         return lock
 
     def start_again(self) -> None:
-        """The machine went down: nobody holds a lock, and the room is to be counted."""
+        """The machine went down: no lock is held, and the free space is to be counted."""
         self._locks.clear()
         self._room_bytes = 0
 

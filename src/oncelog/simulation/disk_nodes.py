@@ -1,7 +1,7 @@
 """Files and folders in memory, with what was done to each since it was last synced.
 
 A name in a folder leads to a file or a folder, as a directory entry leads to an inode; a file that
-lost its name lives on in those who hold it. Everybody sees the newest state at once (`data`,
+lost its name lives on in those who hold it. All processes see the newest state at once (`data`,
 `names`); `changes` remembers how to go back, so that a loss of power can. Like a kernel that writes
 back what is old, a node forgets the older half of its changes when there are too many: those are
 then as good as synced. No process, fault or randomness is known here.
@@ -51,7 +51,7 @@ class File:
         """Changes before those of which it is known whether they survive: only from the moment on
         at which the system dropped some of them."""
         self.modified_ms = 0
-        """Wall time of the last change, as whoever made it saw it."""
+        """Wall time of the last change, as the process that made it saw it."""
         self._overwritten_bytes = 0
 
     def write(self, data: Buffer, position: int) -> None:

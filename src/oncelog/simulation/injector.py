@@ -254,7 +254,7 @@ class Injector:
         return client.id
 
     def _kill_client_at_event(self, parameters: Parameters) -> str | None:
-        """Kill whoever next says that it does something, in the very step in which it says so."""
+        """Kill the client that does the named thing next, in the very step in which it does it."""
 
         def strike(process: Process) -> None:
             client = self._clients.get(process.name.partition(".")[0])

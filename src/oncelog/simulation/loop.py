@@ -109,6 +109,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self._process.alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell `on_error`; a dead process tells nobody."""
+        """Call `on_error`, unless the process is dead."""
         if self._process.alive and self._on_error is not None:
             self._on_error(str(context.get("message")), context.get("exception"))

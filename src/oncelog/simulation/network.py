@@ -26,10 +26,10 @@ from oncelog.simulation.wire import Mark
 __all__ = ["SimulatedNetwork"]
 
 CONNECT_TIMEOUT_S: Final = (3.0, 10.0)
-"""After how long an attempt to connect is given up if nobody answers."""
+"""After how long an attempt to connect is given up without an answer."""
 
 CONNECT_RETRY_S: Final = 0.5
-"""When the first packet is sent again if nobody answers; the pause doubles."""
+"""When the first packet is sent again without an answer; the pause doubles."""
 
 LISTENING_PORTS: Final = range(40_000, 50_000)
 CLIENT_PORTS: Final = range(50_000, 65_536)
@@ -67,7 +67,7 @@ class SimulatedNetwork(NetworkFaults):
     def process_died(self, process: Process, silent: bool = False) -> None:
         """Take its listeners and connections away; a second call for it does nothing.
 
-        `silent`: its machine lost power, so nobody answers there until a process starts on it.
+        `silent`: its machine lost power, so there is no answer until a process starts on it.
         Without it, peers see a reset. A process that is killed calls this itself, not silent: for a
         loss of power call it before.
         """
@@ -186,7 +186,7 @@ class _Listener:
 
 
 class _Attempt:
-    """One attempt to connect: a packet there and an answer back, repeated while nobody answers."""
+    """One attempt to connect: a packet there and an answer back, repeated until there is one."""
 
     def __init__(
         self,

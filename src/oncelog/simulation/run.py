@@ -44,7 +44,7 @@ PHASES: Final = (
 )
 """Roles that settle later, because they read what others write. The rest comes first."""
 SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)
-"""Within this time after the last fault everybody has settled."""
+"""Within this time after the last fault all clients have settled."""
 
 
 def phase_of(role: str) -> int:
@@ -175,7 +175,7 @@ class Run:
             world.scheduler.run_until(world.now_s + QUIET_S)
 
     def _dismiss(self) -> None:
-        """Nobody writes or reads any more; a client that never settled is told of."""
+        """End all clients; name those that never settled."""
         world = self.world
         for client in self.clients:
             process = client.process

@@ -33,7 +33,7 @@ class Fate(Enum):
     REFUSED = auto()
     """The other machine answers with a reset: it does not know the connection any more."""
     SILENT = auto()
-    """Nobody answers."""
+    """There is no answer."""
 
 
 class End(Protocol):

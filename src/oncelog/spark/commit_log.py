@@ -8,7 +8,7 @@ it. Spark goes on with batch N + 1, on the state of the run whose output is visi
 stores committed version N + 1 in the tasks of the write stage, before the transaction ended.
 
 The entry needs the watermark after batch N, which the marker carries. Entries of format v1 only:
-those of `STATE_FORMAT` 2 name the state's checkpoints, which nobody knows any more. Then, and when
+those of `STATE_FORMAT` 2 name the state's checkpoints, which are not known any more. Then, and when
 the marker carries no watermark, the batch is drained instead (`oncelog.spark.driver`).
 """
 

@@ -21,7 +21,7 @@ class DriverOptions:
     cluster_id: str | None = None
     """Of the sink's cluster, if it tells."""
     marker_topic_is_new: bool = False
-    """Nobody can have written to the marker topic before this run: it was not there."""
+    """The marker topic was not there before this run, so it holds no marker."""
     commit_source_offsets: bool = True
     accept: frozenset[str] = frozenset()
     replaces_query: str | None = None

@@ -5,7 +5,7 @@ instead of rows, and the task that sends them only stamps them. It must not know
 I/O.
 
 Rows of one source partition that have the same target keep their order: batches of a (source,
-target) are numbered from 0, and whoever sends them refuses a gap or a step back (`BlobOrder`).
+target) are numbered from 0, and the sender refuses a gap or a step back (`BlobOrder`).
 """
 
 import time

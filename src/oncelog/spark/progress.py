@@ -2,8 +2,8 @@
 
 One JSON line per step, and the named points where a test may kill it.
 
-Written before and after each step that a crash can fall between, so that whoever kills the process
-at a random moment can tell afterwards which row of the crash table it hit (`crash_row`). The lines
+Written before and after each step that a crash can fall between, so that a test that kills at
+a random moment can tell afterwards which row of the crash table it hit (`crash_row`). The lines
 survive SIGKILL because they are in the kernel when `write` returns. Losing them loses no guarantee.
 """
 

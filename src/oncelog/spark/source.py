@@ -101,7 +101,7 @@ class OncelogSource(DataSource):
         return OncelogBatchReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused: Spark would run a failed task again, and tell nobody what it wrote before."""
+        """Refused: Spark would run a failed task again and not tell what it wrote before."""
         raise UsageError(
             "write.format('oncelog') could write a row twice when a task fails: use "
             "oncelog.spark.write_once(df, ...), one transaction for all rows"

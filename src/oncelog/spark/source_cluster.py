@@ -47,7 +47,7 @@ class SourceCluster:
         self._settings = options.client_settings(Role.ADMIN)
         self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
         self._gone: set[str] = set()
-        """Topics that were waited for in vain: each micro-batch would wait again."""
+        """Topics that did not come back in time: each micro-batch would wait again."""
         self._loop = BackgroundLoop("oncelog-source")
         try:
             self._cluster = self._call(self._connect())

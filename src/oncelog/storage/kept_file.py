@@ -1,8 +1,8 @@
 """A log file that is kept open, but may be closed at any moment to make room for another.
 
-`OpenFiles` closes it, from any thread, and the next use opens it again; whoever is reading keeps
-the descriptor it began with, which closes with its last user. Nobody but this module opens or
-closes `.log` files, apart from the cleaner, which reads sealed ones through descriptors of its own.
+`OpenFiles` closes it, from any thread, and the next use opens it again; a reader keeps
+the descriptor it began with, which closes with its last user. Only this module opens and
+closes `.log` files, and the cleaner, which reads sealed ones through descriptors of its own.
 
 A file is not closed while bytes were written to it that no fsync has covered. The kernel reports a
 failed write to descriptors that are open at the time; if none is, it may forget the failure
@@ -73,8 +73,8 @@ class KeptFile:
     def let_go(self, *, sync: bool = False) -> bool:
         """See `Holder.let_go`."""
         file, self.held = self.held, None
-        # Whoever writes sets `written` and then takes the file. So it has seen that there is none
-        # and opens one of its own, or it is seen here.
+        # A writer sets `written` and then takes the file. So it has seen that there is none and
+        # opens one of its own, or it is seen here.
         if file is not None and self.written:
             if sync:
                 self._sync_now(file)

@@ -471,7 +471,7 @@ class PartitionLog(CleanableLog):
                     self._files.seal(self._state, self._segments.active)
                     self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
                 except StorageFailure as failure:
-                    # Its folder must not count as closed in order, whoever hears of this.
+                    # Its folder must not count as closed in order, also if the caller ignores this.
                     self._failure = failure
                     raise
             for segment in self._segments:

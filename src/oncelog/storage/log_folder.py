@@ -230,7 +230,7 @@ class LogFolder:
         return self._rename(topic_partition, DELETE_SUFFIX)
 
     def undo(self, topic_partition: TopicPartition) -> None:
-        """Remove the log that `create` made and nobody has used. Blocking."""
+        """Remove the log that `create` made and that was not used yet. Blocking."""
         held = self._logs.get(topic_partition)
         if held is not None and not held.log_end_offset:
             self._disk.remove_tree(self._rename(topic_partition, DELETE_SUFFIX))

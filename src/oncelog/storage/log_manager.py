@@ -217,7 +217,7 @@ class LogManager:
         return [path for folder in self.folders for path in folder.deleted]
 
     def undo(self, topic_partition: TopicPartition) -> None:
-        """Remove the log that `create` made and nobody has used. Blocking."""
+        """Remove the log that `create` made and that was not used yet. Blocking."""
         folder = self.folder_of(topic_partition)
         if folder is not None:
             folder.undo(topic_partition)

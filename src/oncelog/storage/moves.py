@@ -1,7 +1,7 @@
 """Moving a log into another data folder, so that a crash at any step loses nothing.
 
-The log is copied into a folder with the suffix `-future` while it is in use. When nobody appends to
-it any more, the rest is copied and synced, and a note in the copy says that it is complete: from
+The log is copied into a folder with the suffix `-future` while it is in use. When appends to it
+have stopped, the rest is copied and synced, and a note in the copy says that it is complete: from
 then on the copy counts. The old folder is renamed to be deleted, the copy to the partition's name.
 
 At a start a copy without that note is removed, as the log itself is still there; one with it is put
@@ -101,7 +101,7 @@ class LogMove:
         return False
 
     def finish(self) -> None:
-        """Copy the rest of a log that nobody appends to, and make the copy count, durably."""
+        """Copy the rest of a log that is not appended to, and make the copy count, durably."""
         while not self.copy():
             pass
         future = self._future

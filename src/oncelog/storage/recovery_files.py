@@ -2,7 +2,7 @@
 
 A file goes only where a recorded decision names it: `.deleted` (retention, a truncation), `.tmp`
 (never trusted before its rename), and those of a cleaning (see `swap`). Everything else that does
-not fit stays, under a name that nobody reads, and is said. It looks into no file.
+not fit stays, under a name that no start reads, and is logged. It looks into no file.
 """
 
 from oncelog.runtime.disk import Disk

@@ -75,7 +75,7 @@ class SegmentRegister:
         )
 
     def add(self, sealed: SealedSegment) -> None:
-        """Note a segment. Unsynced: whoever lets the recovery point pass it syncs the file."""
+        """Note a segment, unsynced: the flush that moves the recovery point past it syncs it."""
         if self._records.get(sealed.base_offset) == sealed:
             return
         count = self._size // _SIZE_BYTES

@@ -132,8 +132,8 @@ class StateFiles:
     def note_failed_sync(self, failure: StorageFailure) -> None:
         """Let the next start write everything again that was not synced.
 
-        After a failed fsync the system may show bytes that never reach the disk. Whoever sees them
-        sees this file as well, so it needs no sync: a loss of power takes both.
+        After a failed fsync the system may show bytes that never reach the disk. A start that sees
+        them sees this file as well, so it needs no sync: a loss of power takes both.
         """
         if failure.operation != "fsync":
             return

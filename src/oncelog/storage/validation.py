@@ -11,7 +11,7 @@ looked at anyway, or where the header says by itself that it cannot be right:
 - the timestamps in the header contradict each other, or are too far ahead: the records say which
   of them are, and the header is put right if none is.
 
-Otherwise the header is believed (D4), and whoever reads a field of it bears that it may lie:
+Otherwise the header is believed (D4), and what reads a field of it allows for a wrong one:
 `storage.lookup`, the time index, compaction, the client. docs/differences.md says what follows.
 """
 

@@ -5,7 +5,7 @@ which may take a while. A `Verification` stands for it from the question to the 
 longer than the transaction that it is about:
 
 - The marker that ends the transaction voids it, so that a late answer lets nothing into the next
-  one, nor opens a transaction that nobody ends (no ABA: INV-3). A transaction of TV2 has an epoch
+  one, nor opens a transaction that nothing ends (no ABA: INV-3). A transaction of TV2 has an epoch
   of its own, and its marker carries the next one. So a verification under TV2 outlives a marker of
   its own epoch, which ends the transaction before it: a producer may begin the next one while the
   markers of the last are still under way.

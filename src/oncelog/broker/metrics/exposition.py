@@ -1,7 +1,7 @@
 """Metrics as text: Prometheus' exposition format, version 0.0.4.
 
 Written here, and not by prometheus-client, because a scrape of many partitions has to be made in
-pieces: one loop serves everybody (D12). prometheus-client's parser judges it in the tests.
+pieces: one loop serves all clients (D12). prometheus-client's parser judges it in the tests.
 """
 
 from __future__ import annotations

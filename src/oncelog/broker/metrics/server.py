@@ -1,8 +1,8 @@
 """The address of the metrics: HTTP, for Prometheus and `oncelog metrics`.
 
 It answers ``GET /metrics`` and nothing else, one request per connection. A scrape is made in
-pieces, so that requests of clients go on meanwhile, and one at a time: whoever asks during one gets
-what it finds. Bounds: the size of a request, the connections, and the time of each. It is off
+pieces, so that requests of clients go on meanwhile, and one at a time: a request during one gets
+the same result. Bounds: the size of a request, the connections, and the time of each. It is off
 unless `oncelog.metrics.address` is set.
 
 It must not know what any metric means.

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame_filled == len(frame):
             # Doubled as bytes arrive: a peer commits no memory by claiming a size.
             grow(frame, self._frame_size)
-        # Nobody may keep this view: a buffer with views cannot grow.
+        # This view must not be kept: a buffer with views cannot grow.
         return memoryview(frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:

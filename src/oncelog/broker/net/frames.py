@@ -44,6 +44,6 @@ class ReadBuffer:
         return bytearray(min(size, max(2 * available, FRAME_BYTES_MIN)))
 
     def keep(self, frame: bytearray) -> None:
-        """Offer the memory of a frame that was started; nobody may make new views of it."""
+        """Offer the memory of a frame that was started; no new view of it may be made."""
         if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
             self._spare = frame

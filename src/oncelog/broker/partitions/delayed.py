@@ -58,7 +58,7 @@ class CommitWaiters:
             heapq.heappop(heap)[2](ErrorCode.none)
 
     def fail(self, error: ErrorCode) -> None:
-        """Give up: nobody can say any more whether these offsets were committed."""
+        """Fail all waiters: it is not known any more whether these offsets were committed."""
         waiting, self._heap = sorted(self._heap), []
         for _, _, callback in waiting:
             callback(error)

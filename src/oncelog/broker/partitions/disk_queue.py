@@ -28,7 +28,7 @@ class DiskWork:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Nobody waits any more: it is not begun, or its result is dropped."""
+        """Drop the work: it is not begun, or its result is ignored."""
         self.is_cancelled = True
 
 
@@ -58,7 +58,7 @@ class DiskQueue:
         return given
 
     def close(self) -> None:
-        """Nothing more is begun, and nobody is told."""
+        """Begin nothing more; waiters are not told."""
         self._waiting.clear()
         for task in self._running:
             task.cancel()
@@ -74,7 +74,7 @@ class DiskQueue:
     async def _run(self, given: DiskWork) -> None:
         try:
             result: Any = await self._disk.run(given.work, self._lane)
-        except Exception as error:  # noqa: BLE001 - a task boundary: whoever waits answers for it
+        except Exception as error:  # noqa: BLE001 - a task boundary: the waiter gets the error
             result = error
         if not given.is_cancelled:
             given.done(result)

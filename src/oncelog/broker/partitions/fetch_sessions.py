@@ -8,10 +8,10 @@ of a reply are reached.
 
 Room: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in all,
 whose names have to be as short as those of topics.
-When the slots are taken a new session takes the place of one that nobody used for two minutes, or
-of an older one with fewer partitions; followers come before consumers. Whoever loses its session
-gets FETCH_SESSION_ID_NOT_FOUND and begins anew. The rules are those of Kafka's `FetchManager`,
-`FetchContext` and `FetchSessionCacheShard`, with one shard.
+When the slots are taken a new session takes the place of one that was not used for two minutes, or
+of an older one with fewer partitions; followers come before consumers. A client that lost its
+session gets FETCH_SESSION_ID_NOT_FOUND and begins anew. The rules are those of Kafka's
+`FetchManager`, `FetchContext` and `FetchSessionCacheShard`, with one shard.
 
 This module must not read partitions: it turns requests into lists of partitions and filters
 answers.

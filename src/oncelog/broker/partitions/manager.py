@@ -219,7 +219,7 @@ class PartitionManager:
         state = PartitionState(
             self._broker_id,
             topic.topic_id,
-            # Where every message is synced, nobody is told of one that is not yet.
+            # Where every message is synced, no consumer is given one that is not synced yet.
             log_end_offset=made.recovery_point if made.flush_is_due else made.log_end_offset,
             high_watermark=max(
                 self._high_watermarks.get(topic_partition, 0), made.log_start_offset
@@ -403,7 +403,7 @@ class PartitionManager:
     def _failed(self, failure: StorageFailure) -> None:
         """Take the folder off line in which this happened (D12).
 
-        Whoever met it is still at work: the others hear of it in the next turn of the loop.
+        The caller that met it is still at work: the others are told in the next turn of the loop.
         """
         folder = self._logs.take_off_line(failure)
         if folder is None:

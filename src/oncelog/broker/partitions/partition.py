@@ -85,7 +85,7 @@ class Partition:
         self.fetches: dict[DelayedFetch, None] = {}
         self.on_marker: MarkerListener | None = None
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
-        # Made for the first that has to wait: on a lone replica nobody ever does.
+        # Made for the first append that has to wait: on a lone replica none does.
         self._commit_waiters: CommitWaiters | None = None
         self._named_damage: set[str] = set()
         self._purgatory = purgatory

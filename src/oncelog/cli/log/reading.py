@@ -48,7 +48,7 @@ class Damage(NamedTuple):
     is_last: bool
     """Whether no batch follows, so that nothing but the damaged header tells `next_offset`."""
     is_batch: bool = False
-    """Whether it is a sound batch all the same, whose records nobody can use."""
+    """Whether it is a sound batch all the same, whose records cannot be read."""
 
 
 def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:

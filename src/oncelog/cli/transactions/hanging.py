@@ -44,7 +44,7 @@ _COLUMNS = (
 
 
 def is_hanging(one: OpenTransaction, owner: TransactionDescription | None) -> bool:
-    """Whether nobody will write the marker that ends it.
+    """Whether no coordinator will write the marker that ends it.
 
     A coordinator describes the partitions of a transaction that is open, and those that still owe a
     marker while it is being ended.

@@ -33,7 +33,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class FileToken:
-    """The token that stands in a file, read anew each time: whoever writes it may renew it."""
+    """The token that stands in a file, read anew each time, so that it may be renewed."""
 
     path: str
 
@@ -58,7 +58,7 @@ class ClientCredentials:
     def __call__(self) -> Secret:
         """A token that is still good, a new one if need be.
 
-        Raises `AuthenticationError` for a refusal, `DisconnectedError` when nobody answers.
+        Raises `AuthenticationError` for a refusal, `DisconnectedError` without an answer.
         """
         with _lock:
             now_ms = SystemClock().monotonic_ms()

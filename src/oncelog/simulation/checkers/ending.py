@@ -119,7 +119,7 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
 
     Its last word is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
     Excused: a folder that is off line since a storage failure, damage, which may leave a batch that
-    nobody can read, and a loss of power without flush: the coordinator may have lost a transaction
+    cannot be read, and a loss of power without flush: the coordinator may have lost a transaction
     that partitions and groups still hold open.
     """
     excuses = Excuses(evidence)

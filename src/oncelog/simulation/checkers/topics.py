@@ -1,8 +1,8 @@
 """Which incarnation of a topic a record belongs to, as far as clients can tell.
 
 A topic that is deleted and created again is another topic with the same name. Between the moment
-its deletion is asked for and the moment its next creation is answered nobody knows which one a
-send meets, so nothing is judged that was sent then. A topic whose deletion nobody asked for has
+its deletion is asked for and the moment its next creation is answered it is not known which one
+a send meets, so nothing is judged that was sent then. A topic whose deletion was not asked for has
 one incarnation, number 0, from the beginning of the run to its end.
 """
 
@@ -44,7 +44,7 @@ class Topics:
         return index if index >= 0 and until_s <= self._ends[topic][index] else None
 
     def last(self, topic: str) -> int | None:
-        """The incarnation that is there at the end; None if nobody knows whether there is one."""
+        """The incarnation at the end; None if it is not known whether there is one."""
         if topic not in self._changes:
             return 0
         if topic not in self._starts:

@@ -1,8 +1,8 @@
 """Who reads what in a group of the classic protocol: subscriptions, assignments, assignors.
 
 The three assignors do what Kafka's of these names promise: "range" and "roundrobin" hand
-everything out at once; "cooperative-sticky" lets everybody keep a fair part of what they own, and
-gives a partition that has to move to nobody until its owner has let go of it, which takes a second
+everything out at once; "cooperative-sticky" lets each member keep a fair part of what it owns, and
+assigns a partition that has to move only after its owner has revoked it, which takes a second
 rebalance (KIP-429). Pure.
 
 Layouts: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`.
@@ -205,7 +205,7 @@ def _cooperative(
             continue
         taker = min(readers, key=lambda member: len(shares[member]))
         shares[taker].append(at)
-    # Nobody may read what another one has not let go of yet.
+    # A partition is not assigned before its former owner has revoked it.
     for member, share in shares.items():
         shares[member] = [at for at in share if owners.get(at, member) == member]
     return shares

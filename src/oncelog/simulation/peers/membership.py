@@ -2,8 +2,8 @@
 
 Eager members give up all partitions before they join again; cooperative ones keep theirs, learn by
 SyncGroup which to let go of, and join once more to have them moved (KIP-429). A static member is
-known by its instance id and never says good-bye (KIP-345). Whoever is told that the group does not
-know it any more has lost its partitions at that moment.
+known by its instance id and never says good-bye (KIP-345). A member that the group does not know
+any more has lost its partitions when it is told so.
 
 Sources: `AbstractCoordinator`, `ConsumerCoordinator` (Java).
 """
@@ -242,7 +242,7 @@ class Member:
         lost = tuple(at for at in self.assigned if at not in assigned)
         if lost:
             self._revoke(lost)
-            # Whoever is to have them gets them in the next generation.
+            # Their next owner gets them in the next generation.
             self._must_join = True
         self.assigned = assigned
         self.context.record(Assigned, self.group_id, self.member_id, self.generation, self.assigned)

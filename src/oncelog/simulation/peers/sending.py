@@ -191,7 +191,7 @@ class Sender:
             await self.attend(self.wire.timeout_ms / 1000)
 
     def drop(self, error: str) -> None:
-        """Give up whatever is on its way: nobody will ask for it again."""
+        """Give up what is in flight: it will not be asked for again."""
         for flight in self._flights:
             for batch in flight.batches:
                 batch.perhaps_written = True
@@ -301,7 +301,7 @@ class Sender:
     # --- answers ----------------------------------------------------------------------
 
     def _abandon(self, connection: Connection) -> None:
-        """Nobody waits any longer for what this connection owes us."""
+        """Stop waiting for the responses of this connection."""
         for flight in self._flights:
             if flight.connection is connection and not (flight.answer and flight.answer.done()):
                 flight.is_lost = True

@@ -1,8 +1,8 @@
 """The connections of one scripted client, and what it has learned of the cluster over them.
 
-A request has an answer, or it is `LostError`: then nobody knows whether it took effect. A request
+A request has an answer, or it is `LostError`: then it may have taken effect, or not. A request
 that is given up because of its time may stay behind in a connection that is left open, so that it
-arrives after whatever the client does next. A broker that breaks the protocol is written down as
+arrives after the client's next requests. A broker that breaks the protocol is written down as
 stuck.
 
 This module knows addresses, versions, metadata and coordinators, never what a role does.
@@ -63,7 +63,7 @@ def _send(connection: Connection, api: ApiKey, version: int, request: object) ->
 
 
 def _look(answer: asyncio.Future[memoryview]) -> None:
-    """Nobody has to ask for the outcome of a request that was given up."""
+    """Take the outcome of a request that was given up, so that asyncio does not warn."""
     if not answer.cancelled():
         answer.exception()
 
@@ -116,7 +116,7 @@ class Wire:
     def write(
         self, connection: Connection, api: ApiKey, request: object, at_most: int | None = None
     ) -> None:
-        """Send a request whose answer nobody will read."""
+        """Send a request whose response is not read."""
         version = self.version(connection, api, at_most)
         _send(connection, api, version, request)
 

@@ -72,8 +72,8 @@ class BatchFilter:
         horizon = delete_horizon_ms(header)
         if not header.record_count:
             return self._keep_empty(header)
-        # Kafka empties the marker that began a producer's epoch. Whoever has to build the state of
-        # producers from the log alone would not learn the epoch then, and fence nobody (INV-5).
+        # Kafka empties the marker that began a producer's epoch. A broker that rebuilds the
+        # producers' state from the log would not learn the epoch then, nor fence (INV-5).
         if not is_over or self._is_last_of_producer(header):
             return _whole(buffer, position, header)
         if horizon is not None:

@@ -1,7 +1,7 @@
 """The newest offset of each key, in bounded memory: Kafka's `SkimpyOffsetMap`.
 
 A key is known by a hash of 128 bits, so an entry takes 24 bytes whatever the key's length. The hash
-is BLAKE2b where Kafka takes MD5: nobody can make two keys that count as one. Entries are found by
+is BLAKE2b where Kafka takes MD5: no client can make two keys collide. Entries are found by
 open addressing with double hashing in one block of memory, which the system commits as it fills.
 """
 

@@ -1,6 +1,6 @@
 """Read the batches of sealed segments, each checked, through a descriptor of one's own.
 
-So a cleaning in the executor and the readers of the log are in nobody's way.
+So a cleaning in the executor and the readers of the log do not wait for each other.
 """
 
 from collections.abc import Iterator
