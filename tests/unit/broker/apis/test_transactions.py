@@ -255,6 +255,7 @@ async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Run
 async def test_inv5_a_fenced_producer_hears_it_by_the_codes_of_its_versions(
     context: Running,
 ) -> None:
+    """KAFKA-19690: to a Produce the epoch is said before the transaction, which is fatal."""
     zombie = await started(context)
     await zombie.add()
     await zombie.produce(10)
