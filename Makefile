@@ -61,6 +61,7 @@ check: $(STAMP) ## what CI checks: format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.support.any_share
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.support.style
 

@@ -1,8 +1,8 @@
 """Finds who reads each configuration key, from the sources alone.
 
 A key is read where the sources ask a `BrokerConfig` for it: ``config.get_int("num.partitions")``,
-``config.topic_value(overrides, "segment.bytes")``, ``value("segment.bytes")`` with a `value` made
-by ``partial(config.topic_value, overrides)``, or ``self._values["listeners"]`` in the class itself.
+``config.topic_int(overrides, "segment.bytes")``, ``number("segment.bytes")`` with a `number` made
+by ``partial(config.topic_int, overrides)``, or ``self._values["listeners"]`` in the class itself.
 The key may be a constant, an f-string, or a name that the same function binds to constants.
 
 Two kinds of read do nothing, and do not count: one whose value goes into an attribute or a
@@ -23,8 +23,8 @@ __all__ = ["SOURCES", "Reads", "effective_keys", "find_reads"]
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "oncelog"
 
-BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_str"})
-TOPIC_GETTER = "topic_value"
+BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_str", "get_float"})
+TOPIC_GETTERS = frozenset({"topic_value", "topic_int", "topic_str", "topic_list", "topic_float"})
 VALUES = "_values"
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
@@ -153,12 +153,12 @@ def _read(source: Source, node: ast.AST) -> tuple[bool, ast.expr] | None:
             return False, node.args[0]
         if node.func.attr == "get" and _last_name(node.func.value) == "config":
             return False, node.args[0]
-        if node.func.attr == TOPIC_GETTER and len(node.args) == 2:
+        if node.func.attr in TOPIC_GETTERS and len(node.args) == 2:
             return True, node.args[1]
     elif isinstance(node.func, ast.Name) and any(
         isinstance(bound, ast.Call)
         and _last_name(bound.func) == "partial"
-        and _last_name(bound.args[0]) == TOPIC_GETTER
+        and _last_name(bound.args[0]) in TOPIC_GETTERS
         for bound in source.bound(node, node.func.id)
     ):
         return True, node.args[0]

@@ -28,6 +28,7 @@ from oncelog.client.values import (
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
 
 __all__ = ["Admin"]
@@ -378,7 +379,7 @@ class Admin:
                 text = f"{name} has {len(with_leader)} of {count} partitions"
                 raise RetriableError(ErrorCode.request_timed_out, text)
 
-    async def _ask_owner(self, name: str, api: ApiKey, request: object) -> Any:
+    async def _ask_owner(self, name: str, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
         """Ask the broker of that number, or any where there is no name."""
         if not name:
             return await self._cluster.request_any(api, request)
@@ -390,7 +391,7 @@ class Admin:
             raise FatalError(ErrorCode.broker_not_available, f"there is no broker {name}")
         return await self._cluster.request_node(int(name), api, request)
 
-    async def _ask_controller(self, api: ApiKey, request: object) -> Any:
+    async def _ask_controller(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
         metadata = self._cluster.metadata
         if metadata.controller_id < 0:
             await self._cluster.refresh([])

@@ -10,7 +10,7 @@ business.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from oncelog.client import requests
 from oncelog.client.connecting import Connector, Patience
@@ -30,6 +30,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.framed import DisconnectedError
@@ -172,10 +173,10 @@ class Cluster:
         self,
         connection: Connection,
         api: ApiKey,
-        request: object,
+        request: RequestFor[ResponseT],
         at_most: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """One request on one connection.
 
         Raises `ConnectionLostError`, or `FatalError` when versions do not meet.
@@ -187,7 +188,9 @@ class Cluster:
         except ProtocolError as error:
             raise FatalError(error.code, error.message) from error
 
-    async def request_any(self, api: ApiKey, request: object, at_most: int | None = None) -> Any:
+    async def request_any(
+        self, api: ApiKey, request: RequestFor[ResponseT], at_most: int | None = None
+    ) -> ResponseT:
         """One request to whichever broker answers. Raises as `request`."""
         return await self.request(await self.any_connection(), api, request, at_most)
 
@@ -195,10 +198,10 @@ class Cluster:
         self,
         node_id: int,
         api: ApiKey,
-        request: object,
+        request: RequestFor[ResponseT],
         at_most: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """One request to the broker `node_id`. Raises as `request`."""
         connection = await self.connection(node_id)
         return await self.request(connection, api, request, at_most, timeout_ms)
@@ -374,8 +377,13 @@ class Cluster:
         self._coordinators.pop((kind, key), None)
 
     async def ask_coordinator(
-        self, kind: int, key: str, api: ApiKey, request: object, at_most: int | None = None
-    ) -> Any:
+        self,
+        kind: int,
+        key: str,
+        api: ApiKey,
+        request: RequestFor[ResponseT],
+        at_most: int | None = None,
+    ) -> ResponseT:
         """One request to the coordinator.
 
         A lost connection makes the next call look it up again. Raises as `request`.

@@ -7,7 +7,7 @@ here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from oncelog.client.values import (
@@ -36,8 +36,8 @@ from oncelog.protocol.messages import (
     txn_offset_commit,
 )
 from oncelog.protocol.messages.metadata import MetadataRequest
-from oncelog.protocol.messages.offset_commit import OffsetCommitRequestTopic
-from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
+from oncelog.protocol.messages.offset_commit import OffsetCommitRequestPartition
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 
 OFFSETS_BY_NAME_MAX = 9
 """OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
@@ -292,10 +292,9 @@ def txn_offset_commit_request(
         group_id=group_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        topics=_committed_topics(
-            TxnOffsetCommitRequestTopic,
-            txn_offset_commit.TxnOffsetCommitRequestPartition,
-            offsets,
+        topics=tuple(
+            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in _committed(TxnOffsetCommitRequestPartition, offsets)
         ),
     )
 
@@ -311,8 +310,9 @@ def offset_commit_request(
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id="",
-        topics=_committed_topics(
-            OffsetCommitRequestTopic, offset_commit.OffsetCommitRequestPartition, offsets
+        topics=tuple(
+            offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in _committed(OffsetCommitRequestPartition, offsets)
         ),
     )
 
@@ -382,31 +382,24 @@ def add_partitions_errors(
     ]
 
 
-_Topic = TypeVar("_Topic", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
+_Partition = TypeVar("_Partition", OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
 
 
-def _committed_topics(
-    topic_class: type[_Topic],
-    partition_class: type,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> tuple[_Topic, ...]:
-    """Offsets to commit, as OffsetCommit and TxnOffsetCommit both carry them."""
-    return tuple(
-        topic_class(
-            name=name,
-            partitions=tuple(
-                _committed(partition_class, index, offsets[TopicPartition(name, index)])
-                for index in indexes
+def _committed(
+    cls: type[_Partition], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Iterator[tuple[str, tuple[_Partition, ...]]]:
+    """(topic, offsets to commit), as OffsetCommit and TxnOffsetCommit both carry them."""
+    for name, indexes in by_topic(offsets).items():
+        found = [(index, offsets[TopicPartition(name, index)]) for index in indexes]
+        yield (
+            name,
+            tuple(
+                cls(
+                    partition_index=index,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+                for index, offset in found
             ),
         )
-        for name, indexes in by_topic(offsets).items()
-    )
-
-
-def _committed(cls: type, index: int, offset: OffsetAndMetadata) -> Any:
-    return cls(
-        partition_index=index,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )

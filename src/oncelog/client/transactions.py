@@ -29,6 +29,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import COORDINATOR_RETRY_TIMEOUT_MS
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.record import Record
 from oncelog.runtime.backoff import Backoff
 
@@ -194,7 +195,9 @@ class TransactionCalls:
 
         return await self._retrying(call)
 
-    async def _ask(self, api: ApiKey, request: object, at_most: int | None = None) -> Any:
+    async def _ask(
+        self, api: ApiKey, request: RequestFor[ResponseT], at_most: int | None = None
+    ) -> ResponseT:
         return await self.cluster.ask_coordinator(
             TRANSACTION, self.transactional_id, api, request, at_most
         )

@@ -4,7 +4,6 @@ What follows from their answers is decided in `machines.positions`.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
@@ -21,6 +20,7 @@ from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 
 __all__ = ["truncation", "validate"]
 
@@ -74,7 +74,9 @@ async def _ends(
     )
 
 
-def _end(cluster: Cluster, topic: str, answer: Any) -> tuple[TopicPartition, tuple[int, int]]:
+def _end(
+    cluster: Cluster, topic: str, answer: EpochEndOffset
+) -> tuple[TopicPartition, tuple[int, int]]:
     tp = TopicPartition(topic, int(answer.partition))
     if answer.error_code is not ErrorCode.none:
         cluster.metadata.mark_stale(topic)

@@ -14,8 +14,8 @@ The one place that knows the encoding.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
 from uuid import UUID
 
 from oncelog.controller.image import PartitionImage, TopicImage
@@ -44,9 +44,22 @@ def topic_path(name: str) -> str:
     return TOPICS_PREFIX + name
 
 
+class _Partition(TypedDict):
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    replicas: Sequence[int]
+
+
+class _Topic(TypedDict):
+    topic_id: str
+    partitions: list[_Partition]
+    config: dict[str, str]
+
+
 def encode_topic(topic: TopicImage) -> bytes:
     """A topic as the store keeps it."""
-    value: dict[str, Any] = {
+    value: _Topic = {
         "topic_id": str(topic.topic_id),
         "partitions": [
             {
@@ -64,7 +77,7 @@ def encode_topic(topic: TopicImage) -> bytes:
 
 def decode_topic(path: str, value: bytes) -> TopicImage:
     """The topic that the store keeps at `path`."""
-    fields = json.loads(value)
+    fields: _Topic = json.loads(value)
     return TopicImage(
         name=path.removeprefix(TOPICS_PREFIX),
         topic_id=UUID(fields["topic_id"]),
@@ -98,4 +111,5 @@ def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:
 
 def decode_deleted(value: bytes) -> tuple[TopicId, ...]:
     """The ids that the store keeps."""
-    return tuple(map(UUID, json.loads(value)))
+    topic_ids: list[str] = json.loads(value)
+    return tuple(map(UUID, topic_ids))

@@ -16,12 +16,18 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oncelog.core.config_definition import (
     ConfigError,
+    ConfigValue,
     Support,
     Synonym,
+    as_bool,
+    as_float,
+    as_int,
+    as_list,
+    as_str,
     format_value,
 )
 from oncelog.core.config_keys import (
@@ -94,7 +100,7 @@ class BrokerConfig:
         problems = [problem for check in checks for problem in _problems(check)]
         if problems:
             raise ConfigError(*problems)
-        if "node.id" not in self._given and self._values["broker.id"] >= 0:
+        if "node.id" not in self._given and as_int(self._values["broker.id"]) >= 0:
             self._values["node.id"] = self._values["broker.id"]
         self._name_what_was_passed_over()
 
@@ -108,7 +114,7 @@ class BrokerConfig:
             raise ConfigError(_why_refused(name))
 
     def _check_roles(self) -> None:
-        roles = self._values["process.roles"]
+        roles = as_list(self._values["process.roles"])
         if "broker" not in roles:
             raise ConfigError(
                 f"process.roles={','.join(roles)} starts no broker: no controller is needed, so "
@@ -117,25 +123,26 @@ class BrokerConfig:
 
     def _find_listeners(self) -> None:
         names = Listeners(
-            protocols_of(self._values["listener.security.protocol.map"] or ()),
-            self._values["controller.listener.names"],
+            protocols_of(as_list(self._values["listener.security.protocol.map"] or ())),
+            as_list(self._values["controller.listener.names"]),
         )
-        self.listener = names.only("listeners", self._values["listeners"])
+        listeners = as_list(self._values["listeners"])
+        self.listener = names.only("listeners", listeners)
         advertised = self._values["advertised.listeners"]
         if advertised is not None:
-            self.advertised_listener = names.only("advertised.listeners", advertised)
+            self.advertised_listener = names.only("advertised.listeners", as_list(advertised))
         metrics = self._values["oncelog.metrics.address"]
         if metrics is not None:
-            self.metrics_address = parse_listener("oncelog.metrics.address", metrics)
+            self.metrics_address = parse_listener("oncelog.metrics.address", as_str(metrics))
         self.warnings += [
             f"the listener {text} is ignored: there is no quorum of controllers, the broker keeps "
             "the metadata itself"
-            for text in filter(names.is_controllers, self._values["listeners"])
+            for text in filter(names.is_controllers, listeners)
         ]
 
     def _check_folders(self) -> None:
         key = "log.dirs" if self._values["log.dirs"] else "log.dir"
-        folders = self._values[key]
+        folders = as_list(self._values[key])
         if not folders or not all(folders):
             raise ConfigError(f"{key} has to name at least one folder")
         if len(set(folders)) != len(folders):
@@ -143,15 +150,15 @@ class BrokerConfig:
 
     def _check_times(self) -> None:
         """As Kafka checks them, whichever of the synonymous keys gave the value."""
-        retention_ms = self.topic_value({}, "retention.ms")
+        retention_ms = self.topic_int({}, "retention.ms")
         if retention_ms == 0:
             raise ConfigError(
                 "log.retention.ms must be unlimited (-1) or, equal or greater than 1; so must "
                 "log.retention.minutes and log.retention.hours"
             )
-        if self.topic_value({}, "segment.ms") < 1:
+        if self.topic_int({}, "segment.ms") < 1:
             raise ConfigError("log.roll.ms must be greater than or equal to 1")
-        if self.topic_value({}, "segment.jitter.ms") < 0:
+        if self.topic_int({}, "segment.jitter.ms") < 0:
             raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
     def _name_what_was_passed_over(self) -> None:
@@ -167,28 +174,29 @@ class BrokerConfig:
 
     def get_int(self, name: str) -> int:
         """The value of a key of type SHORT, INT or LONG."""
-        value: int = self._values[name]
-        return value
+        return as_int(self._values[name])
 
     def get_bool(self, name: str) -> bool:
         """The value of a key of type BOOLEAN."""
-        value: bool = self._values[name]
-        return value
+        return as_bool(self._values[name])
 
     def get_str(self, name: str) -> str | None:
         """The value of a key of type STRING; None when it is unset."""
-        value: str | None = self._values[name]
-        return value
+        value = self._values[name]
+        return None if value is None else as_str(value)
 
-    def get(self, name: str) -> Any:
+    def get_float(self, name: str) -> float:
+        """The value of a key of type DOUBLE."""
+        return as_float(self._values[name])
+
+    def get(self, name: str) -> ConfigValue:
         """The value of any key; None when it is unset."""
         return self._values[name]
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
         """The data folders (`log.dirs`, else `log.dir`); the first one holds the metadata too."""
-        folders: tuple[str, ...] = self._values["log.dirs"] or self._values["log.dir"]
-        return folders
+        return as_list(self._values["log.dirs"] or self._values["log.dir"])
 
     def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:
         """Where a broker key's value could come from, best first."""
@@ -199,7 +207,7 @@ class BrokerConfig:
         found.append(SynonymValue(name, format_value(default), ConfigSource.DEFAULT))
         return tuple(found)
 
-    def topic_value(self, overrides: Mapping[str, str], name: str) -> Any:
+    def topic_value(self, overrides: Mapping[str, str], name: str) -> ConfigValue:
         """A topic's value of `name`.
 
         Its own override, else the broker's value of the synonymous key.
@@ -212,6 +220,22 @@ class BrokerConfig:
             if value is not None and (synonym.broker_key in self._given or synonym is synonyms[-1]):
                 return _scaled(value, synonym)
         return definition.default
+
+    def topic_int(self, overrides: Mapping[str, str], name: str) -> int:
+        """A topic's value of a key of type INT or LONG."""
+        return as_int(self.topic_value(overrides, name))
+
+    def topic_float(self, overrides: Mapping[str, str], name: str) -> float:
+        """A topic's value of a key of type DOUBLE."""
+        return as_float(self.topic_value(overrides, name))
+
+    def topic_str(self, overrides: Mapping[str, str], name: str) -> str:
+        """A topic's value of a key of type STRING."""
+        return as_str(self.topic_value(overrides, name))
+
+    def topic_list(self, overrides: Mapping[str, str], name: str) -> tuple[str, ...]:
+        """A topic's value of a key of type LIST."""
+        return as_list(self.topic_value(overrides, name))
 
     def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
         """Where a topic key's value could come from, best first, each in its own key's unit."""
@@ -251,9 +275,12 @@ def _why_refused(name: str) -> str:
     )
 
 
-def _scaled(value: Any, synonym: Synonym) -> Any:
+def _scaled(value: ConfigValue, synonym: Synonym) -> ConfigValue:
+    if synonym.factor == 1:
+        return value
     # A negative limit means "none" in every unit.
-    return value * synonym.factor if synonym.factor != 1 and value >= 0 else value
+    number = as_int(value)
+    return number * synonym.factor if number >= 0 else number
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
@@ -270,7 +297,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
             raise ConfigError(f"Null value not supported for topic configs: {name}")
         TOPIC_KEYS[name][0].parse(text)
     lags = [
-        TOPIC_KEYS[name][0].parse(overrides.get(name) or str(TOPIC_KEYS[name][0].default))
+        as_int(TOPIC_KEYS[name][0].parse(overrides.get(name) or str(TOPIC_KEYS[name][0].default)))
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     ]
     if lags[0] > lags[1]:

@@ -9,18 +9,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any
 
 from oncelog.core.errors import OncelogError
 
 __all__ = [
     "ConfigError",
     "ConfigType",
+    "ConfigValue",
     "Definition",
     "Support",
     "Synonym",
+    "as_bool",
+    "as_float",
+    "as_int",
+    "as_list",
+    "as_str",
     "format_value",
 ]
+
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None
+"""A parsed value: a LIST is a tuple, and None is a key that is unset."""
 
 
 class ConfigError(OncelogError):
@@ -67,12 +76,12 @@ class Definition:
 
     name: str
     type: ConfigType
-    default: Any
+    default: ConfigValue
     doc: str
-    check: Callable[[Any], str | None] | None = None
+    check: Callable[[ConfigValue], str | None] | None = None
     support: Support = Support.YES
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> ConfigValue:
         """The typed value of `text`. Raises `ConfigError`."""
         value = _parse(self.name, self.type, text.strip())
         problem = self.check(value) if self.check is not None else None
@@ -98,7 +107,7 @@ _INT_RANGES = {
 }
 
 
-def _parse(name: str, kind: ConfigType, text: str) -> Any:
+def _parse(name: str, kind: ConfigType, text: str) -> ConfigValue:
     if kind is ConfigType.BOOLEAN:
         lowered = text.lower()
         if lowered not in ("true", "false"):
@@ -131,7 +140,42 @@ def _parse(name: str, kind: ConfigType, text: str) -> Any:
     return text
 
 
-def format_value(value: Any) -> str | None:
+def as_int(value: ConfigValue) -> int:
+    """A value of type SHORT, INT or LONG. Raises `TypeError` for any other, as all of these do."""
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"{value!r} is no whole number")
+
+
+def as_float(value: ConfigValue) -> float:
+    """A value of type DOUBLE, or of one of the whole numbers'."""
+    if isinstance(value, int | float):
+        return value
+    raise TypeError(f"{value!r} is no number")
+
+
+def as_bool(value: ConfigValue) -> bool:
+    """A value of type BOOLEAN."""
+    if isinstance(value, bool):
+        return value
+    raise TypeError(f"{value!r} is neither true nor false")
+
+
+def as_str(value: ConfigValue) -> str:
+    """A value of type STRING."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{value!r} is no text")
+
+
+def as_list(value: ConfigValue) -> tuple[str, ...]:
+    """A value of type LIST."""
+    if isinstance(value, tuple):
+        return value
+    raise TypeError(f"{value!r} is no list")
+
+
+def format_value(value: ConfigValue) -> str | None:
     """A typed value as Kafka's tools print it."""
     if value is None:
         return None

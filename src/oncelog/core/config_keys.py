@@ -15,9 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from oncelog.core.config_definition import ConfigType, Definition, Support, Synonym
+from oncelog.core.config_definition import (
+    ConfigType,
+    ConfigValue,
+    Definition,
+    Support,
+    Synonym,
+    as_float,
+    as_int,
+    as_list,
+)
 from oncelog.core.kafka_keys import PASSED_OVER
 from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
@@ -43,45 +52,49 @@ _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 
 
-def _at_least(low: float) -> Callable[[Any], str | None]:
-    return lambda value: None if value >= low else f"Value must be at least {low}"
+Check = Callable[[ConfigValue], str | None]
 
 
-def _between(low: float, high: float) -> Callable[[Any], str | None]:
-    return lambda value: None if low <= value <= high else f"Value must be between {low} and {high}"
+def _at_least(low: float) -> Check:
+    return lambda value: None if as_float(value) >= low else f"Value must be at least {low}"
 
 
-def _one_of(*allowed: str) -> Callable[[Any], str | None]:
+def _between(low: float, high: float) -> Check:
+    return lambda value: (
+        None if low <= as_float(value) <= high else f"Value must be between {low} and {high}"
+    )
+
+
+def _one_of(*allowed: str) -> Check:
     return lambda value: (
         None if value in allowed else f"String must be one of: {', '.join(allowed)}"
     )
 
 
-def _each_of(*allowed: str) -> Callable[[Any], str | None]:
+def _each_of(*allowed: str) -> Check:
     return lambda value: (
         None
-        if all(part in allowed for part in value)
+        if all(part in allowed for part in as_list(value))
         else f"each entry must be one of: {', '.join(allowed)}"
     )
 
 
-def only_false(value: bool) -> str | None:
+def only_false(value: ConfigValue) -> str | None:
     """A check for what Oncelog does not do: asking for it is refused."""
     return "only false is supported" if value else None
 
 
-def _gzip_level(value: int) -> str | None:
-    return (
-        None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
-    )
+def _gzip_level(value: ConfigValue) -> str | None:
+    is_level = value == -1 or 1 <= as_int(value) <= 9
+    return None if is_level else "Value must be between 1 and 9 or equal to -1"
 
 
-def _load_factor(value: float) -> str | None:
-    return None if 0 < value <= 1 else "Value must be above 0 and at most 1"
+def _load_factor(value: ConfigValue) -> str | None:
+    return None if 0 < as_float(value) <= 1 else "Value must be above 0 and at most 1"
 
 
-def _positive(value: float) -> str | None:
-    return None if value > 0 else "Value must be above 0"
+def _positive(value: ConfigValue) -> str | None:
+    return None if as_float(value) > 0 else "Value must be above 0"
 
 
 _CODECS = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -213,7 +226,7 @@ BROKER_KEYS: Final[dict[str, Definition]] = {
 def _topic(
     name: str,
     *broker_keys: str | Synonym,
-    check: Callable[[Any], str | None] | None = None,
+    check: Check | None = None,
     doc: str | None = None,
 ) -> tuple[Definition, tuple[Synonym, ...]]:
     synonyms = tuple(Synonym(key) if isinstance(key, str) else key for key in broker_keys)
@@ -221,7 +234,7 @@ def _topic(
     first = BROKER_KEYS[synonyms[0].broker_key]
     default = last.default
     if synonyms[-1].factor != 1:
-        default *= synonyms[-1].factor
+        default = as_int(default) * synonyms[-1].factor
     support = Support.NOT_YET if name in UNREAD_TOPIC_KEYS else Support.YES
     return (
         Definition(name, first.type, default, doc or last.doc, check or first.check, support),

@@ -115,7 +115,13 @@ class SqliteStore:
                 "AND value IS NOT NULL ORDER BY path",
                 (len(prefix), prefix),
             )
-            return {path: Stored(value, version) for path, value, version in rows}
+            found: dict[str, Stored] = {}
+            path: str
+            value: bytes
+            version: int
+            for path, value, version in rows:
+                found[path] = Stored(value, version)
+            return found
 
         return await self._run(work)
 
@@ -178,6 +184,7 @@ def _open(path: str) -> sqlite3.Connection:
         _check_pages(db, path)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
+        schema_version: int
         (schema_version,) = db.execute("PRAGMA user_version").fetchone()
         if schema_version > _SCHEMA_VERSION:
             raise StoreFailure(f"metadata store {path} was written by a newer Oncelog")
@@ -195,6 +202,7 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
     SQLite looks at a page when it needs it: one whose rows are gone would answer that there are no
     topics, and every log would be set aside as a stray.
     """
+    verdict: str
     try:
         (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.OperationalError:
@@ -202,7 +210,7 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
     except sqlite3.DatabaseError as error:
         verdict = str(error)
     if verdict != "ok":
-        text = " ".join(str(verdict).split())
+        text = " ".join(verdict.split())
         raise StoreFailure(f"metadata store {path} is damaged ({text}): put back a copy of it")
 
 
@@ -225,10 +233,10 @@ def _writing(db: sqlite3.Connection, controller_epoch: int | None) -> Iterator[N
 
 
 def _read(db: sqlite3.Connection, path: str) -> Stored | None:
-    row = db.execute(
+    row: tuple[bytes, int] | None = db.execute(
         "SELECT value, version FROM node WHERE path = ? AND value IS NOT NULL", (path,)
     ).fetchone()
-    return Stored(row[0], row[1]) if row is not None else None
+    return Stored(*row) if row is not None else None
 
 
 def _check_version(db: sqlite3.Connection, path: str, version: int | None) -> None:
@@ -254,7 +262,7 @@ def _write(db: sqlite3.Connection, path: str, value: bytes | None, version: int)
 
 
 def _changes(db: sqlite3.Connection, after_revision: int) -> Changes:
-    rows = db.execute(
+    rows: list[tuple[str, bytes | None, int]] = db.execute(
         "SELECT path, value, revision FROM node WHERE revision > ? ORDER BY revision",
         (after_revision,),
     ).fetchall()

@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.limits import RESPONSE_SIZE_MAX
@@ -28,6 +28,7 @@ from oncelog.peer.sasl.exchange import AuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import encode_request, parse_response
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.headers import parse_response_header
 from oncelog.runtime.framed import Buffer, DisconnectedError, FramedConnection
 from oncelog.runtime.network import Network
@@ -174,11 +175,11 @@ class Connection:
     async def request(
         self,
         api: ApiKey,
-        request: object,
+        request: RequestFor[ResponseT],
         *,
         at_most: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """Send `request` (the newest class of its API) in the best common version.
 
         Returns the newest response class.
@@ -188,7 +189,8 @@ class Connection:
         """
         version = self.version_for(api, at_most)
         body = await self.send(api, version, request, timeout_ms)
-        return parse_response(api, version, body, 0)
+        response: ResponseT = parse_response(api, version, body, 0)
+        return response
 
     def send(
         self, api: ApiKey, version: int, request: object, timeout_ms: float | None = None
@@ -250,7 +252,7 @@ class Connection:
             used_ms = lifetime_ms * random.uniform(*REAUTHENTICATION_SHARE)
             self._reauthenticate_at_s = self._loop.time() + used_ms / 1000
 
-    async def _ask_now(self, api: ApiKey, request: object) -> Any:
+    async def _ask_now(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
         """Ask, past all that is held."""
         try:
             version = self.version_for(api)
@@ -259,7 +261,8 @@ class Connection:
         frame = encode_request(api, version, _SASL_CORRELATION_ID, self.client_id, request)
         pending = self._expected(api, version, _SASL_CORRELATION_ID, None)
         self._send((frame,), pending)
-        return parse_response(api, version, await pending.answer, 0)
+        response: ResponseT = parse_response(api, version, await pending.answer, 0)
+        return response
 
     async def _authenticate_again(self, sasl: Sasl) -> None:
         try:

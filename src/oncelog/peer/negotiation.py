@@ -7,12 +7,12 @@ in version 0, which every broker knows.
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
 from oncelog.protocol.codec import parse_response
-from oncelog.protocol.messages.api_versions import ApiVersionsRequest
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 __all__ = ["PeerSupport", "Send", "negotiate"]
 
@@ -73,7 +73,7 @@ async def negotiate(send: Send, peer: str) -> PeerSupport:
     )
 
 
-async def _ask(send: Send, version: int) -> Any:
+async def _ask(send: Send, version: int) -> ApiVersionsResponse | None:
     """The answer to ApiVersions in `version`; None if the peer does not speak that version."""
     api = ApiKey.API_VERSIONS
     request = ApiVersionsRequest(
@@ -83,4 +83,7 @@ async def _ask(send: Send, version: int) -> Any:
     body = await send(api, version, request)
     # A refusal is always written as version 0: the code stands first.
     is_refused = body[: len(_UNSUPPORTED_VERSION)] == _UNSUPPORTED_VERSION
-    return None if is_refused else parse_response(api, version, body, 0)
+    if is_refused:
+        return None
+    answer: ApiVersionsResponse = parse_response(api, version, body, 0)
+    return answer

@@ -11,12 +11,12 @@ attributes on, so offset and leader epoch may be patched freely.
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.core.limits import SEQUENCE_MODULUS
 
 HEADER_SIZE: Final = 61
@@ -41,26 +41,26 @@ LOG_APPEND_TIME: Final = 1
 
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER: Final = integers(">qiibIhiqqqhii")
 
-HEADER_TO_CRC: Final = Struct(">qiibI")
-HEADER_FROM_CRC: Final = Struct(">hiqqqhii")
+HEADER_TO_CRC: Final = integers(">qiibI")
+HEADER_FROM_CRC: Final = integers(">hiqqqhii")
 """The header in two parts. The CRC ends the first; it covers the second and the records."""
 
-HEADER_START: Final = Struct(">qii")
+HEADER_START: Final = integers(">qii")
 """Base offset, length and leader epoch. A leader writes these; the CRC covers none of them."""
 
-_INT64: Final = Struct(">q")
-_INT32: Final = Struct(">i")
-_UINT32: Final = Struct(">I")
+_INT64: Final = integers(">q")
+_INT32: Final = integers(">i")
+_UINT32: Final = integers(">I")
 _LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 _PRODUCER_POSITION: Final = 43
-_PRODUCER: Final = Struct(">qhi")
-_INT16: Final = Struct(">h")
+_PRODUCER: Final = integers(">qhi")
+_INT16: Final = integers(">h")
 
 _unpack_header = HEADER.unpack_from
 _new = tuple.__new__

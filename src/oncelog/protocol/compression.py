@@ -11,20 +11,20 @@ memory: every function that decompresses takes the most bytes that may come out.
 
 import zlib
 from collections.abc import Callable
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final
 
 import cramjam
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol.batch import CODEC_NAMES
 
 Buffer = bytes | bytearray | memoryview
 
-_UINT32: Final = Struct("<I")
-_INT32: Final = Struct(">i")
+_UINT32: Final = integers("<I")
+_INT32: Final = integers(">i")
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"

@@ -8,9 +8,9 @@ of the follower. This module must not look into the records.
 """
 
 from collections.abc import Sequence
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 
+from oncelog.core.integers import integers
 from oncelog.core.limits import REQUEST_PARTITIONS_COUNT_MAX
 from oncelog.protocol import wire
 from oncelog.protocol.fetch_client import encode_fetch_request, parse_fetch_response
@@ -116,7 +116,7 @@ def _parse_legacy(buffer: Buffer, version: int, position: int) -> FetchRequest:
             name, position = wire.read_string(buffer, position)
             count, position = wire.read_array_count(buffer, position)
             total = _bounded(total + count + 1)
-            indexes = Struct(f">{count}i").unpack_from(buffer, position)
+            indexes = integers(f">{count}i").unpack_from(buffer, position)
             position += 4 * count
             forgotten.append(ForgottenTopic(name, None, indexes))
     if version >= 11:
@@ -202,7 +202,7 @@ def _read_forgotten(
         name, topic_id, position = read_topic(buffer, version, position)
         count, position = wire.read_compact_array_count(buffer, position)
         total = _bounded(total + count + 1)
-        indexes = Struct(f">{count}i").unpack_from(buffer, position)
+        indexes = integers(f">{count}i").unpack_from(buffer, position)
         position = wire.skip_tags(buffer, position + 4 * count)
         forgotten.append(ForgottenTopic(name, topic_id, indexes))
     return forgotten, position

@@ -4,10 +4,10 @@ Use it through `oncelog.protocol.fetch`, which says what changes with the versio
 parsed response are memoryviews into the frame.
 """
 
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from uuid import UUID
 
+from oncelog.core.integers import integers
 from oncelog.protocol import wire
 from oncelog.protocol.codec import error_of
 from oncelog.protocol.fetch_values import (
@@ -74,7 +74,7 @@ def encode_fetch_request(
         out += INT32.pack(len(request.forgotten_topics))
         for name, _topic_id, indexes in request.forgotten_topics:
             out += wire.string(name or "") + INT32.pack(len(indexes))
-            out += Struct(f">{len(indexes)}i").pack(*indexes)
+            out += integers(f">{len(indexes)}i").pack(*indexes)
     if version >= 11:
         out += wire.string(request.rack_id)
     return bytes(out)
@@ -112,7 +112,7 @@ def _encode_compact_request(
     for forgotten in request.forgotten_topics:
         out += _topic_bytes(version, forgotten.name, forgotten.topic_id)
         indexes = forgotten.partitions
-        out += uvarint(len(indexes) + 1) + Struct(f">{len(indexes)}i").pack(*indexes) + b"\x00"
+        out += uvarint(len(indexes) + 1) + integers(f">{len(indexes)}i").pack(*indexes) + b"\x00"
     out += wire.compact_string(request.rack_id)
     tags = []
     if request.cluster_id is not None:

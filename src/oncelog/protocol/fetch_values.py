@@ -4,11 +4,11 @@ The codecs are `oncelog.protocol.fetch` (the broker's side) and `oncelog.protoco
 """
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.integers import integers
 from oncelog.core.limits import INT32_MAX
 from oncelog.protocol import wire
 from oncelog.protocol.produce import NodeEndpoint
@@ -18,23 +18,23 @@ FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 HIGH_WATERMARK_UNKNOWN: Final = 2**63 - 1
 
-HEAD_V4: Final = Struct(">iiiib")
-HEAD_V7: Final = Struct(">iiiibii")
-HEAD_V15: Final = Struct(">iiibii")
-PARTITION_V4: Final = Struct(">iqi")
-PARTITION_V5: Final = Struct(">iqqi")
-PARTITION_V9: Final = Struct(">iiqqi")
-PARTITION_V12: Final = Struct(">iiqiqi")
-REPLICA_STATE: Final = Struct(">iqB")
+HEAD_V4: Final = integers(">iiiib")
+HEAD_V7: Final = integers(">iiiibii")
+HEAD_V15: Final = integers(">iiibii")
+PARTITION_V4: Final = integers(">iqi")
+PARTITION_V5: Final = integers(">iqqi")
+PARTITION_V9: Final = integers(">iiqqi")
+PARTITION_V12: Final = integers(">iiqiqi")
+REPLICA_STATE: Final = integers(">iqB")
 
-RESPONSE_V4: Final = Struct(">ihqq")
-RESPONSE_V5: Final = Struct(">ihqqq")
-RESPONSE_V12: Final = Struct(">ihqqqBi")
-ABORTED: Final = Struct(">qq")
-ABORTED_COMPACT: Final = Struct(">qqB")
-SESSION: Final = Struct(">ihi")
-EPOCH_OFFSET: Final = Struct(">iqB")
-LEADER: Final = Struct(">iiB")
+RESPONSE_V4: Final = integers(">ihqq")
+RESPONSE_V5: Final = integers(">ihqqq")
+RESPONSE_V12: Final = integers(">ihqqqBi")
+ABORTED: Final = integers(">qq")
+ABORTED_COMPACT: Final = integers(">qqB")
+SESSION: Final = integers(">ihi")
+EPOCH_OFFSET: Final = integers(">iqB")
+LEADER: Final = integers(">iiB")
 
 
 class FetchPartition(NamedTuple):

@@ -13,7 +13,18 @@ message.
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
@@ -32,6 +43,7 @@ __all__ = [
     "Int64",
     "Leading",
     "Nullable",
+    "RequestFor",
     "Single",
     "String",
     "Tag",
@@ -39,6 +51,18 @@ __all__ = [
     "Versions",
     "shapes",
 ]
+
+
+ResponseT = TypeVar("ResponseT")
+
+
+class RequestFor(Generic[ResponseT]):
+    """Base of a request's class: names the class of its response to the type checker.
+
+    So whoever sends a request knows what comes back.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

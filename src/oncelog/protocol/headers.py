@@ -8,16 +8,16 @@ that the broker does not know.
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.integers import integers
 from oncelog.protocol import wire
 from oncelog.protocol.api import ADVERTISED, ApiKey, flexible_since, is_flexible
 from oncelog.protocol.wire import INT32, Buffer, malformed
 
-_FIXED: Final = Struct(">hhih")
+_FIXED: Final = integers(">hhih")
 _FIXED_SIZE: Final = _FIXED.size
 _unpack_fixed = _FIXED.unpack_from
 _CLIENT_IDS_CACHED_COUNT: Final = 1024
@@ -101,7 +101,7 @@ def response_header_packer(api: ApiKey | int, version: int) -> Callable[[int], b
     return _TAGGED_RESPONSE.pack if tagged else INT32.pack
 
 
-_TAGGED_RESPONSE: Final = Struct(">ix")
+_TAGGED_RESPONSE: Final = integers(">ix")
 """A correlation id and no tagged field."""
 
 
@@ -133,4 +133,4 @@ def unsupported_version_response(correlation_id: int) -> bytes:
     return INT32.pack(correlation_id) + _UNSUPPORTED
 
 
-_UNSUPPORTED: Final = Struct(">hi").pack(ErrorCode.unsupported_version.value, 0)
+_UNSUPPORTED: Final = integers(">hi").pack(ErrorCode.unsupported_version.value, 0)

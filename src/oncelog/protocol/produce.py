@@ -8,11 +8,11 @@ tagged fields (KIP-951), 13 topic ids in place of names. This module must not lo
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from oncelog.core.integers import integers
 from oncelog.core.limits import REQUEST_PARTITIONS_COUNT_MAX
 from oncelog.protocol import wire
 from oncelog.protocol.codec import error_of
@@ -22,14 +22,14 @@ from oncelog.protocol.wire import INT32, Buffer, malformed, uvarint
 FLEXIBLE_SINCE: Final = 9
 TOPIC_IDS_SINCE: Final = 13
 
-_ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
-_ACKS_TIMEOUT: Final = Struct(">hi")
-_INDEX_SIZE: Final = Struct(">ii")
-_PARTITION_V3: Final = Struct(">ihqq")
-_PARTITION_V5: Final = Struct(">ihqqq")
-_PARTITION_V8: Final = Struct(">ihqqqih")
-_PARTITION_V9: Final = Struct(">ihqqqBBB")
-_LEADER: Final = Struct(">iiB")
+_ACKS_TIMEOUT_COUNT: Final = integers(">hii")
+_ACKS_TIMEOUT: Final = integers(">hi")
+_INDEX_SIZE: Final = integers(">ii")
+_PARTITION_V3: Final = integers(">ihqq")
+_PARTITION_V5: Final = integers(">ihqqq")
+_PARTITION_V8: Final = integers(">ihqqqih")
+_PARTITION_V9: Final = integers(">ihqqqBBB")
+_LEADER: Final = integers(">iiB")
 
 # Half the cost of a named tuple's own constructor; used where a request makes one per partition.
 _new = tuple.__new__

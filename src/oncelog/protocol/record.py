@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol import compression
 from oncelog.protocol.batch import (
@@ -38,8 +39,8 @@ ABORT_MARKER: Final = 0
 COMMIT_MARKER: Final = 1
 NO_TIMESTAMP: Final = -1
 
-_CONTROL_KEY: Final = Struct(">hh")
-_CONTROL_VALUE: Final = Struct(">hi")
+_CONTROL_KEY: Final = integers(">hh")
+_CONTROL_VALUE: Final = integers(">hi")
 _CONTROL_VERSION: Final = 0
 _NULL: Final = b"\x01"
 _MARKER_FROM_CRC: Final = Struct(HEADER_FROM_CRC.format + "5shhBhiB")

@@ -8,17 +8,17 @@ from the wire is used to allocate.
 
 from collections.abc import Iterator
 from functools import lru_cache
-from struct import Struct
 from typing import Final
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.core.limits import STRING_BYTES_MAX, TAGGED_FIELDS_COUNT_MAX
 
-INT8: Final = Struct(">b")
-INT16: Final = Struct(">h")
-INT32: Final = Struct(">i")
-INT64: Final = Struct(">q")
+INT8: Final = integers(">b")
+INT16: Final = integers(">h")
+INT32: Final = integers(">i")
+INT64: Final = integers(">q")
 
 Buffer = bytes | bytearray | memoryview
 

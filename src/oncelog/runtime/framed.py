@@ -10,11 +10,11 @@ This module knows frames. It must not know what stands in one, nor which frame a
 
 import asyncio
 import ssl
-import struct
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from oncelog.core.errors import OncelogError
+from oncelog.core.integers import integers
 from oncelog.core.limits import FRAME_BYTES_MIN
 from oncelog.runtime.network import Network
 
@@ -22,7 +22,7 @@ __all__ = ["Buffer", "DisconnectedError", "FramedConnection", "grow"]
 
 Buffer = bytes | bytearray | memoryview
 
-_SIZE: Final = struct.Struct(">i")
+_SIZE: Final = integers(">i")
 _ZEROS: Final = memoryview(bytes(2 * 1024 * 1024))
 _TLS_ALERT: Final = range(0x150300, 0x150305)
 """What a TLS alert begins with: its kind, and a version of TLS."""

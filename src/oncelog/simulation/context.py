@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.network import Network
 from oncelog.simulation.history import Event, History, Progress
+
+T = TypeVar("T")
 
 __all__ = ["ClientContext"]
 
@@ -49,9 +51,10 @@ class ClientContext:
         """Write down that the broker did what Kafka never does. The client goes on."""
         self.record(Progress, f"stuck: {reason}")
 
-    def get(self, key: str, default: Any) -> Any:
+    def get(self, key: str, default: T) -> T:
         """A parameter of the role."""
-        return self.parameters.get(key, default)
+        value: T = self.parameters.get(key, default)
+        return value
 
     def named(self, name: str) -> ClientContext:
         """The same surroundings for another instance, a client of its own in the history."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation import history as h
@@ -31,7 +31,22 @@ class Kind:
     """The label in the partition's lane; None: it does not mark one."""
 
 
-def _offsets(event: Any) -> str:
+_WithOffsets = h.TransactionOffsets | h.OffsetsCommitting | h.OffsetsCommitted | h.OffsetsFetched
+E = TypeVar("E", bound=Event)
+
+
+def _row(
+    event: type[E],
+    shape: str,
+    tone: str,
+    label: Callable[[E], str],
+    at_partition: Callable[[E], str] | None = None,
+) -> tuple[type[Event], Kind]:
+    """A row of `KINDS`: the label is given events of that class only."""
+    return event, Kind(shape, tone, label, at_partition)
+
+
+def _offsets(event: _WithOffsets) -> str:
     return f"{event.group_id} {_text(event.offsets)}"
 
 
@@ -39,74 +54,88 @@ def _target(partition: TopicPartition) -> str:
     return str(partition) if partition.partition >= 0 else partition.topic
 
 
-def _topic(event: Any) -> str:
+def _topic(event: h.TopicChanging | h.TopicChanged) -> str:
     return f"{event.change} {event.topic}"
 
 
-def _polled(event: Any) -> str:
+def _polled(event: h.Polled) -> str:
     if not event.records:
         return f"→{event.position}"
     first, last = event.records[0][0], event.records[-1][0]
     return f"@{first}" if first == last else f"@{first}…{last}"
 
 
-def _outcome(event: Any) -> str:
+def _outcome(event: h.TransactionEnded) -> str:
     return f"T{event.transaction} {'committed' if event.commit else 'aborted'}"
 
 
-KINDS: dict[type[Event], Kind] = {
-    h.Sent: Kind("ring", "sent", lambda e: f"#{e.value.number} {_target(e.topic_partition)}"),
-    h.Acked: Kind(
-        "dot",
-        "ack",
-        lambda e: f"#{e.value.number} {e.topic_partition}@{e.offset}",
-        lambda e: f"@{e.offset} {e.value.client}#{e.value.number}",
-    ),
-    h.SendFailed: Kind("cross", "bad", lambda e: f"#{e.value.number} {e.error}"),
-    h.ProducerInitialized: Kind(
-        "plus", "quiet", lambda e: f"producer {e.producer_id} epoch {e.producer_epoch}"
-    ),
-    h.ProducerFenced: Kind("cross", "bad", lambda e: f"fenced: {e.error}"),
-    h.TransactionBegan: Kind("diamond", "open", lambda e: f"T{e.transaction} begins"),
-    h.TransactionOffsets: Kind("diamond", "open", lambda e: f"T{e.transaction} {_offsets(e)}"),
-    h.TransactionEnding: Kind(
-        "diamond", "open", lambda e: f"T{e.transaction} {'commit' if e.commit else 'abort'}?"
-    ),
-    h.TransactionEnded: Kind("diamond", "ended", _outcome),
-    h.TransactionUnknown: Kind("diamond", "unknown", lambda e: f"T{e.transaction} unknown"),
-    h.Positioned: Kind("caret", "quiet", lambda e: f"{e.topic_partition} at {e.offset}"),
-    h.Polled: Kind(
-        "triangle",
-        "poll",
-        lambda e: f"{e.topic_partition} {_polled(e)}",
-        lambda e: f"{_polled(e)} {e.who}",
-    ),
-    h.OffsetsCommitting: Kind("caret", "quiet", lambda e: f"commit? {_offsets(e)}"),
-    h.OffsetsCommitted: Kind("caret", "group", lambda e: f"commit {_offsets(e)}"),
-    h.OffsetsCommitRefused: Kind("cross", "bad", lambda e: f"commit refused: {e.error}"),
-    h.OffsetsFetched: Kind("caret", "quiet", lambda e: f"fetch {_offsets(e)}"),
-    h.Joined: Kind(
-        "square",
-        "group",
-        lambda e: f"{e.group_id} gen {e.generation}{' leader' if e.is_leader else ''}",
-    ),
-    h.AssignmentMade: Kind("square", "quiet", lambda e: f"assigns gen {e.generation}"),
-    h.Assigned: Kind("square", "group", lambda e: f"owns {_text(e.partitions) or 'nothing'}"),
-    h.Revoked: Kind("square", "quiet", lambda e: f"gives up {_text(e.partitions) or 'nothing'}"),
-    h.TopicChanging: Kind("plus", "quiet", lambda e: f"{_topic(e)}?"),
-    h.TopicChanged: Kind("plus", "ack", _topic),
-    h.RecordsDeleted: Kind(
-        "plus",
-        "bad",
-        lambda e: f"delete {e.topic_partition} below {e.offset}",
-        lambda e: f"deleted below {e.offset}",
-    ),
-    h.Fault: Kind("bolt", "fault", lambda e: f"{e.kind} {e.target}".strip()),
-    h.BrokerStarted: Kind("triangle", "life", lambda e: f"start {e.incarnation}"),
-    h.BrokerDied: Kind("cross", "bad", lambda e: f"dies: {e.cause}"),
-    h.Logged: Kind("bang", "fault", lambda e: f"{e.level.lower()}: {e.message}"),
-    h.Progress: Kind("flag", "quiet", lambda e: e.state),
-}
+KINDS: dict[type[Event], Kind] = dict(
+    (
+        _row(h.Sent, "ring", "sent", lambda e: f"#{e.value.number} {_target(e.topic_partition)}"),
+        _row(
+            h.Acked,
+            "dot",
+            "ack",
+            lambda e: f"#{e.value.number} {e.topic_partition}@{e.offset}",
+            lambda e: f"@{e.offset} {e.value.client}#{e.value.number}",
+        ),
+        _row(h.SendFailed, "cross", "bad", lambda e: f"#{e.value.number} {e.error}"),
+        _row(
+            h.ProducerInitialized,
+            "plus",
+            "quiet",
+            lambda e: f"producer {e.producer_id} epoch {e.producer_epoch}",
+        ),
+        _row(h.ProducerFenced, "cross", "bad", lambda e: f"fenced: {e.error}"),
+        _row(h.TransactionBegan, "diamond", "open", lambda e: f"T{e.transaction} begins"),
+        _row(h.TransactionOffsets, "diamond", "open", lambda e: f"T{e.transaction} {_offsets(e)}"),
+        _row(
+            h.TransactionEnding,
+            "diamond",
+            "open",
+            lambda e: f"T{e.transaction} {'commit' if e.commit else 'abort'}?",
+        ),
+        _row(h.TransactionEnded, "diamond", "ended", _outcome),
+        _row(h.TransactionUnknown, "diamond", "unknown", lambda e: f"T{e.transaction} unknown"),
+        _row(h.Positioned, "caret", "quiet", lambda e: f"{e.topic_partition} at {e.offset}"),
+        _row(
+            h.Polled,
+            "triangle",
+            "poll",
+            lambda e: f"{e.topic_partition} {_polled(e)}",
+            lambda e: f"{_polled(e)} {e.who}",
+        ),
+        _row(h.OffsetsCommitting, "caret", "quiet", lambda e: f"commit? {_offsets(e)}"),
+        _row(h.OffsetsCommitted, "caret", "group", lambda e: f"commit {_offsets(e)}"),
+        _row(h.OffsetsCommitRefused, "cross", "bad", lambda e: f"commit refused: {e.error}"),
+        _row(h.OffsetsFetched, "caret", "quiet", lambda e: f"fetch {_offsets(e)}"),
+        _row(
+            h.Joined,
+            "square",
+            "group",
+            lambda e: f"{e.group_id} gen {e.generation}{' leader' if e.is_leader else ''}",
+        ),
+        _row(h.AssignmentMade, "square", "quiet", lambda e: f"assigns gen {e.generation}"),
+        _row(h.Assigned, "square", "group", lambda e: f"owns {_text(e.partitions) or 'nothing'}"),
+        _row(
+            h.Revoked, "square", "quiet", lambda e: f"gives up {_text(e.partitions) or 'nothing'}"
+        ),
+        _row(h.TopicChanging, "plus", "quiet", lambda e: f"{_topic(e)}?"),
+        _row(h.TopicChanged, "plus", "ack", _topic),
+        _row(
+            h.RecordsDeleted,
+            "plus",
+            "bad",
+            lambda e: f"delete {e.topic_partition} below {e.offset}",
+            lambda e: f"deleted below {e.offset}",
+        ),
+        _row(h.Fault, "bolt", "fault", lambda e: f"{e.kind} {e.target}".strip()),
+        _row(h.BrokerStarted, "triangle", "life", lambda e: f"start {e.incarnation}"),
+        _row(h.BrokerDied, "cross", "bad", lambda e: f"dies: {e.cause}"),
+        _row(h.Logged, "bang", "fault", lambda e: f"{e.level.lower()}: {e.message}"),
+        _row(h.Progress, "flag", "quiet", lambda e: e.state),
+    )
+)
 """By class. `Watermarks` is not here: it is a look, not an event of the system."""
 
 _OTHER = Kind("dot", "quiet", lambda e: type(e).__name__)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from struct import Struct
 from typing import TypeVar
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from oncelog.core.integers import integers
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import Disk, DiskFile, DiskLock, Lane, StorageFailure
@@ -34,7 +34,7 @@ Buffer = bytes | bytearray | memoryview
 
 _CONTROL_BYTE = 22
 _CONTROL_BIT = 0x20
-_PRODUCER_ID = Struct(">q")
+_PRODUCER_ID = integers(">q")
 _PRODUCER_ID_AT = 43
 _POWER = "power"
 

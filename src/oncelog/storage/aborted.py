@@ -4,9 +4,10 @@ Kept in memory in the order of their markers; `.txnindex` holds those whose mark
 segment, in Kafka's 34-byte entries. It knows no files.
 """
 
-import struct
 from bisect import bisect_left
 from typing import NamedTuple
+
+from oncelog.core.integers import integers
 
 __all__ = [
     "ABORTED_ENTRY_SIZE_BYTES",
@@ -16,7 +17,7 @@ __all__ = [
     "parse_aborted",
 ]
 
-_ENTRY = struct.Struct(">hqqqq")
+_ENTRY = integers(">hqqqq")
 ABORTED_ENTRY_SIZE_BYTES = _ENTRY.size
 _VERSION = 0
 

@@ -6,16 +6,16 @@ It looks at no record and checks no CRC.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import NamedTuple
 
+from oncelog.core.integers import integers
 from oncelog.protocol.batch import HEADER, HEADER_SIZE, BatchHeader
 from oncelog.storage.kept_file import Pread
 from oncelog.storage.results import CorruptBatch
 
 __all__ = ["PREFIX", "DamagedPlace", "parse_header", "sound_end", "walk_headers"]
 
-PREFIX = Struct(">qi")
+PREFIX = integers(">qi")
 """Base offset, and the length of what follows."""
 
 _WALK_SIZE_BYTES = 16 * 1024

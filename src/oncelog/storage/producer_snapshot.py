@@ -7,20 +7,20 @@ without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a file to
 power is refused and an older one is used.
 """
 
-import struct
 from collections import defaultdict
 
 from crc32c import crc32c
 
+from oncelog.core.integers import Integers, integers
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.storage.producer_state import CachedBatch, ProducerEntry
 
 __all__ = ["format_batches", "format_snapshot", "parse_batches", "parse_snapshot"]
 
-_PREFIX = struct.Struct(">hI")
-_COUNT = struct.Struct(">i")
-_ENTRY = struct.Struct(">qhiqiqiq")
-_BATCH = struct.Struct(">qiiqqq")
+_PREFIX = integers(">hI")
+_COUNT = integers(">i")
+_ENTRY = integers(">qhiqiqiq")
+_BATCH = integers(">qiiqqq")
 _SNAPSHOT_VERSION = 1
 _BATCHES_VERSION = 1
 
@@ -30,7 +30,7 @@ def _format(version: int, parts: list[bytes]) -> bytes:
     return _PREFIX.pack(version, crc32c(body)) + body
 
 
-def _body(data: bytes, version: int, entry: struct.Struct) -> bytes | None:
+def _body(data: bytes, version: int, entry: Integers) -> bytes | None:
     if len(data) < _PREFIX.size + _COUNT.size:
         return None
     found, crc = _PREFIX.unpack_from(data)

@@ -10,20 +10,20 @@ trusts it. That is safe: a record goes to the disk together with the files it is
 recovery point passes them. It knows no batches.
 """
 
-import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from oncelog.core.integers import integers
 from oncelog.core.limits import REGISTER_DEAD_RECORDS_COUNT_MAX
 from oncelog.runtime.disk import Disk
 from oncelog.storage.files import REGISTER_NAME
 
 __all__ = ["SealedSegment", "SegmentRegister", "parse_register"]
 
-_RECORD = struct.Struct(">hqqqIII?")
-_CRC = struct.Struct(">I")
+_RECORD = integers(">hqqqIII?")
+_CRC = integers(">I")
 _SIZE_BYTES = _RECORD.size + _CRC.size
 _VERSION = 1
 
@@ -121,8 +121,10 @@ def _format(sealed: SealedSegment) -> bytes:
 
 
 def _parse(data: bytes, position: int) -> SealedSegment | None:
-    version, *fields = _RECORD.unpack_from(data, position)
+    version, base, end, size, index_crc, time_index_crc, aborted_crc, is_damaged = (
+        _RECORD.unpack_from(data, position)
+    )
     body = data[position : position + _RECORD.size]
     if version != _VERSION or crc32c(body) != _CRC.unpack_from(data, position + _RECORD.size)[0]:
         return None
-    return SealedSegment(*fields)
+    return SealedSegment(base, end, size, index_crc, time_index_crc, aborted_crc, bool(is_damaged))

@@ -5,15 +5,16 @@ An entry says: no record up to and including offset `base_offset + relative` has
 files; the segment reads and writes the bytes.
 """
 
-import struct
 from array import array
 from bisect import bisect_left
+
+from oncelog.core.integers import integers
 
 __all__ = ["TIME_INDEX_ENTRY_SIZE_BYTES", "TimeIndex"]
 
 TIME_INDEX_ENTRY_SIZE_BYTES = 12
 
-_ENTRY = struct.Struct(">qi")
+_ENTRY = integers(">qi")
 
 
 class TimeIndex:

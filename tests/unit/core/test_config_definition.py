@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.core.config_definition import ConfigError, ConfigType, Definition, format_value
+from oncelog.core.config_definition import ConfigError, ConfigType, Definition, as_int, format_value
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_text_of_another_type_is_refused_by_the_name_of_its_key(
 
 def test_a_value_that_fails_the_check_is_refused_with_its_sentence() -> None:
     definition = Definition(
-        "key", ConfigType.INT, 1, "", lambda value: "too odd" if value % 2 else None
+        "key", ConfigType.INT, 1, "", lambda value: "too odd" if as_int(value) % 2 else None
     )
     assert definition.parse("2") == 2
     with pytest.raises(ConfigError, match="Invalid value 3 for configuration key: too odd"):

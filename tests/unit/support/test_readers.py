@@ -42,7 +42,7 @@ def test_a_broker_key_is_found_where_a_value_is_asked_for(
 def test_a_topic_key_is_found_by_its_getter_and_by_a_partial_of_it(tmp_path: Path) -> None:
     text = """
         direct = config.topic_value(overrides, "a")
-        value = partial(config.topic_value, overrides)
+        value = partial(config.topic_int, overrides)
         other = value("b")
         unrelated = print("c")
     """

@@ -9,6 +9,7 @@ known.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
@@ -22,6 +23,7 @@ from oncelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -
     )
 
 
-def _refused(topics: Any) -> DescribeTopicPartitionsResponse:
+def _refused(topics: Iterable[TopicRequest]) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         topics=tuple(
             DescribeTopicPartitionsResponseTopic(

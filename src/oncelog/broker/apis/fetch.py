@@ -39,10 +39,13 @@ from oncelog.protocol.fetch import (
     encode_fetch_response,
     parse_fetch_request,
 )
+from oncelog.protocol.wire import Buffer
 from oncelog.runtime.disk import NotCached, StorageFailure
 from oncelog.storage import OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from oncelog.broker.apis.context import Context
     from oncelog.broker.partitions.partition import Partition
 
@@ -72,6 +75,10 @@ def handle(context: Context, request: Request[memoryview]) -> Any:
     return reading.wait()
 
 
+ColdRead = Buffer | ProtocolError | StorageFailure | None
+"""Records that were waited for, or why there are none; None: the limits were used up before."""
+
+
 class ColdPartition(NamedTuple):
     """A partition whose records have to be waited for."""
 
@@ -85,22 +92,23 @@ class ColdPartition(NamedTuple):
     """No offset from here on may be given (INV-7)."""
 
 
-def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[Any]:
+def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[ColdRead]:
     """For each the records, or why there are none. Called in the executor.
 
     `size` bytes were found so far: the limits are used up in the order of the request.
     """
-    found: list[Any] = []
+    found: list[ColdRead] = []
     for each in cold:
-        records: Any = None
+        records: ColdRead = None
         if size < limit or size == 0:
             size_max = max(0, min(each.wanted.partition_max_bytes, limit - size))
             offset = each.wanted.fetch_offset
             try:
-                records = each.partition.log.read_cold(
+                read = each.partition.log.read_cold(
                     offset, size_max, upper_bound=each.end, min_one=size == 0
                 )
-                size += len(records)
+                size += len(read)
+                records = read
             except (ProtocolError, StorageFailure) as unread:
                 records = unread
         found.append(records)
@@ -223,7 +231,7 @@ class Reading:
         return self._answer(partition, wanted, end, records)
 
     def _answer(
-        self, partition: Partition, wanted: FetchPartition, end: int, records: Any
+        self, partition: Partition, wanted: FetchPartition, end: int, records: Buffer | None
     ) -> FetchPartitionResponse:
         return FetchPartitionResponse(
             wanted.partition,
@@ -238,7 +246,7 @@ class Reading:
         )
 
     def _aborted(
-        self, partition: Partition, offset: int, end: int, records: Any
+        self, partition: Partition, offset: int, end: int, records: Buffer | None
     ) -> list[tuple[int, int]]:
         """Find the aborted transactions in the range read, for a read_committed reader."""
         if not records or not partition.log.aborted_transactions(offset, end):
@@ -362,7 +370,7 @@ class Reading:
         )
         self._reply.on_drop = read.cancel
 
-    def _disk_answered(self, cold: list[ColdPartition], found: list[Any] | Exception) -> None:
+    def _disk_answered(self, cold: list[ColdPartition], found: list[ColdRead] | Exception) -> None:
         if isinstance(found, Exception):
             self._complete(found)
             return
@@ -379,7 +387,7 @@ class Reading:
             assert self._reply is not None
             self._park(self._reply, left_s * 1000)
 
-    def _cold_answer(self, cold: ColdPartition, records: Any) -> FetchPartitionResponse:
+    def _cold_answer(self, cold: ColdPartition, records: ColdRead) -> FetchPartitionResponse:
         partition, index = cold.partition, cold.wanted.partition
         if self._context.partitions.get(cold.name, index) is not partition:
             return self._elsewhere(cold.name, index)
@@ -428,6 +436,6 @@ def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionRe
     )
 
 
-def _name_of(context: Context, topic_id: Any) -> str | None:
+def _name_of(context: Context, topic_id: UUID | None) -> str | None:
     topic = context.image.topic_by_id(topic_id)
     return None if topic is None else topic.name

@@ -11,6 +11,7 @@ for the disk are done in the executor (D12), and hold back only replies (D13). G
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ from oncelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from oncelog.runtime.disk import NotCached, StorageFailure
@@ -52,7 +54,7 @@ _MIN_VERSION_OF: Final = {
 
 def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
     """Answer each partition by itself, when all of them are found."""
-    results: list[Any] = []
+    results: list[ListOffsetsPartitionResponse | Pending] = []
     for topic in request.body.topics:
         counts: dict[int, int] = {}
         for asked in topic.partitions:
@@ -66,7 +68,9 @@ def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
     return gather(results, partial(_response, request.body.topics), holds_back=False)
 
 
-def _response(asked: Any, results: list[Any]) -> ListOffsetsResponse:
+def _response(
+    asked: Iterable[ListOffsetsTopic], results: list[ListOffsetsPartitionResponse]
+) -> ListOffsetsResponse:
     topics, rest = [], iter(results)
     for topic in asked:
         found = tuple(islice(rest, len(topic.partitions)))
@@ -76,7 +80,7 @@ def _response(asked: Any, results: list[Any]) -> ListOffsetsResponse:
 
 def _partition(
     context: Context, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition
-) -> Any:
+) -> ListOffsetsPartitionResponse | Pending:
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
     if partition is None:
@@ -108,11 +112,11 @@ def _partition(
 
 def _look_up(
     context: Context, partition: Partition, timestamp_ms: int | None, readable_end: int
-) -> Any:
+) -> ListOffsetsPartitionResponse | Pending:
     """The first record from a timestamp on, or the newest: now, or once the disk has been asked."""
     index = partition.topic_partition.partition
 
-    def result(found: TimestampOffset | Exception | None) -> Any:
+    def result(found: TimestampOffset | Exception | None) -> ListOffsetsPartitionResponse:
         if isinstance(found, (ProtocolError, StorageFailure)):
             return _result(index, partition.note_damage(found))
         if isinstance(found, Exception):

@@ -33,6 +33,8 @@ from oncelog.protocol.produce import (
 )
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from oncelog.broker.apis.context import Context
     from oncelog.storage import AppendResult
 
@@ -279,6 +281,6 @@ def _refuse_all(request: Request[memoryview], produce: ProduceRequest, error: Er
     return encode_produce_response(request.version, request.correlation_id, topics)
 
 
-def _name_of(context: Context, topic_id: Any) -> str | None:
+def _name_of(context: Context, topic_id: UUID | None) -> str | None:
     topic = context.image.topic_by_id(topic_id)
     return None if topic is None else topic.name

@@ -13,6 +13,7 @@ coordinator, where and with what outcome. Our own coordinator's markers do not c
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.coordination.markers import append_markers
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id: Kafka answers once for each, however many markers name it."""
+Settle = Callable[[int, TopicPartition, ErrorCode], None]
 
 
 def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
@@ -70,7 +72,7 @@ def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
 
 
 def _append(
-    context: Context, marker: WritableTxnMarker, topic_partition: TopicPartition, settle: Any
+    context: Context, marker: WritableTxnMarker, topic_partition: TopicPartition, settle: Settle
 ) -> None:
     producer_id = ProducerId(marker.producer_id)
     if context.partitions.get(*topic_partition) is None:
@@ -126,8 +128,8 @@ def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
     )
 
 
-def _topics(errors: dict[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
-    topics: dict[str, list[Any]] = {}
+def _topics(errors: dict[TopicPartition, ErrorCode]) -> tuple[WritableTxnMarkerTopicResult, ...]:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (name, index), error in errors.items():
         topics.setdefault(name, []).append(
             WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)

@@ -65,11 +65,11 @@ class PartitionCleaner:
         enabled = config.get_bool("log.cleaner.enable")
         self._workers_count = config.get_int("log.cleaner.threads") if enabled else 0
         self._backoff_ms = max(config.get_int("log.cleaner.backoff.ms"), 1)
-        self._bytes_per_second = config.get("log.cleaner.io.max.bytes.per.second")
+        self._bytes_per_second = config.get_float("log.cleaner.io.max.bytes.per.second")
         workers_count = max(self._workers_count, 1)
         self._settings = CleanerSettings(
             config.get_int("log.cleaner.dedupe.buffer.size") // workers_count,
-            config.get("log.cleaner.io.buffer.load.factor"),
+            config.get_float("log.cleaner.io.buffer.load.factor"),
             # Half of it to read into, half to write from.
             config.get_int("log.cleaner.io.buffer.size") // workers_count // 2,
         )

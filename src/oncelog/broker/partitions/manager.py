@@ -204,7 +204,7 @@ class PartitionManager:
             leader_epoch=image.leader_epoch,
             isr=image.isr,
             replicas=image.replicas,
-            min_insync_replicas=self._config.topic_value(topic.config, "min.insync.replicas"),
+            min_insync_replicas=self._config.topic_int(topic.config, "min.insync.replicas"),
         )
         partition.role_changed()
 
@@ -257,7 +257,7 @@ class PartitionManager:
         if dropped:
             self.meters.drop(topic.name)
             paths = await self.disk.run(lambda: [self._logs.delete(label) for label in dropped])
-            delay_ms = self._config.topic_value(topic.config, "file.delete.delay.ms")
+            delay_ms = self._config.topic_int(topic.config, "file.delete.delay.ms")
             self.removals.add([path for path in paths if path is not None], delay_ms)
 
     # --- background work

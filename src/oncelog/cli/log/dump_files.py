@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from oncelog.cli.log.dump_log import Wanted
 from oncelog.cli.log.kinds import Kind, base_offset, kind_of
 from oncelog.cli.log.sheets import Sheet, Value
 from oncelog.cli.output import Column
+from oncelog.core.integers import Integers, integers
 from oncelog.storage.aborted import parse_aborted
 from oncelog.storage.checkpoints import (
     parse_epochs,
@@ -23,8 +23,8 @@ from oncelog.storage.segment_register import parse_register
 
 __all__ = ["file_sheet"]
 
-_INDEX_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
+_INDEX_ENTRY: Final = integers(">ii")
+_TIME_ENTRY: Final = integers(">qi")
 _KEY_VALUE: Final = (Column("key", "Key", style="cyan"), Column("value", "Value"))
 
 
@@ -69,7 +69,7 @@ def _time_index(data: bytes, path: str, wanted: Wanted) -> Rows | None:
     return (each for each in shown if wanted.overlaps(each[1], each[1]))
 
 
-def _entries(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]] | None:
+def _entries(entry: Integers, data: bytes) -> Iterator[tuple[int, ...]] | None:
     """The entries of an index up to the zeros behind them.
 
     Kafka makes the files of an active segment larger than what is in them.

@@ -30,14 +30,14 @@ _SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "keystore.key")
 log = logging.getLogger("oncelog.client")
 
 
-def client_options(role: Role, given: Mapping[str, Any]) -> dict[str, Any]:
+def client_options(role: Role, given: Mapping[str, object]) -> dict[str, Any]:
     """The keywords that `given` means for a class: Kafka's names, and keywords as they are.
 
     Raises `ConfigError` in one sentence for an unknown name (with the nearest known one), one that
     cannot be had here, a bad value, or a setting that is given twice.
     """
-    options = {name: value for name, value in given.items() if not _is_kafkas(name)}
-    security: dict[str, Any] = {}
+    options: dict[str, Any] = {name: value for name, value in given.items() if not _is_kafkas(name)}
+    security: dict[str, object] = {}
     ignored = []
     for spelled, value in given.items():
         if not _is_kafkas(spelled):
@@ -61,7 +61,7 @@ def client_options(role: Role, given: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def hide_secrets(given: Mapping[str, Any]) -> dict[str, Any]:
+def hide_secrets(given: Mapping[str, object]) -> dict[str, Any]:
     """The same settings, secret values as `Secret`: safe to keep where they may be shown."""
     return {
         name: Secret(value) if isinstance(value, str) and _is_secret(name) else value
@@ -95,7 +95,7 @@ def _is_secret(name: str) -> bool:
     return name in SECRET_NAMES or any(word in name for word in _SECRET_WORDS)
 
 
-def _check_others(name: str, value: Any) -> None:
+def _check_others(name: str, value: object) -> None:
     """Raise `ConfigError` unless it is a setting of another class, with a value that it takes."""
     for table in BY_ROLE.values():
         if name in table:

@@ -8,7 +8,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client.settings.jaas import Login, parse_jaas
 from oncelog.client.settings.stores import Store, pem, read_store
@@ -89,7 +89,7 @@ class Security:
     sasl: Sasl | None = None
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> "Security":
+    def parse(cls, given: Mapping[str, object]) -> "Security":
         """Of settings by Kafka's names (no others). Raises `ConfigError` in one sentence."""
         named = {ALIASES.get(name, name): value for name, value in given.items()}
         protocol = str(named.pop("security.protocol", "PLAINTEXT")).upper()
@@ -119,7 +119,7 @@ class Security:
 class _Texts:
     """The settings as texts; "" counts as not given."""
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
+    def __init__(self, named: Mapping[str, object]) -> None:
         self._named = named
 
     def get(self, name: str, default: str | None = None) -> str | None:
@@ -243,7 +243,7 @@ def _openssl_name(suite: str) -> str:
 # --- SASL -----------------------------------------------------------------------------
 
 
-def _sasl(texts: _Texts, named: Mapping[str, Any]) -> Sasl:
+def _sasl(texts: _Texts, named: Mapping[str, object]) -> Sasl:
     mechanism = (texts.get("sasl.mechanism") or "").upper()
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
@@ -262,7 +262,7 @@ def _sasl(texts: _Texts, named: Mapping[str, Any]) -> Sasl:
     return Sasl(mechanism, username, Secret(password))
 
 
-def _token_source(texts: _Texts, login: Login, provider: Any) -> Callable[[], Secret]:
+def _token_source(texts: _Texts, login: Login, provider: object) -> Callable[[], Secret]:
     # Imports an HTTP client, which few need.
     from oncelog.peer.sasl.tokens import ClientCredentials, FileToken
 
@@ -307,7 +307,7 @@ def _extensions(texts: _Texts, login: Login) -> tuple[tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
-def _import(text: str) -> Callable[[], Any]:
+def _import(text: str) -> Callable[[], object]:
     """The function that ``package.module:function`` names."""
     module, separator, name = text.partition(":")
     try:
@@ -318,7 +318,7 @@ def _import(text: str) -> Callable[[], Any]:
         raise ConfigError(
             f"sasl.oauthbearer.token.provider {text!r} must be like package.module:function"
         )
-    result: Callable[[], Any] = found
+    result: Callable[[], object] = found
     return result
 
 
@@ -332,7 +332,10 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Provider:
-    function: Callable[[], Any]
+    function: Callable[[], object]
 
     def __call__(self) -> Secret:
-        return Secret(self.function())
+        token = self.function()
+        if not isinstance(token, str):
+            raise ConfigError("sasl.oauthbearer.token.provider must return the token as a str")
+        return Secret(token)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from oncelog.core.config_definition import ConfigError
 
@@ -18,14 +18,14 @@ class Role(Enum):
     DRIVER = "transaction driver"
 
 
-Parse = Callable[[str, Any], Any]
+Parse = Callable[[str, object], object]
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     return str(value)
 
 
-def _number(name: str, value: Any) -> int:
+def _number(name: str, value: object) -> int:
     try:
         number = int(str(value).strip())
     except ValueError:
@@ -35,7 +35,7 @@ def _number(name: str, value: Any) -> int:
     return number
 
 
-def _boolean(name: str, value: Any) -> bool:
+def _boolean(name: str, value: object) -> bool:
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{name} {value!r} must be true or false")
@@ -43,7 +43,7 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _one_of(*choices: str) -> Parse:
-    def parse(name: str, value: Any) -> str:
+    def parse(name: str, value: object) -> str:
         if str(value) not in choices:
             raise ConfigError(f"{name} {value!r} must be one of {', '.join(choices)}")
         return str(value)

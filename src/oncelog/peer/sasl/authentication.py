@@ -2,20 +2,31 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import SASL_CHALLENGE_BYTES_MAX
 from oncelog.peer.sasl.exchange import AuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 __all__ = ["Ask", "authenticate"]
 
-Ask = Callable[[ApiKey, object], Awaitable[Any]]
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Ask(Protocol):
+    """Sends a request and gives its answer."""
+
+    async def __call__(self, api: ApiKey, request: RequestFor[ResponseT], /) -> ResponseT:
+        """Ask."""
+
+
 """Sends a request and gives the answer, both of the newest class."""
 
 
@@ -71,6 +82,6 @@ async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
     return bytes(answer.auth_bytes), answer.session_lifetime_ms
 
 
-async def _in_executor(call: Callable[..., Any], *arguments: object) -> Any:
+async def _in_executor(call: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
     """Key derivation and token endpoints take long; the loop does not wait for them."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

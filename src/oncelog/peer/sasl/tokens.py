@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oncelog.core.limits import TOKEN_ENDPOINT_TIMEOUT_S, TOKEN_RESPONSE_BYTES_MAX
 from oncelog.core.secret import Secret
@@ -88,7 +88,7 @@ class ClientCredentials:
             raise AuthenticationError(f"{self.url} gave no access_token")
         return Secret(token), life_s if isinstance(life_s, int | float) else 0
 
-    def _read(self, request: urllib.request.Request) -> dict[str, Any]:
+    def _read(self, request: urllib.request.Request) -> dict[str, object]:
         # A redirection would take the credentials to another host.
         opener = urllib.request.build_opener(_NoRedirection)
         try:
@@ -106,9 +106,10 @@ class ClientCredentials:
             raise DisconnectedError(text) from None
         except ValueError:
             raise AuthenticationError(f"the answer of {self.url} is no JSON") from None
-        return answer if isinstance(answer, dict) else {}
+        found: dict[str, object] = answer if isinstance(answer, dict) else {}
+        return found
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_args: Any) -> None:
+    def redirect_request(self, *_args: object) -> None:
         return None

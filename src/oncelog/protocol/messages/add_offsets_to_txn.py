@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int16, Int32, Int64, String
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(RequestFor["AddOffsetsToTxnResponse"]):
     """AddOffsetsToTxn, versions 0 to 4."""
 
     transactional_id: String = ""

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int16, Int32, Int64, Single, String, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    Single,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +37,7 @@ class AddPartitionsToTxnTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(RequestFor["AddPartitionsToTxnResponse"]):
     """AddPartitionsToTxn, versions 0 to 5."""
 
     transactions: Annotated[tuple[AddPartitionsToTxnTransaction, ...], Single(3)] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class AlterConfigsResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(RequestFor["AlterConfigsResponse"]):
     """AlterConfigs, versions 0 to 2."""
 
     resources: tuple[AlterConfigsResource, ...] = ()

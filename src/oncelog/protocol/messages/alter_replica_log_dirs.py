@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String
+from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class AlterReplicaLogDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(RequestFor["AlterReplicaLogDirsResponse"]):
     """AlterReplicaLogDirs, versions 1 to 2."""
 
     dirs: tuple[AlterReplicaLogDir, ...] = ()

@@ -4,11 +4,21 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int16, Int32, Int64, String, Tag, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Tag,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(RequestFor["ApiVersionsResponse"]):
     """ApiVersions, versions 0 to 4."""
 
     client_software_name: Annotated[String, Versions(3)] = ""

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String, Uuid, Versions
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Uuid, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(RequestFor["ConsumerGroupDescribeResponse"]):
     """ConsumerGroupDescribe, versions 0 to 1."""
 
     group_ids: tuple[String, ...] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String, Uuid, Versions
+from oncelog.protocol.fields import Error, Int32, RequestFor, String, Uuid, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class ConsumerGroupHeartbeatTopicPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(RequestFor["ConsumerGroupHeartbeatResponse"]):
     """ConsumerGroupHeartbeat, versions 0 to 1. What is None (or -1) has not changed."""
 
     group_id: String = ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int32, String
+from oncelog.protocol.fields import Boolean, Error, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class CreatePartitionsTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(RequestFor["CreatePartitionsResponse"]):
     """CreatePartitions, versions 0 to 3."""
 
     topics: tuple[CreatePartitionsTopic, ...] = ()

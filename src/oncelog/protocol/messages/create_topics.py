@@ -4,7 +4,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int16, Int32, String, Tag, Uuid, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int8,
+    Int16,
+    Int32,
+    RequestFor,
+    String,
+    Tag,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +46,7 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(RequestFor["CreateTopicsResponse"]):
     """CreateTopics, versions 2 to 7."""
 
     topics: tuple[CreatableTopic, ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, String
+from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class DeleteAclsFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteAclsRequest:
+class DeleteAclsRequest(RequestFor["DeleteAclsResponse"]):
     """DeleteAcls, versions 1 to 3."""
 
     filters: tuple[DeleteAclsFilter, ...] = ()

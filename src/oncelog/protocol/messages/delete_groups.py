@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String
+from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(RequestFor["DeleteGroupsResponse"]):
     """DeleteGroups, versions 0 to 2."""
 
     groups_names: tuple[String, ...] = ()

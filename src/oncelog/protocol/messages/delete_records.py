@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Int64, String
+from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class DeleteRecordsTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(RequestFor["DeleteRecordsResponse"]):
     """DeleteRecords, versions 0 to 2."""
 
     topics: tuple[DeleteRecordsTopic, ...] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Bare, Error, Int32, Nullable, String, Uuid, Versions
+from oncelog.protocol.fields import Bare, Error, Int32, Nullable, RequestFor, String, Uuid, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class DeleteTopicState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(RequestFor["DeleteTopicsResponse"]):
     """DeleteTopics, versions 1 to 6."""
 
     topics: Annotated[tuple[DeleteTopicState, ...], Bare(5)] = ()

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, String
+from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeAclsRequest:
+class DescribeAclsRequest(RequestFor["DescribeAclsResponse"]):
     """DescribeAcls, versions 1 to 3."""
 
     resource_type_filter: Int8 = 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Float64, Int8, Int32, String
+from oncelog.protocol.fields import Boolean, Error, Float64, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class ComponentData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(RequestFor["DescribeClientQuotasResponse"]):
     """DescribeClientQuotas, versions 0 to 1."""
 
     components: tuple[ComponentData, ...] = ()

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String, Versions
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(RequestFor["DescribeClusterResponse"]):
     """DescribeCluster, versions 0 to 2."""
 
     include_cluster_authorized_operations: Boolean = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String, Versions
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class DescribeConfigsResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(RequestFor["DescribeConfigsResponse"]):
     """DescribeConfigs, versions 1 to 4."""
 
     resources: tuple[DescribeConfigsResource, ...] = ()

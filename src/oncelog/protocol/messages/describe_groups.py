@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Bytes, Error, Int32, String, Versions
+from oncelog.protocol.fields import Boolean, Bytes, Error, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(RequestFor["DescribeGroupsResponse"]):
     """DescribeGroups, versions 0 to 6."""
 
     groups: tuple[String, ...] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Boolean, Error, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class DescribableLogDirTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(RequestFor["DescribeLogDirsResponse"]):
     """DescribeLogDirs, versions 1 to 5."""
 
     topics: tuple[DescribableLogDirTopic, ...] | None = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Int64, String
+from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class TopicRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(RequestFor["DescribeProducersResponse"]):
     """DescribeProducers, versions 0 to 0."""
 
     topics: tuple[TopicRequest, ...] = ()

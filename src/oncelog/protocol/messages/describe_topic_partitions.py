@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int32, String, Uuid
+from oncelog.protocol.fields import Boolean, Error, Int32, RequestFor, String, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(RequestFor["DescribeTopicPartitionsResponse"]):
     """DescribeTopicPartitions, versions 0 to 0."""
 
     topics: tuple[TopicRequest, ...] = ()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, String
+from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,7 @@ class UserName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(RequestFor["DescribeUserScramCredentialsResponse"]):
     """DescribeUserScramCredentials, versions 0 to 0."""
 
     users: tuple[UserName, ...] | None = ()

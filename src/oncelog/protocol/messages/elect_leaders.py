@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, String, Versions
+from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class TopicPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(RequestFor["ElectLeadersResponse"]):
     """ElectLeaders, versions 0 to 2."""
 
     election_type: Annotated[Int8, Versions(1)] = 0

@@ -4,11 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int16, Int32, Int64, String, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxnRequest:
+class EndTxnRequest(RequestFor["EndTxnResponse"]):
     """EndTxn, versions 0 to 5."""
 
     transactional_id: String = ""

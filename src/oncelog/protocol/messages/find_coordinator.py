@@ -4,11 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, Leading, Single, String, Versions
+from oncelog.protocol.fields import (
+    Error,
+    Int8,
+    Int32,
+    Leading,
+    RequestFor,
+    Single,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(RequestFor["FindCoordinatorResponse"]):
     """FindCoordinator, versions 0 to 6."""
 
     key_type: Annotated[Int8, Versions(1)] = 0

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String, Versions
+from oncelog.protocol.fields import Error, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(RequestFor["HeartbeatResponse"]):
     """Heartbeat, versions 0 to 4."""
 
     group_id: String = ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int32, String
+from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class AlterConfigsResource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(RequestFor["IncrementalAlterConfigsResponse"]):
     """IncrementalAlterConfigs, versions 0 to 1."""
 
     resources: tuple[AlterConfigsResource, ...] = ()

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int16, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(RequestFor["InitProducerIdResponse"]):
     """InitProducerId, versions 0 to 5."""
 
     transactional_id: String | None = None

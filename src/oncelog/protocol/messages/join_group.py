@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Bytes, Error, Int32, Nullable, String, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Bytes,
+    Error,
+    Int32,
+    Nullable,
+    RequestFor,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +25,7 @@ class JoinGroupRequestProtocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroupRequest:
+class JoinGroupRequest(RequestFor["JoinGroupResponse"]):
     """JoinGroup, versions 0 to 9."""
 
     group_id: String = ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Single, String, Versions
+from oncelog.protocol.fields import Error, Int32, RequestFor, Single, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class MemberIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(RequestFor["LeaveGroupResponse"]):
     """LeaveGroup, versions 0 to 5."""
 
     group_id: String = ""

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, String, Versions
+from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(RequestFor["ListConfigResourcesResponse"]):
     """ListConfigResources, versions 0 to 1."""
 
     resource_types: Annotated[tuple[Int8, ...], Versions(1)] = ()

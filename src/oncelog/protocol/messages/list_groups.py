@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String, Versions
+from oncelog.protocol.fields import Error, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListGroupsRequest:
+class ListGroupsRequest(RequestFor["ListGroupsResponse"]):
     """ListGroups, versions 0 to 5."""
 
     states_filter: Annotated[tuple[String, ...], Versions(4)] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int8, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Error, Int8, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ListOffsetsTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(RequestFor["ListOffsetsResponse"]):
     """ListOffsets, versions 1 to 11."""
 
     replica_id: Int32 = 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String
+from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class ListPartitionReassignmentsTopics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(RequestFor["ListPartitionReassignmentsResponse"]):
     """ListPartitionReassignments, versions 0 to 0."""
 
     timeout_ms: Int32 = 60000

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTransactionsRequest:
+class ListTransactionsRequest(RequestFor["ListTransactionsResponse"]):
     """ListTransactions, versions 0 to 2."""
 
     state_filters: tuple[String, ...] = ()

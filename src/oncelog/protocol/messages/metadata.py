@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int32, Nullable, String, Uuid, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int32,
+    Nullable,
+    RequestFor,
+    String,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +25,7 @@ class MetadataRequestTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataRequest:
+class MetadataRequest(RequestFor["MetadataResponse"]):
     """Metadata, versions 0 to 13."""
 
     topics: Annotated[tuple[MetadataRequestTopic, ...] | None, Nullable(1)] = ()

@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import NEVER_NULL, Error, Int32, Int64, String, Uuid, Versions
+from oncelog.protocol.fields import (
+    NEVER_NULL,
+    Error,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,7 @@ class OffsetCommitRequestTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(RequestFor["OffsetCommitResponse"]):
     """OffsetCommit, versions 2 to 10."""
 
     group_id: String = ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, String
+from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class OffsetDeleteRequestTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(RequestFor["OffsetDeleteResponse"]):
     """OffsetDelete, versions 0 to 0."""
 
     group_id: String = ""

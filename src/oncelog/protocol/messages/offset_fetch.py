@@ -11,6 +11,7 @@ from oncelog.protocol.fields import (
     Int32,
     Int64,
     Nullable,
+    RequestFor,
     Single,
     String,
     Uuid,
@@ -38,7 +39,7 @@ class OffsetFetchRequestGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(RequestFor["OffsetFetchResponse"]):
     """OffsetFetch, versions 1 to 10."""
 
     groups: Annotated[tuple[OffsetFetchRequestGroup, ...], Single(7)] = ()

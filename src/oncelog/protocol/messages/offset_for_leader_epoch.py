@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class OffsetForLeaderTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(RequestFor["OffsetForLeaderEpochResponse"]):
     """OffsetForLeaderEpoch, versions 2 to 4."""
 
     replica_id: Annotated[Int32, Versions(3)] = -2

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Bytes, Error, Int64, String, Versions
+from oncelog.protocol.fields import Bytes, Error, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(RequestFor["SaslAuthenticateResponse"]):
     """SaslAuthenticate, versions 0 to 2."""
 
     auth_bytes: Bytes = b""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, String
+from oncelog.protocol.fields import Error, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(RequestFor["SaslHandshakeResponse"]):
     """SaslHandshake, versions 0 to 1."""
 
     mechanism: String = ""

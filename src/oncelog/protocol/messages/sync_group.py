@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Bytes, Error, Int32, String, Versions
+from oncelog.protocol.fields import Bytes, Error, Int32, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class SyncGroupRequestAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroupRequest:
+class SyncGroupRequest(RequestFor["SyncGroupResponse"]):
     """SyncGroup, versions 0 to 5."""
 
     group_id: String = ""

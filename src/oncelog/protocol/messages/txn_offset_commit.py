@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int16, Int32, Int64, String, Versions
+from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class TxnOffsetCommitRequestTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(RequestFor["TxnOffsetCommitResponse"]):
     """TxnOffsetCommit, versions 0 to 5."""
 
     transactional_id: String = ""

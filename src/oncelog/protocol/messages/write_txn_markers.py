@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int16, Int32, Int64, String, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +38,7 @@ class WritableTxnMarker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(RequestFor["WriteTxnMarkersResponse"]):
     """WriteTxnMarkers, versions 1 to 2."""
 
     markers: tuple[WritableTxnMarker, ...] = ()

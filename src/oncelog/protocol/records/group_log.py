@@ -7,12 +7,12 @@ assignment are bytes that only clients understand.
 """
 
 from dataclasses import dataclass
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.protocol import wire
 from oncelog.protocol.wire import INT16, INT32, INT64, Buffer, uvarint
 
@@ -27,8 +27,8 @@ _VALUE_VERSION_MAX: Final = 4
 _FLEXIBLE_SINCE: Final = 4
 _TOPIC_ID_TAG: Final = 0
 
-_OFFSET_EPOCH: Final = Struct(">hqi")
-_VERSION_OFFSET: Final = Struct(">hq")
+_OFFSET_EPOCH: Final = integers(">hqi")
+_VERSION_OFFSET: Final = integers(">hq")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,22 @@ module knows the bytes of a status, not which moves between statuses are legal.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.integers import integers
 from oncelog.protocol import wire
 from oncelog.protocol.wire import INT16, INT32, INT64, Buffer, uvarint
 
 KEY_VERSION: Final = 0
 VALUE_VERSION_MAX: Final = 1
 
-_KEY_HEAD: Final = Struct(">hh")
-_HEAD_V0: Final = Struct(">hqhib")
-_TIMES: Final = Struct(">qq")
-_TAGGED_INT64: Final = Struct(">BBq")
-_TAGGED_INT16: Final = Struct(">BBh")
+_KEY_HEAD: Final = integers(">hh")
+_HEAD_V0: Final = integers(">hqhib")
+_TIMES: Final = integers(">qq")
+_TAGGED_INT64: Final = integers(">BBq")
+_TAGGED_INT16: Final = integers(">BBh")
 _PARTITION_LISTS_CACHED_COUNT: Final = 256
 _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
@@ -91,7 +91,7 @@ def _partitions(partitions: Partitions | None, flexible: bool) -> bytes:
     for topic, indexes in partitions:
         out += wire.compact_string(topic) if flexible else wire.string(topic)
         out += _count(len(indexes), flexible)
-        out += Struct(f">{len(indexes)}i").pack(*indexes)
+        out += integers(f">{len(indexes)}i").pack(*indexes)
         if flexible:
             out.append(0)
     return bytes(out)
@@ -180,7 +180,7 @@ def _read_partitions(value: Buffer, position: int, flexible: bool) -> tuple[Part
         else:
             topic, position = wire.read_string(value, position)
             size, position = wire.read_array_count(value, position)
-        indexes = Struct(f">{size}i").unpack_from(value, position)
+        indexes = integers(f">{size}i").unpack_from(value, position)
         position += 4 * size
         if flexible:
             position = wire.skip_tags(value, position)

@@ -43,8 +43,8 @@ def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
         )
     for log in evidence.logs.values():
         yield from _stuck(evidence, excuses, log)
-    settled = {e.who: e.at_s for e in evidence.events[Progress] if e.state == "settled"}
-    last_words = {event.who: event.state for event in evidence.events[Progress]}
+    settled = {e.who: e.at_s for e in evidence.of(Progress) if e.state == "settled"}
+    last_words = {event.who: event.state for event in evidence.of(Progress)}
     for reader in evidence.readers.values():
         if reader.who in settled and last_words[reader.who] == "settled":
             yield from _behind(evidence, reader, settled[reader.who])
@@ -125,7 +125,7 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
     excuses = Excuses(evidence)
     bound_s = evidence.promise.last_fault_s + evidence.promise.settle_bound_s
     last: dict[str, Progress] = {}
-    for event in evidence.events[Progress]:
+    for event in evidence.of(Progress):
         last[event.who] = event
         if event.state.startswith("stuck"):
             what = "a client is stuck"
@@ -175,7 +175,7 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
     refused after damage.
     """
     promise = evidence.promise
-    for event in evidence.events[BrokerDied]:
+    for event in evidence.of(BrokerDied):
         if event.cause in _ORDERLY:
             continue
         cause = event.cause.lower()

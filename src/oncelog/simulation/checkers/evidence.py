@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Promise
@@ -39,6 +39,8 @@ from oncelog.simulation.history import (
     Value,
     Watermarks,
 )
+
+E = TypeVar("E", bound=Event)
 
 __all__ = ["NEVER", "Evidence", "PartitionLog", "Reader", "Step", "Stranger", "Tracked", "Txn"]
 
@@ -221,7 +223,7 @@ class Evidence:
         self.deleted: dict[TopicPartition, list[RecordsDeleted]] = defaultdict(list)
         self.watermarks: dict[TopicPartition, list[Watermarks]] = defaultdict(list)
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.events: dict[type[Event], list[Any]] = defaultdict(list)
+        self._events: dict[type[Event], list[Event]] = defaultdict(list)
         self._index_events()
         for record in self.tracked.values():
             record.incarnation = self.topics.incarnation(
@@ -260,6 +262,10 @@ class Evidence:
             e.offset >= offset or e.offset < 0 for e in self.deleted.get(topic_partition, ())
         )
 
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of a class that is indexed in no other way, in their order."""
+        return [event for event in self._events[kind] if isinstance(event, kind)]
+
     @cached_property
     def idempotent_clients(self) -> set[str]:
         """The clients that were given a producer id."""
@@ -270,7 +276,7 @@ class Evidence:
         """Member id -> (group, instance id) of the static members."""
         return {
             joined.member_id: (joined.group_id, joined.instance_id)
-            for joined in self.events[Joined]
+            for joined in self.of(Joined)
             if joined.instance_id
         }
 
@@ -310,7 +316,7 @@ class Evidence:
             kind = type(event)
             handler = add.get(kind)
             if handler is None:
-                self.events[kind].append(event)
+                self._events[kind].append(event)
             else:
                 handler(event)
 
@@ -402,7 +408,7 @@ class Evidence:
         reader.is_assigned = True
 
     def _revoked(self, event: Revoked) -> None:
-        self.events[Revoked].append(event)
+        self._events[Revoked].append(event)
         for topic_partition in event.partitions:
             reader = self.readers.get((event.who, topic_partition))
             if reader is not None:

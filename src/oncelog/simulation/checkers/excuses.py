@@ -36,11 +36,11 @@ class Excuses:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         promise = evidence.promise
-        faults: list[Fault] = evidence.events[Fault]
+        faults: list[Fault] = evidence.of(Fault)
         losses: dict[float, str] = {}
         if not promise.flush_every_message:
             # One that waits for a file operation is planned earlier than it strikes.
-            died = [e.at_s for e in evidence.events[BrokerDied] if e.cause == "power"]
+            died = [e.at_s for e in evidence.of(BrokerDied) if e.cause == "power"]
             for at_s in (*promise.power_losses_s, *died):
                 losses[at_s] = f"power was lost at {at_s:.3f} s, and messages are not flushed"
             for at_s in promise.storage_failures_s:
@@ -49,7 +49,7 @@ class Excuses:
                     losses[at_s] = f"an fsync failed at {at_s:.3f} s with messages not flushed"
         self._loss_times = sorted(losses)
         self._losses = losses
-        self._starts = sorted(event.at_s for event in evidence.events[BrokerStarted])
+        self._starts = sorted(event.at_s for event in evidence.of(BrokerStarted))
         self._damage = [(at_s, _folders(faults, at_s)) for at_s in sorted(promise.damage_s)]
 
     @property
@@ -125,7 +125,7 @@ class Excuses:
         """
         for mark in self._evidence.watermarks.get(partition, ()):
             if mark.at_s >= at_s:
-                died = [e.at_s for e in self._evidence.events[BrokerDied] if e.who == mark.who]
+                died = [e.at_s for e in self._evidence.of(BrokerDied) if e.who == mark.who]
                 is_one_life = not any(at_s <= died_s <= mark.at_s for died_s in died)
                 return mark.leader_epoch if is_one_life else None
         return None

@@ -39,9 +39,9 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
     excuses = Excuses(evidence)
     yield from _old_commits(evidence, excuses)
     made: dict[tuple[str, int], list[AssignmentMade]] = defaultdict(list)
-    for event in evidence.events[AssignmentMade]:
+    for event in evidence.of(AssignmentMade):
         made[event.group_id, event.generation].append(event)
-    for assigned in evidence.events[Assigned]:
+    for assigned in evidence.of(Assigned):
         leaders = made.get((assigned.group_id, assigned.generation), [])
         # A static member that comes back in the same generation has another id and what it had.
         instance = evidence.instances.get(assigned.member_id)
@@ -64,10 +64,10 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
 
 def _old_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
     told: dict[str, list[Joined | Assigned]] = defaultdict(list)
-    for kind in (Joined, Assigned):
-        for event in evidence.events[kind]:
-            told[event.group_id].append(event)
-    died = [event.at_s for event in evidence.events[BrokerDied]]
+    given: list[Joined | Assigned] = [*evidence.of(Joined), *evidence.of(Assigned)]
+    for event in given:
+        told[event.group_id].append(event)
+    died = [event.at_s for event in evidence.of(BrokerDied)]
     for asked, answer in paired_commits(evidence):
         if not isinstance(answer, OffsetsCommitted) or asked.generation < 0:
             continue
@@ -104,8 +104,8 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
     """
     excuses = Excuses(evidence)
     yield from _made_twice(evidence)
-    order = {Revoked: 0, Joined: 1, Assigned: 2}
-    events: list[Event] = [e for kind in order for e in evidence.events[kind]]
+    order: dict[type[Event], int] = {Revoked: 0, Joined: 1, Assigned: 2}
+    events: list[Event] = [*evidence.of(Revoked), *evidence.of(Joined), *evidence.of(Assigned)]
     events.sort(key=lambda event: (event.at_s, order[type(event)]))
     owners: dict[tuple[str, TopicPartition], list[Assigned]] = defaultdict(list)
     joined: dict[tuple[str, str], Joined] = {}
@@ -121,7 +121,7 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _made_twice(evidence: Evidence) -> Iterator[Anomaly]:
-    for event in evidence.events[AssignmentMade]:
+    for event in evidence.of(AssignmentMade):
         owners: dict[TopicPartition, str] = {}
         for member, partitions in event.assignment.items():
             for partition in partitions:

@@ -93,7 +93,7 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     """
     excuses = Excuses(evidence)
     lanes = _lanes(evidence)
-    for event in evidence.events[OffsetsFetched]:
+    for event in evidence.of(OffsetsFetched):
         if event.stable:
             for partition, offset in event.offsets.items():
                 lane = lanes.get((event.group_id, partition), _Lane())
@@ -188,15 +188,15 @@ def paired_commits(
     """
     answers: dict[tuple[str, str, str, int], list[OffsetsCommitted | OffsetsCommitRefused]]
     answers = defaultdict(list)
-    for kind in (OffsetsCommitted, OffsetsCommitRefused):
-        for answer in evidence.events[kind]:
-            key = (answer.who, answer.group_id, answer.member_id, answer.generation)
-            answers[key].append(answer)
+    committed, refused = evidence.of(OffsetsCommitted), evidence.of(OffsetsCommitRefused)
+    given: list[OffsetsCommitted | OffsetsCommitRefused] = [*committed, *refused]
+    for each in given:
+        answers[each.who, each.group_id, each.member_id, each.generation].append(each)
     for those in answers.values():
         those.sort(key=lambda answer: answer.at_s)
     paired = []
     asked_by: dict[tuple[str, str, str, int], list[OffsetsCommitting]] = defaultdict(list)
-    for asked in evidence.events[OffsetsCommitting]:
+    for asked in evidence.of(OffsetsCommitting):
         asked_by[asked.who, asked.group_id, asked.member_id, asked.generation].append(asked)
     for key, commits in asked_by.items():
         waiting = answers.get(key, [])

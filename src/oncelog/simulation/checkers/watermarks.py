@@ -91,7 +91,7 @@ class _Bounds:
         for look, mark in zip(looks, marks, strict=True):
             self._of_broker[look.who].append((look.at_s, mark, look.leader_epoch))
         self._died: dict[str, list[float]] = defaultdict(list)
-        for event in evidence.events[BrokerDied]:
+        for event in evidence.of(BrokerDied):
             self._died[event.who].append(event.at_s)
         log = evidence.logs.get(partition)
         self._final: float = NEVER

@@ -13,8 +13,8 @@ of the topic need be there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from oncelog.client import admin_requests, requests
 from oncelog.client.values import NewTopic
@@ -22,6 +22,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages import delete_records
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
@@ -66,7 +67,8 @@ class _Administrator:
         self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)
         self._timeout_ms = self._wire.timeout_ms
-        self._configs = dict(context.get("topic_configs", {}))
+        configs: Mapping[str, str] = context.get("topic_configs", {})
+        self._configs = dict(configs)
 
     def _topics(self, kind: str, default: Sequence[str] = ()) -> Sequence[str]:
         found: Sequence[str] = self._context.get(kind, default)
@@ -163,7 +165,9 @@ class _Administrator:
         if is_done and any(p.low_watermark < offset for p in results):
             self._context.stuck(f"DeleteRecords of {at} up to {offset} gave {results}")
 
-    def _delete_records(self, at: TopicPartition, offset: int) -> object:
+    def _delete_records(
+        self, at: TopicPartition, offset: int
+    ) -> delete_records.DeleteRecordsRequest:
         partition = delete_records.DeleteRecordsPartition(
             partition_index=at.partition, offset=offset
         )
@@ -196,8 +200,11 @@ class _Administrator:
     # --- asking -----------------------------------------------------------------------
 
     async def _ask(
-        self, api: ApiKey, request: object, at_leader_of: TopicPartition | None = None
-    ) -> Any:
+        self,
+        api: ApiKey,
+        request: RequestFor[ResponseT],
+        at_leader_of: TopicPartition | None = None,
+    ) -> ResponseT | None:
         to = None if at_leader_of is None else self._wire.leader(at_leader_of)
         try:
             return await self._wire.ask(api, request, to=to)

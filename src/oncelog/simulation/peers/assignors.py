@@ -11,12 +11,12 @@ Layouts: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
+from oncelog.core.integers import integers
 
 __all__ = [
     "ASSIGNORS",
@@ -30,8 +30,8 @@ __all__ = [
 
 ASSIGNORS: Final = ("range", "roundrobin", "cooperative-sticky")
 
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
+_INT16: Final = integers(">h")
+_INT32: Final = integers(">i")
 
 Partitions = tuple[TopicPartition, ...]
 

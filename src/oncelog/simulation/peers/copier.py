@@ -13,6 +13,7 @@ it reads, all), those of `transactions` and, as a member, of `member`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.context import ClientContext
@@ -130,7 +131,7 @@ class _Copier:
         if not await self._wire.refresh(reader.member.topics):
             await self._context.back_off()
             return False
-        only = self._context.get("partitions", None)
+        only: Sequence[int] | None = self._context.parameters.get("partitions")
         known = self._wire.partitions(reader.member.topics)
         wanted = [at for at in known if only is None or at.partition in only]
         reader.forget_positions()
@@ -149,7 +150,7 @@ class _Copier:
             return reader.is_told and not reader.member.must_join and reader.fetcher.is_caught_up()
         if not self._context.stopping() and not self._context.chance(0.05):
             return False
-        only = self._context.get("partitions", None)
+        only: Sequence[int] | None = self._context.parameters.get("partitions")
         if not await self._wire.refresh(reader.member.topics):
             return False
         known = self._wire.partitions(reader.member.topics)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from oncelog.client import requests
@@ -414,7 +414,7 @@ class Fetcher:
         position = self.positions[at]
         if answer.high_watermark >= 0:
             self.high_watermarks[at] = answer.high_watermark
-        records: Any = answer.records or b""
+        records = answer.records if isinstance(answer.records, memoryview) else b""
         aborted = answer.aborted_transactions if self.committed else None
         try:
             read = read_batches(records, position, aborted)

@@ -8,12 +8,13 @@ tries the client waits, and after CONCURRENT_TRANSACTIONS only shortly, as Java 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.peers.sending import Sender
@@ -25,14 +26,14 @@ _MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_
 _CONCURRENT_BACKOFF_MS: Final = 20
 
 
-class Outcome(NamedTuple):
+class Outcome(NamedTuple, Generic[ResponseT]):
     """How a call ended. `code` None: its time was over before it had a final answer.
 
     `perhaps`: a try without an answer, or with one that leaves it open, may have taken effect.
     """
 
     code: ErrorCode | None
-    answer: Any
+    answer: ResponseT | None
     perhaps: bool
 
 
@@ -42,13 +43,13 @@ async def call_coordinator(
     kind: int,
     key: str,
     api: ApiKey,
-    request: object,
-    error_of: Callable[[Any], ErrorCode],
+    request: RequestFor[ResponseT],
+    error_of: Callable[[ResponseT], ErrorCode],
     *,
     time_s: float,
     at_most: int | None = None,
     lane: str | None = None,
-) -> Outcome:
+) -> Outcome[ResponseT]:
     """Ask a coordinator until there is a final answer, for at most `time_s`."""
     if lane is None:
         lane = wire.lane(kind)
@@ -96,13 +97,13 @@ class IdempotentIdentity:
         request = requests.init_producer_id_request(None, 2**31 - 1, -1, -1)
         attempt = 0
         while True:
-            code = None
+            code = answer = None
             try:
                 answer = await self._wire.ask(ApiKey.INIT_PRODUCER_ID, request)
                 code = answer.error_code
             except LostError:
-                answer = None
-            if code is ErrorCode.none:
+                pass
+            if answer is not None and code is ErrorCode.none:
                 producer_id, epoch = int(answer.producer_id), int(answer.producer_epoch)
                 self._context.record(ProducerInitialized, "", producer_id, epoch)
                 if producer_id < 0 or epoch < 0:

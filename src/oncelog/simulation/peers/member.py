@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.context import ClientContext
@@ -38,7 +39,7 @@ class GroupReader:
         self.context = context
         self.wire = wire
         topics: Sequence[str] = context.get("topics", ("t",))
-        instance_id = context.get("instance_id", None)
+        instance_id: str | Literal[True] | None = context.parameters.get("instance_id")
         self.member = Member(
             context,
             wire,

@@ -12,14 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client import requests
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import heartbeat, join_group, leave_group, offset_fetch, sync_group
+from oncelog.protocol.fields import RequestFor, ResponseT
+from oncelog.protocol.messages import (
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     Assigned,
@@ -142,7 +150,7 @@ class Member:
     def _join_wait_ms(self) -> float:
         return float(self.rebalance_ms + _JOIN_GRACE_MS)
 
-    def _join_request(self) -> object:
+    def _join_request(self) -> join_group.JoinGroupRequest:
         subscription = Subscription(
             self.topics, self.assigned if self.is_cooperative else (), self.generation
         )
@@ -165,7 +173,9 @@ class Member:
             reason=None,
         )
 
-    async def _lead(self, answer: Any) -> dict[str, tuple[TopicPartition, ...]] | None:
+    async def _lead(
+        self, answer: join_group.JoinGroupResponse
+    ) -> dict[str, tuple[TopicPartition, ...]] | None:
         """The generation's assignment, which its leader makes; None without metadata."""
         try:
             members = {
@@ -289,8 +299,10 @@ class Member:
         is_known = all(self.wire.topic_id(at.topic) is not None for at in partitions)
         return None if is_known else requests.OFFSETS_BY_NAME_MAX
 
-    def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> object:
-        request: Any = requests.offset_commit_request(
+    def _commit_request(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> offset_commit.OffsetCommitRequest:
+        request = requests.offset_commit_request(
             self.group_id, {at: OffsetAndMetadata(offset) for at, offset in offsets.items()}
         )
         return replace(
@@ -299,7 +311,8 @@ class Member:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             topics=tuple(
-                replace(topic, topic_id=self.wire.topic_id(topic.name)) for topic in request.topics
+                replace(topic, topic_id=self.wire.topic_id(topic.name or ""))
+                for topic in request.topics
             ),
         )
 
@@ -321,7 +334,9 @@ class Member:
         self.context.record(OffsetsFetched, self.group_id, offsets, asked_s, stable)
         return offsets
 
-    def _offsets_request(self, wanted: Sequence[TopicPartition], stable: bool) -> object:
+    def _offsets_request(
+        self, wanted: Sequence[TopicPartition], stable: bool
+    ) -> offset_fetch.OffsetFetchRequest:
         group = offset_fetch.OffsetFetchRequestGroup(
             group_id=self.group_id,
             topics=tuple(
@@ -335,14 +350,18 @@ class Member:
         )
         return offset_fetch.OffsetFetchRequest(groups=(group,), require_stable=stable)
 
-    def _offsets_of(self, answer: Any) -> tuple[ErrorCode, dict[TopicPartition, int]]:
+    def _offsets_of(
+        self, answer: offset_fetch.OffsetFetchResponse
+    ) -> tuple[ErrorCode, dict[TopicPartition, int]]:
         """The first error of an OffsetFetch answer, and the offsets in it."""
         names = {view.topic_id: name for name, view in self.wire.topics.items() if view.topic_id}
         group = answer.groups[0]
         offsets: dict[TopicPartition, int] = {}
         code = group.error_code
         for topic in group.topics:
-            name = names.get(topic.topic_id, "") if topic.name is None else str(topic.name)
+            name = topic.name
+            if name is None:
+                name = "" if topic.topic_id is None else names.get(topic.topic_id, "")
             for p in topic.partitions:
                 if p.error_code is not ErrorCode.none:
                     code = p.error_code if code is ErrorCode.none else code
@@ -382,8 +401,12 @@ class Member:
     # --- asking -----------------------------------------------------------------------
 
     async def _ask(
-        self, api: ApiKey, request: object, timeout_ms: float | None, at_most: int | None = None
-    ) -> Any:
+        self,
+        api: ApiKey,
+        request: RequestFor[ResponseT],
+        timeout_ms: float | None,
+        at_most: int | None = None,
+    ) -> ResponseT | None:
         """One request to the group's coordinator; None without an answer."""
         address = await self.wire.coordinator(GROUP, self.group_id)
         if address is None:

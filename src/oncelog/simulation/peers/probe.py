@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client import requests
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages import (
     describe_groups,
     describe_producers,
@@ -98,7 +99,9 @@ class _Probe:
         )
         return code is ErrorCode.none
 
-    async def _ask(self, api: ApiKey, request: object, to: tuple[str, int] | None = None) -> Any:
+    async def _ask(
+        self, api: ApiKey, request: RequestFor[ResponseT], to: tuple[str, int] | None = None
+    ) -> ResponseT | None:
         try:
             return await self._wire.ask(api, request, to=to)
         except LostError:
@@ -155,7 +158,8 @@ class _Probe:
 
     async def _groups(self) -> bool:
         """DescribeGroups."""
-        for group_id in self._context.get("groups", ()):
+        group_ids: Sequence[str] = self._context.get("groups", ())
+        for group_id in group_ids:
             to = await self._wire.coordinator(GROUP, group_id)
             if to is None:
                 return False

@@ -140,7 +140,7 @@ class _Producer:
         await self._sender.attend(context.rng.uniform(0.001, 0.1))
 
     def _is_full(self) -> bool:
-        limit = self._context.get("records_max", None)
+        limit: int | None = self._context.parameters.get("records_max")
         return limit is not None and self._maker.sent >= limit and self._sender.is_idle
 
     def _is_broken(self) -> bool:

@@ -9,15 +9,23 @@ Sources: `TransactionManager` (Java), `rdkafka_txnmgr.c`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from oncelog.client import requests
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fields import RequestFor, ResponseT
+from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from oncelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
@@ -109,14 +117,16 @@ class Transactional:
         self._is_v2 = self.wire.has_transaction_version_2(connection)
         self.sender.implicit = self._is_v2
 
-    async def _init(self, producer_id: int, epoch: int, time_s: float) -> Outcome:
+    async def _init(
+        self, producer_id: int, epoch: int, time_s: float
+    ) -> Outcome[InitProducerIdResponse]:
         request = requests.init_producer_id_request(
             self.transactional_id, self.timeout_ms, producer_id, epoch
         )
         outcome = await self._call(
             ApiKey.INIT_PRODUCER_ID, request, lambda a: a.error_code, time_s=time_s
         )
-        if outcome.code is ErrorCode.none:
+        if outcome.code is ErrorCode.none and outcome.answer is not None:
             identity = int(outcome.answer.producer_id), int(outcome.answer.producer_epoch)
             self.context.record(ProducerInitialized, self.transactional_id, *identity)
             if min(identity) < 0:
@@ -157,7 +167,7 @@ class Transactional:
         await self.sender.drain()
         self._check_sender()
 
-    async def _add_partitions(self, partitions: Any) -> None:
+    async def _add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         fresh = sorted(set(partitions) - self._added)
         if not fresh:
             return
@@ -210,9 +220,9 @@ class Transactional:
 
     def _offsets_request(
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Membership
-    ) -> object:
+    ) -> TxnOffsetCommitRequest:
         generation, member_id, instance_id = member
-        request: Any = requests.txn_offset_commit_request(
+        request = requests.txn_offset_commit_request(
             self.transactional_id,
             self.sender.producer_id,
             self.sender.epoch,
@@ -305,22 +315,24 @@ class Transactional:
         else:
             self.wire.close()
 
-    async def _end(self, commit: bool) -> Outcome:
+    async def _end(self, commit: bool) -> Outcome[EndTxnResponse]:
         return await self._call(
             ApiKey.END_TXN, self._end_request(commit), lambda answer: answer.error_code
         )
 
-    def _end_request(self, commit: bool) -> object:
+    def _end_request(self, commit: bool) -> EndTxnRequest:
         return requests.end_txn_request(
             self.transactional_id, self.sender.producer_id, self.sender.epoch, commit
         )
 
-    async def _ended(self, outcome: Outcome) -> None:
+    async def _ended(self, outcome: Outcome[EndTxnResponse]) -> None:
         """Take the epoch that the end brought (TV2), or the one that this client needs (TV1)."""
         if not self._is_v2:
             if self._bump:
                 await self._renew_epoch()
             return
+        if outcome.answer is None:
+            raise ValueError("a transaction that ended has an answer")
         producer_id, epoch = int(outcome.answer.producer_id), int(outcome.answer.producer_epoch)
         known = self.sender.producer_id, self.sender.epoch
         if producer_id < 0 or epoch < 0 or (producer_id == known[0] and epoch <= known[1]):
@@ -384,8 +396,12 @@ class Transactional:
         return None if self._is_v2 else JAVA_WITHOUT_TV2.get(api)
 
     async def _call(
-        self, api: ApiKey, request: object, error_of: Any, time_s: float | None = None
-    ) -> Outcome:
+        self,
+        api: ApiKey,
+        request: RequestFor[ResponseT],
+        error_of: Callable[[ResponseT], ErrorCode],
+        time_s: float | None = None,
+    ) -> Outcome[ResponseT]:
         return await call_coordinator(
             self.context,
             self.wire,
@@ -411,9 +427,9 @@ def _first(errors: Sequence[tuple[TopicPartition, ErrorCode]]) -> ErrorCode:
     return final[0] if final else ErrorCode.none
 
 
-def _first_of_partitions(answer: Any) -> ErrorCode:
+def _first_of_partitions(answer: AddPartitionsToTxnResponse) -> ErrorCode:
     return _first(requests.add_partitions_errors(answer))
 
 
-def _first_of_offsets(answer: Any) -> ErrorCode:
+def _first_of_offsets(answer: TxnOffsetCommitResponse) -> ErrorCode:
     return _first(requests.partition_errors(answer))

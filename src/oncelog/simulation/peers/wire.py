@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from oncelog.client import requests
@@ -23,6 +23,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response
+from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import Flavor
@@ -92,13 +93,13 @@ class Wire:
     async def ask(
         self,
         api: ApiKey,
-        request: object,
+        request: RequestFor[ResponseT],
         *,
         to: Address | None = None,
         lane: str = "",
         at_most: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """The answer to `request`, as the newest class of its API. Raises `LostError`."""
         connection = await self.open(to, lane)
         version = self.version(connection, api, at_most)
@@ -109,9 +110,10 @@ class Wire:
         answer = connection.send(api, version, request)
         body = await self.wait(connection, answer, self._patience_ms(timeout_ms))
         try:
-            return parse_response(api, version, body, 0)
+            response: ResponseT = parse_response(api, version, body, 0)
         except ProtocolError as error:
             raise self.broken(f"{api.name} v{version}: {error}") from error
+        return response
 
     def write(
         self, connection: Connection, api: ApiKey, request: object, at_most: int | None = None

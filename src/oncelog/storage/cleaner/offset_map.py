@@ -6,13 +6,14 @@ open addressing with double hashing in one block of memory, which the system com
 """
 
 from hashlib import blake2b
-from struct import Struct
+
+from oncelog.core.integers import integers
 
 __all__ = ["ENTRY_SIZE_BYTES", "OffsetMap"]
 
 ENTRY_SIZE_BYTES = 24
 
-_HASH = Struct("=QQ")
+_HASH = integers("=QQ")
 _SLOTS_MIN = 5
 _PRIMES_APART_MAX = 210
 """Two neighbouring primes below 2^31 are hardly ever further apart."""

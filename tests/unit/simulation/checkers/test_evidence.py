@@ -55,7 +55,7 @@ def test_events_that_nobody_indexes_are_kept_by_class() -> None:
     model = Model()
     model.record(Fault, "", "kill", "broker-0")
     evidence = Evidence(model.history, model.final(), PROMISE)
-    assert [event.kind for event in evidence.events[Fault]] == ["kill"]
+    assert [event.kind for event in evidence.of(Fault)] == ["kill"]
     assert list(islice(model.history.of(Sent), 1)) == []
 
 
