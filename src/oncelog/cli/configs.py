@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
+from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Column, is_terminal, print_rows, say
 from oncelog.cli.tool import ToolGroup, json_option, parse_pairs, require_topic, run
@@ -27,6 +28,11 @@ _COLUMNS = (
 )
 
 
+def _complete(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    complete = {"topic": complete_topics, "group": complete_groups}.get(ctx.params.get("kind", ""))
+    return complete(ctx, parameter, start) if complete is not None else []
+
+
 @click.group("configs", cls=ToolGroup)
 def command() -> None:
     """Describe and alter settings of topics, brokers and groups."""
@@ -34,7 +40,7 @@ def command() -> None:
 
 @command.command("describe")
 @_KIND
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_complete)
 @connection_options
 @click.option("--all", "everything", is_flag=True, help="Show settings at their defaults too.")
 @json_option()
@@ -78,7 +84,7 @@ async def _named(admin: Admin, kind: Kind, names: tuple[str, ...]) -> list[str]:
 
 @command.command("alter")
 @_KIND
-@click.argument("name")
+@click.argument("name", shell_complete=_complete)
 @connection_options
 @click.option(
     "--config",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import (
     ADMIN_TIMEOUT_MS,
     administrator,
@@ -81,7 +82,7 @@ class Wanted:
 
 
 @click.command("consume", cls=ToolCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @connection_options
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record kept.")
 @click.option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Cell, Column, is_terminal, print_rows, say
 from oncelog.cli.partitions import chosen_partitions
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_NAME = click.argument("name", metavar="GROUP")
-_NAMES = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+_NAME = click.argument("name", metavar="GROUP", shell_complete=complete_groups)
+_NAMES = click.argument(
+    "names", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups
+)
 
 _LIST_COLUMNS = (
     Column("group", "Group", style="cyan"),
@@ -143,9 +146,16 @@ class Lag(NamedTuple):
 
 
 @command.command("lag")
-@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@click.argument("names", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
 @connection_options
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--topic",
+    "topics",
+    shell_complete=complete_topics,
+    metavar="NAME",
+    multiple=True,
+    help="Only this; repeatable.",
+)
 @json_option()
 def lag_command(
     names: tuple[str, ...], servers: str, topics: tuple[str, ...], as_json: bool
@@ -198,7 +208,13 @@ _TARGETS: Final = ("to_earliest", "to_latest", "to_offset", "shift_by", "to_time
 @command.command("reset")
 @_NAME
 @connection_options
-@click.option("--topic", metavar="NAME", required=True, help="The topic to go on elsewhere in.")
+@click.option(
+    "--topic",
+    shell_complete=complete_topics,
+    metavar="NAME",
+    required=True,
+    help="The topic to go on elsewhere in.",
+)
 @click.option(
     "--partition",
     "indexes",
@@ -287,7 +303,12 @@ async def _target(
 @command.command("delete")
 @_NAMES
 @connection_options
-@click.option("--topic", metavar="NAME", help="Forget only what was committed for this topic.")
+@click.option(
+    "--topic",
+    shell_complete=complete_topics,
+    metavar="NAME",
+    help="Forget only what was committed for this topic.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask at the terminal.")
 def delete_command(names: tuple[str, ...], servers: str, topic: str | None, yes: bool) -> None:
     """Delete groups with their offsets, or their offsets of one topic."""

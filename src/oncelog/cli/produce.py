@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import administrator, connection_options, keywords
 from oncelog.cli.meter import Meter, size_text
 from oncelog.cli.output import print_json, say, warn
@@ -70,7 +71,7 @@ class Job:
 
 
 @click.command("produce", cls=ToolCommand)
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @connection_options
 @click.option("--file", "path", metavar="FILE", default="-", help="Read this instead of stdin.")
 @click.option(

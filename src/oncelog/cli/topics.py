@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_NAMES = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+_NEW_NAMES = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+_NAMES = click.argument(
+    "names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics
+)
+_NAME = click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 _CONFIG = click.option(
     "--config",
     "configs",
@@ -89,7 +94,7 @@ def _replication_factor(topic: TopicDescription) -> int:
 
 
 @command.command("create")
-@_NAMES
+@_NEW_NAMES
 @connection_options
 @click.option(
     "--partitions",
@@ -312,7 +317,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 @command.command("alter")
-@click.argument("name", metavar="TOPIC")
+@_NAME
 @connection_options
 @click.option(
     "--partitions",
@@ -382,7 +387,7 @@ async def _alter(
 
 
 @command.command("delete-records")
-@click.argument("name", metavar="TOPIC")
+@_NAME
 @connection_options
 @click.option(
     "--partition",

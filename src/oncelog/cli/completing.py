@@ -1,0 +1,62 @@
+"""What the shell may complete beside commands and options: names that the cluster knows.
+
+Whoever presses the tab key waits, so the cluster has a second; without an answer nothing is
+suggested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from oncelog.cli.connecting import administrator
+from oncelog.cli.tool import run
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin
+
+__all__ = ["complete_groups", "complete_topics"]
+
+PATIENCE_S: Final = 1.0
+
+
+def complete_topics(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    """The topics that begin so; internal ones only where an underscore was typed."""
+    return [
+        name
+        for name in _asked(ctx, _topics)
+        if name.startswith(start) and (start or not name.startswith("__"))
+    ]
+
+
+def complete_groups(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    """The groups that begin so."""
+    return [name for name in _asked(ctx, _groups) if name.startswith(start)]
+
+
+async def _topics(admin: Admin) -> list[str]:
+    return sorted(await admin.list_topics())
+
+
+async def _groups(admin: Admin) -> list[str]:
+    return [one.group_id for one in await admin.list_groups()]
+
+
+def _asked(ctx: click.Context, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
+    servers: str | None = ctx.params.get("servers")
+    if servers is None:
+        return []
+
+    async def work() -> list[str]:
+        async with asyncio.timeout(PATIENCE_S), administrator(servers, "completion") as admin:
+            return await ask(admin)
+
+    try:
+        # The context carries the settings of the connection.
+        with ctx.scope(cleanup=False):
+            return run(work, servers)
+    except (click.ClickException, TimeoutError):
+        return []
