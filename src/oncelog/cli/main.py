@@ -26,6 +26,8 @@ COMMANDS: Final = {
         "Show transactions and their lives, find and abort hanging ones.",
     ),
     "metrics": ("oncelog.cli.metrics", "Print what a broker counts."),
+    "perf": ("oncelog.cli.perf", "Measure how fast a cluster is."),
+    "doctor": ("oncelog.cli.doctor", "Say what is installed, and try a cluster out."),
     "completion": ("oncelog.cli.completion", "Have the shell complete commands and topics."),
     "log": ("oncelog.cli.log.entry", "Look into a data folder without a broker."),
     "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),

