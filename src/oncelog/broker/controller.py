@@ -20,7 +20,8 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from oncelog.controller import layout
+from oncelog.broker.finalized import finalize
+from oncelog.controller import features, layout
 from oncelog.controller.epochs import raise_epochs, without_leader
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import (
@@ -31,6 +32,7 @@ from oncelog.controller.topics import (
     new_internal_topic,
 )
 from oncelog.core.config import BrokerConfig, topic_warnings
+from oncelog.core.config_definition import as_int
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import (
     INTERNAL_TOPICS,
@@ -38,8 +40,8 @@ from oncelog.core.ids import (
     TopicPartition,
 )
 from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.metadata.changes import claim_controller
 from oncelog.metadata.store import (
-    CONTROLLER_EPOCH_PATH,
     Conflict,
     ControllerFenced,
     MetadataStore,
@@ -88,6 +90,7 @@ class ControllerShell:
         self._tell = follow
         self._topics: dict[str, TopicImage] = {}
         self._deleted: dict[str, tuple[TopicId, ...]] = {}
+        self._features: dict[str, int] = {}
         self._off_line: set[TopicPartition] = set()
         self._unmade: dict[TopicId, StorageFailure] = {}
         """Topics that could not be made whole, until their creation is taken back."""
@@ -132,7 +135,12 @@ class ControllerShell:
         A new leader epoch begins first, durably, in the partitions of `latest_epochs`: see
         `raise_epochs`. Those that are `off_line` have no leader.
         """
-        self.epoch = await self._claim()
+        self.epoch = await claim_controller(self._store)
+        level = self._config.get("transaction.version")
+        levels = {} if level is None else {features.TRANSACTION_VERSION: as_int(level)}
+        if demanded := features.demanded_updates(self._features, levels):
+            await finalize(self._store, demanded, self.epoch)
+            await self._read()
         await self._raise_epochs(latest_epochs)
         self._off_line.update(off_line)
         self._publish(self.image.revision)
@@ -197,6 +205,21 @@ class ControllerShell:
             return
         if names:
             raise OncelogError("new leader epochs could not be written: too many brokers try")
+
+    async def update_features(
+        self, updates: Sequence[features.FeatureUpdate], *, validate_only: bool = False
+    ) -> features.UpdateOutcome:
+        """Finalize other levels of features; they are in effect when this returns."""
+        await self._follow()
+        outcome = features.decide_update(self._features, updates)
+        if outcome.error or validate_only:
+            return outcome
+        return await self._to_the_end(self._finalize(updates))
+
+    async def _finalize(self, updates: Sequence[features.FeatureUpdate]) -> features.UpdateOutcome:
+        outcome = await finalize(self._store, updates, self.epoch)
+        await self._follow()
+        return outcome
 
     def announce(self, host: str, port: int) -> None:
         """Note where clients reach this broker, which from now on is part of the image."""
@@ -409,23 +432,6 @@ class ControllerShell:
         )
         return TopicOutcome(topic.name, topic=topic)
 
-    async def _claim(self) -> int:
-        """Become the controller: every earlier one is fenced from here on."""
-        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
-            stored = await self._store.get(CONTROLLER_EPOCH_PATH)
-            try:
-                if stored is None:
-                    await self._store.create(CONTROLLER_EPOCH_PATH, b"1")
-                    return 1
-                epoch = int(stored.value) + 1
-                await self._store.compare_and_set(
-                    CONTROLLER_EPOCH_PATH, str(epoch).encode(), stored.version
-                )
-                return epoch
-            except Conflict:
-                continue
-        raise OncelogError("the controller's role could not be claimed: too many brokers try")
-
     async def _follow(self, wait_ms: float = 0) -> None:
         """Take in what the store has beyond our image."""
         # The feed waits outside the lock, so that a writer is never held up by it.
@@ -469,6 +475,8 @@ class ControllerShell:
                 self._deleted.pop(name, None)
             else:
                 self._deleted[name] = layout.decode_deleted(value)
+        elif path == layout.FEATURES_PATH:
+            self._features = layout.decode_features(value)
 
     def _shown_topics(self) -> Iterable[TopicImage]:
         if not self._off_line:
@@ -487,4 +495,5 @@ class ControllerShell:
             brokers=brokers,
             controller_id=self._broker_id,
             deleted=self._deleted,
+            features=self._features,
         )

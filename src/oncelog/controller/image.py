@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from oncelog.controller.features import all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 
 __all__ = ["BrokerImage", "ImageDelta", "MetadataImage", "PartitionImage", "TopicImage"]
@@ -83,6 +84,7 @@ class MetadataImage:
         "cluster_id",
         "controller_id",
         "deleted",
+        "features",
         "revision",
         "topics",
         "topics_by_id",
@@ -97,6 +99,7 @@ class MetadataImage:
         brokers: Iterable[BrokerImage] = (),
         controller_id: int = -1,
         deleted: Mapping[str, tuple[TopicId, ...]] = MappingProxyType({}),
+        features: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -108,6 +111,8 @@ class MetadataImage:
         self.controller_id = controller_id
         self.deleted = dict(deleted)
         """Ids of deleted topics, by name, that a broker may still have folders of."""
+        self.features: Mapping[str, int] = all_levels(features)
+        """The finalized level of each feature. `features` are those that somebody has chosen."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

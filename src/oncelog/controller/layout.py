@@ -8,13 +8,14 @@ The one place that knows the encoding.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
   of such a topic is removed, not kept aside as a stray (D14).
 - ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
+- ``/features``: the levels of features that somebody has chosen.
 - ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 from uuid import UUID
 
@@ -24,12 +25,15 @@ from oncelog.core.ids import TopicId
 __all__ = [
     "CLUSTER_PATH",
     "DELETED_PREFIX",
+    "FEATURES_PATH",
     "TOPICS_PREFIX",
     "decode_deleted",
+    "decode_features",
     "decode_topic",
     "deleted_path",
     "directories_path",
     "encode_deleted",
+    "encode_features",
     "encode_topic",
     "topic_path",
 ]
@@ -37,6 +41,7 @@ __all__ = [
 CLUSTER_PATH = "/cluster"
 TOPICS_PREFIX = "/topics/"
 DELETED_PREFIX = "/deleted-topics/"
+FEATURES_PATH = "/features"
 
 
 def topic_path(name: str) -> str:
@@ -113,3 +118,16 @@ def decode_deleted(value: bytes) -> tuple[TopicId, ...]:
     """The ids that the store keeps."""
     topic_ids: list[str] = json.loads(value)
     return tuple(map(UUID, topic_ids))
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    """Chosen levels of features as the store keeps them."""
+    return json.dumps(dict(levels), separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_features(value: bytes | None) -> dict[str, int]:
+    """The levels that the store keeps. Raises `ValueError` for what is none."""
+    if value is None:
+        return {}
+    levels: dict[str, int] = json.loads(value)
+    return {name: int(level) for name, level in levels.items()}

@@ -174,6 +174,7 @@ _BROKER: Final = (
     # --- producers and transactions
     Definition("producer.id.expiration.ms", _INT, _DAY_MS, "Idle time after which a partition forgets a producer.", _at_least(1)),
     Definition("producer.id.expiration.check.interval.ms", _INT, 10 * _MINUTE_MS, "Pause between two looks for producers to forget.", _at_least(1)),
+    Definition("transaction.version", _SHORT, None, "Level of the feature transaction.version: 0 and 1 keep clients to the older protocol (TV1), 2 offers that of KIP-890. Set, it is finalized at each start; unset, the level stays as UpdateFeatures left it, 2 in a new cluster. Kafka sets it with its storage tool.", _between(0, 2)),
     Definition("transactional.id.expiration.ms", _INT, 7 * _DAY_MS, "Idle time after which a transactional id is forgotten.", _at_least(1)),
     Definition("transaction.max.timeout.ms", _INT, 15 * _MINUTE_MS, "Longest transaction timeout that a producer may ask for.", _at_least(1)),
     Definition("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000, "Pause between two looks for transactions that timed out.", _at_least(1)),

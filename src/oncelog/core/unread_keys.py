@@ -14,6 +14,7 @@ UNREAD_BROKER_KEYS: Final = frozenset(
         "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
         "transaction.partition.verification.enable",
+        "transaction.version",
         "unclean.leader.election.enable",
     }
 )

@@ -53,6 +53,7 @@ HANDLERS: Final[dict[ApiKey, str]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
     ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
     ApiKey.ELECT_LEADERS: "elect_leaders",
+    ApiKey.UPDATE_FEATURES: "update_features",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
     ApiKey.DESCRIBE_ACLS: "describe_acls",
     ApiKey.CREATE_ACLS: "create_acls",

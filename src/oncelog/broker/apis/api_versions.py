@@ -1,9 +1,9 @@
 """ApiVersions (18), versions 0-4: what this broker speaks, and the features that are switched on.
 
 Announces the APIs that have handlers. A version we do not know is answered in version 0 with
-UNSUPPORTED_VERSION and the ranges (KIP-511). `transaction.version` is finalized at 2, which makes
-Java and franz-go clients use KIP-890's protocol; the epoch of the features is the metadata image's
-revision, which never falls. Gap: none known.
+UNSUPPORTED_VERSION and the ranges (KIP-511). Where `transaction.version` is finalized at 2, Java
+and franz-go clients use KIP-890's protocol. As in Kafka a feature at level 0 is not listed. The
+epoch of the features is the metadata image's revision, which never falls. Gap: none known.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
+from oncelog.controller.features import FEATURES
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
+from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -25,9 +26,6 @@ from oncelog.protocol.messages.api_versions import (
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
-
-SUPPORTED_FEATURES: Final = {"transaction.version": VersionRange(0, 2)}
-FINALIZED_FEATURES: Final = {"transaction.version": 2}
 
 _LEVEL_ZERO_SINCE: Final = 4
 """Earlier clients may fail to read a feature whose lowest level is 0 (KAFKA-17492)."""
@@ -66,12 +64,13 @@ def _response(
         ),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
-            for name, levels in SUPPORTED_FEATURES.items()
+            for name, (levels, _) in FEATURES.items()
             if levels.min > 0 or request.version >= _LEVEL_ZERO_SINCE
         ),
         finalized_features_epoch=context.image.revision,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in FINALIZED_FEATURES.items()
+            for name, level in context.image.features.items()
+            if level > 0
         ),
     )

@@ -1,0 +1,46 @@
+"""UpdateFeatures (57), versions 0-2: change the finalized level of a feature, all updates or none.
+
+What is refused is INVALID_UPDATE_VERSION with a sentence, as Kafka's controller answers; up to
+version 1 a success also lists each feature. The new level is in the metadata, and in ApiVersions,
+when this answers. Gap: `metadata.version` is no feature here, as there is no quorum to agree on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.net.request import Request
+from oncelog.controller.features import FeatureUpdate, UpgradeType
+from oncelog.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.apis.context import Context
+
+__all__ = ["handle"]
+
+_LISTS_FEATURES_UNTIL: Final = 1
+
+
+async def handle(context: Context, request: Request[UpdateFeaturesRequest]) -> Any:
+    """Update, or say why not."""
+    body = request.body
+    wishes = [_wish(update, request.version) for update in body.feature_updates]
+    outcome = await context.controller.update_features(wishes, validate_only=body.validate_only)
+    names = [] if outcome.error or request.version > _LISTS_FEATURES_UNTIL else wishes
+    return UpdateFeaturesResponse(
+        error_code=outcome.error,
+        error_message=outcome.message,
+        results=tuple(UpdatableFeatureResult(feature=wish.name) for wish in names),
+    )
+
+
+def _wish(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    kind = update.upgrade_type
+    if version == 0 and update.allow_downgrade:
+        kind = UpgradeType.SAFE_DOWNGRADE
+    return FeatureUpdate(update.feature, update.max_version_level, kind)

@@ -1,0 +1,119 @@
+"""Finalized features: the levels that all brokers of the cluster work at (KIP-584).
+
+Kafka's FeatureControlManager: what may be updated, and with which answer. A feature at level 0 is
+switched off. This module decides; the shell writes, and tells the others by the metadata image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import VersionRange
+
+__all__ = [
+    "FEATURES",
+    "TRANSACTION_VERSION",
+    "Feature",
+    "FeatureUpdate",
+    "UpdateOutcome",
+    "UpgradeType",
+    "all_levels",
+    "decide_update",
+    "demanded_updates",
+]
+
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """What is supported of a feature. `default` is the level while nobody has chosen one."""
+
+    levels: VersionRange
+    default: int
+
+
+FEATURES: Final[Mapping[str, Feature]] = {TRANSACTION_VERSION: Feature(VersionRange(0, 2), 2)}
+"""By name. A setting of the same name finalizes a level at each start."""
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may go (`FeatureUpdate.UpgradeType`)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """One wish of an UpdateFeatures request; `upgrade_type` as it came."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+def all_levels(chosen: Mapping[str, int]) -> dict[str, int]:
+    """The level of every feature: what was chosen, else its default."""
+    return {name: chosen.get(name, feature.default) for name, feature in FEATURES.items()}
+
+
+class UpdateOutcome(NamedTuple):
+    """The answer to a request: the levels chosen after it, or why nothing is changed."""
+
+    chosen: Mapping[str, int]
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+def decide_update(chosen: Mapping[str, int], updates: Iterable[FeatureUpdate]) -> UpdateOutcome:
+    """Decide on all updates together: all of them, or none."""
+    after = dict(chosen)
+    levels = all_levels(chosen)
+    for update in updates:
+        problem = _problem(levels.get(update.name, 0), update)
+        if problem is not None:
+            text = (
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            )
+            return UpdateOutcome(chosen, ErrorCode.invalid_update_version, text)
+        after[update.name] = update.level
+    return UpdateOutcome(after)
+
+
+def demanded_updates(chosen: Mapping[str, int], levels: Mapping[str, int]) -> list[FeatureUpdate]:
+    """What brings features to the levels that settings demand."""
+    updates = []
+    for name, current in all_levels(chosen).items():
+        level = levels.get(name)
+        if level is not None and level != current:
+            kind = UpgradeType.UPGRADE if level > current else UpgradeType.SAFE_DOWNGRADE
+            updates.append(FeatureUpdate(name, level, kind))
+    return updates
+
+
+def _problem(current: int, update: FeatureUpdate) -> str | None:
+    if update.upgrade_type not in set(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    feature = FEATURES.get(update.name)
+    if feature is None:
+        return "The controller does not support this feature."
+    if update.level not in feature.levels:
+        low, high = feature.levels
+        return f"The controller only supports versions {low}-{high}"
+    is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
+    if update.level < current and is_upgrade:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if update.level > current and not is_upgrade:
+        return "Can't downgrade to a newer version."
+    return None
