@@ -253,3 +253,11 @@ def test_verifications_under_way_are_not_given_up_for_others(
         assert ctx.log.verifications.end(first)
     for _, second in both:
         assert ctx.log.verifications.end(second)
+
+
+def test_inv2_the_lowest_sequence_stays_the_lowest_even_if_it_is_0(ctx: LogContext) -> None:
+    bounce(ctx, 0)
+    bounce(ctx, 5)
+    assert ctx.log.verifications.lowest_sequence(PRODUCER, 0) == 0
+    begin(ctx, 5)
+    assert write(ctx, 5) is OUT_OF_ORDER

@@ -3,9 +3,13 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.core.errors import InvariantViolation
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
 from oncelog.metadata.memory import MemoryStore
+from oncelog.metadata.store import Stored
 
 
 def ids_on(store: MemoryStore) -> ProducerIds:
@@ -84,3 +88,21 @@ async def test_callers_that_wait_share_one_refill() -> None:
     drawn = await asyncio.gather(*(ids.next() for _ in range(20)))
     assert sorted(drawn) == list(range(20))
     assert ids.remaining_count == PRODUCER_ID_BLOCK_COUNT - 20
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that lost what was written to it."""
+
+    async def get(self, path: str) -> Stored | None:
+        return None
+
+    async def create(self, path: str, value: bytes, **options: Any) -> int:
+        return 0
+
+
+async def test_inv11_a_block_that_was_issued_already_stops_the_broker() -> None:
+    ids = ids_on(ForgetfulStore())
+    for _ in range(PRODUCER_ID_BLOCK_COUNT):
+        await ids.next()
+    with pytest.raises(InvariantViolation, match="INV-11"):
+        await ids.next()

@@ -48,6 +48,7 @@ class Memory(CoordinatorShard):
 
     def __init__(self) -> None:
         self.applied: list[bytes] = []
+        self.decided_ms: list[int] = []
         self.markers: list[tuple[int, int, bool, int]] = []
         self.deadline_ms: int | None = None
         self.due: list[object] = []
@@ -57,6 +58,7 @@ class Memory(CoordinatorShard):
 
     def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
         put = cast(Put, event)
+        self.decided_ms.append(now_ms)
         return Decision(
             entries=(CoordinatorRecord(put.key, b"v"),),
             replies=() if token is None else (Reply(token, put.key),),
@@ -321,3 +323,56 @@ async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_pa
     assert bench.ask(Put("id", b"outer", "outer")).result == b"outer"
     assert seen == ["begin outer", "end outer", "begin inner", "end inner"]
     assert bench.machines[0].applied == [b"outer", b"inner"]
+
+
+async def test_what_is_decided_after_a_wait_is_decided_by_the_time_of_then(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    bench.ask(Put("id", b"parked"))
+    bench.clock.at_ms += 5_000
+    bench.partition.follower_fetched(OTHER, 1)
+    assert bench.machines[0].decided_ms == [NOW_MS, NOW_MS + 5_000]
+
+
+async def test_a_timer_that_fails_is_told_to_the_owner(tmp_path: Path) -> None:
+    class Broken(Memory):
+        def tick(self, now_ms: int) -> list[object]:
+            raise RuntimeError("a bug of ours")
+
+    bench = Bench(tmp_path)
+    bench.runtime.make_shard = lambda _partition: Broken()
+    bench.follow()
+    coordinator = next(iter(bench.runtime._coordinators.values()))
+    coordinator._tick()
+    with pytest.raises(RuntimeError, match="a bug of ours"):
+        await asyncio.wait_for(bench.runtime.run(), 5)
+
+
+async def test_an_id_belongs_to_the_partition_that_its_topic_really_has(tmp_path: Path) -> None:
+    """The count is that of the topic as it was made; the setting is for a topic to come."""
+    bench = Bench(tmp_path)
+    images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
+    other = TopicImage("t", TOPIC_ID, images * 2)
+    bench.runtime.apply(ImageDelta(created=(TopicImage(TOPIC, TOPIC_ID, images), other)))
+    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
+    bench.delete_topic("t")
+    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
+    bench.delete_topic(TOPIC)
+    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0}
+
+
+async def test_a_load_ends_with_the_leadership_that_it_is_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It must not go on, and then call the log damaged."""
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    bench.elect_again()
+    bench.elect_again(epoch=2)
+    await bench.runtime.loaded()
+    await asyncio.sleep(0)
+    assert bench.machines[1].applied == []
+    assert bench.machines[2].applied == [b"a", b"known"]
+    assert not caplog.records
