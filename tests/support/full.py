@@ -141,6 +141,8 @@ def main() -> int:
         passed = run_tests(arguments.seed, console)
     if arguments.only in (None, "mutations"):
         passed = mutations.run([], console, with_evidence=True) and passed
+        command = [sys.executable, "-m", "tests.support.mutants", "--evidence"]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "simulation"):
         for module in ("tests.simulation.evidence", "tests.simulation.planted"):
             command = [sys.executable, "-m", module]
