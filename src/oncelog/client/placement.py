@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from oncelog.client.errors import AbortableError, ClientError
 from oncelog.client.machines.producer import ProducerMachine, record_size
+from oncelog.client.partitioners import Partitioner
 from oncelog.client.sender import Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -32,7 +33,8 @@ class Placement:
     """Puts records into the machine's batches, at once or when their topic is known.
 
     partition_count: how many partitions a topic has, None while it is unknown.
-    fail: called for each held record that fails.
+    fail: called for each held record that fails. partitioner: chooses in place of key and rotation.
+    ignore_keys: the rotation alone chooses.
     """
 
     def __init__(
@@ -40,10 +42,15 @@ class Placement:
         machine: ProducerMachine,
         partition_count: Callable[[str], int | None],
         fail: Callable[[Token, ClientError], None],
+        partitioner: Partitioner | None = None,
+        *,
+        ignore_keys: bool = False,
     ) -> None:
         self._machine = machine
         self._partition_count = partition_count
         self._fail = fail
+        self._partitioner = partitioner
+        self._ignore_keys = ignore_keys
         self._held: dict[str, list[_Held]] = {}
         self._sticky: dict[str, int] = {}
         self.held_size = 0
@@ -63,7 +70,7 @@ class Placement:
         """
         waits = topic in self._held
         if not waits and partition is None:
-            partition = self._choose(topic, record.key)
+            partition = self._choose(topic, record)
         if waits or partition is None:
             self._held.setdefault(topic, []).append(_Held(created_ms, record, token, partition))
             self.held_size += record_size(record)
@@ -76,7 +83,9 @@ class Placement:
             for created_ms, record, token, partition in self._held.pop(topic):
                 self.held_size -= record_size(record)
                 if partition is None:
-                    partition = self._choose(topic, record.key) or 0
+                    partition = self._choose_later(topic, record, token)
+                if partition is None:
+                    continue
                 tp = TopicPartition(topic, partition)
                 self._machine.append(tp, record, token, created_ms)
 
@@ -110,15 +119,32 @@ class Placement:
             else:
                 del self._held[topic]
 
-    def _choose(self, topic: str, key: bytes | None) -> int | None:
-        """By the key as Java's default partitioner; without one, batches rotate."""
+    def _choose_later(self, topic: str, record: Record, token: Token) -> int | None:
+        """As `_choose`, in the sender's task: a partitioner's failure is that of its record."""
+        try:
+            return self._choose(topic, record)
+        except Exception as error:  # noqa: BLE001 - a function of the user's
+            text = f"{topic}: the partitioner failed: {error!r}"
+            self._fail(token, AbortableError(ErrorCode.invalid_partitions, text))
+            return None
+
+    def _choose(self, topic: str, record: Record) -> int | None:
+        """None while the topic is unknown. Raises what the user's partitioner raises."""
         count = self._partition_count(topic)
         if not count:
             return None
-        if key is not None:
-            return partition_for_key(key, count)
+        if self._partitioner is not None:
+            return self._chosen(topic, record, count, self._partitioner)
+        if record.key is not None and not self._ignore_keys:
+            return partition_for_key(record.key, count)
         sticky = self._sticky.get(topic, 0) % count
         if not self._machine.open_batch_has_room(TopicPartition(topic, sticky)):
             sticky = (sticky + 1) % count
         self._sticky[topic] = sticky
         return sticky
+
+    def _chosen(self, topic: str, record: Record, count: int, partitioner: Partitioner) -> int:
+        chosen = partitioner(topic, record.key, record.value, count)
+        if not 0 <= chosen < count:
+            raise ValueError(f"the partitioner chose {chosen}: {topic} has 0 to {count - 1}")
+        return chosen

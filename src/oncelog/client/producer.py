@@ -21,7 +21,9 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machines.transaction import State, TransactionMachine
+from oncelog.client.partitioners import Partitioner, find_partitioner
 from oncelog.client.placement import Placement
+from oncelog.client.reliability import reliability
 from oncelog.client.sender import Sender, Token
 from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import TransactionCalls
@@ -39,34 +41,29 @@ from oncelog.protocol.record import Record
 
 __all__ = ["Producer"]
 
-_ACKS = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
-
 Delivery = asyncio.Future[RecordMetadata]
 
 
 class Producer:
     """Sends records to Kafka.
 
-    ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``
-
+    ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``.
     With `transactional_id` every `send` belongs to a transaction: `init_transactions` once, then
     `begin_transaction`, sends, `commit_transaction` or `abort_transaction`, over and over. After an
     `AbortableError` abort and begin again; after a `FatalError` close the producer.
 
-    acks: "all" (default), 1 or 0; anything but "all" needs ``enable_idempotence=False``.
-    linger_ms: how long a record waits for others to share its batch. batch_size: bytes after which
-    a batch is full.
-    compression_type: none, gzip, snappy, lz4 or zstd.
-    transaction_timeout_ms: after this long without an end the coordinator aborts the transaction.
-    delivery_timeout_ms: after this long without an acknowledgement a record fails with
-    `DeliveryTimeoutError`.
-    buffer_memory: bytes that may wait; `send` beyond it raises `RetriableError`, `room` waits for
-    space.
-    max_block_ms: how long a call to the transaction coordinator is repeated before it raises
-    `RetriableError`. Further options go to the connection layer: client_id, request_timeout_ms,
-    retry_backoff_ms, retry_backoff_max_ms, reconnect_backoff_ms, reconnect_backoff_max_ms,
-    connection_setup_timeout_ms. All options may be given by Kafka's names as well, TLS and SASL by
-    these alone: ``**{"security.protocol": "SASL_SSL", ...}`` (docs/security.md).
+    acks: "all" (default), 1 or 0. Less than "all", or retries=0, gives up idempotence; with
+    ``enable_idempotence=True`` or a transactional id it is refused. partitioner: who chooses
+    partitions (`oncelog.client.partitioners`). linger_ms: how long a record waits for others to
+    share its batch. batch_size: bytes after which a batch is full. compression_type: none, gzip,
+    snappy, lz4 or zstd. transaction_timeout_ms: after this long without an end the coordinator
+    aborts the transaction. delivery_timeout_ms: after this long without an acknowledgement a record
+    fails with `DeliveryTimeoutError`. buffer_memory: bytes that may wait; `send` beyond it raises
+    `RetriableError`, `room` waits for space. max_block_ms: how long a call to the transaction
+    coordinator is repeated before it raises `RetriableError`. Further options go to the connection
+    layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms,
+    reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms. All options may be
+    given by Kafka's names, TLS and SASL by these alone: ``**{"security.protocol": "SASL_SSL"}``.
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
     """
@@ -83,24 +80,23 @@ class Producer:
         compression_type: str = "none",
         transaction_timeout_ms: int = 60_000,
         delivery_timeout_ms: float = 120_000,
-        enable_idempotence: bool = True,
+        enable_idempotence: bool | None = None,
+        retries: int = INT32_MAX,
+        max_in_flight_requests_per_connection: int = 5,
+        partitioner: str | Partitioner | None = None,
+        partitioner_ignore_keys: bool = False,
         buffer_memory: int = CLIENT_BUFFER_SIZE_MAX,
         max_block_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
         **cluster_options: Any,
     ) -> None:
-        if acks not in _ACKS:
-            raise ValueError(f"acks must be 'all', 1 or 0, not {acks!r}")
-        if enable_idempotence and _ACKS[acks] != -1:
-            raise ValueError(
-                "an idempotent producer needs acks='all'; or give enable_idempotence=False"
-            )
-        if transactional_id is not None and not enable_idempotence:
-            raise ValueError("a transactional producer is idempotent")
+        in_flight = max_in_flight_requests_per_connection
+        kept = reliability(acks, enable_idempotence, retries, in_flight, transactional_id)
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
         self._transactional_id = transactional_id
         self._machine = ProducerMachine(
             ProducerSettings(
-                idempotent=enable_idempotence,
+                idempotent=kept.idempotent,
+                retries=retries,
                 transactional=transactional_id is not None,
                 retry_delay_ms=self._cluster.backoff.delay_ms,
                 batch_size=batch_size,
@@ -116,13 +112,18 @@ class Producer:
             transaction_timeout_ms=transaction_timeout_ms,
             timeout_ms=max_block_ms,
         )
-        self._acks = _ACKS[acks]
-        self._buffer_memory = buffer_memory
+        self._acks, self._buffer_memory = kept.acks, buffer_memory
         self._delivery_timeout_ms = delivery_timeout_ms
         self._sender: Sender | None = None
         self._attach_to: tuple[int, int] | None = None
         metadata = self._cluster.metadata
-        self._placement = Placement(self._machine, metadata.partition_count, self._fail_token)
+        self._placement = Placement(
+            self._machine,
+            metadata.partition_count,
+            self._fail_token,
+            find_partitioner(partitioner),
+            ignore_keys=partitioner_ignore_keys,
+        )
         # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the
         # end would open the next one.
         self._coordinating = asyncio.Lock()
@@ -230,7 +231,7 @@ class Producer:
 
         The future it returns gives its `RecordMetadata` once it is acknowledged.
 
-        Without `partition` the key decides (murmur2, as Java's default partitioner); without a key
+        Without `partition` the partitioner decides: by the key (murmur2, as Java's); without a key
         batches rotate over the partitions. Raises at once outside a transaction (transactional
         producers), and `RetriableError` when `buffer_memory` is used up. The future raises
         `AbortableError` or `FatalError` when the record failed for good.

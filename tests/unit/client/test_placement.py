@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from oncelog.client.errors import ClientError, FatalError
 from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.placement import Placement
@@ -145,3 +147,36 @@ async def test_records_of_one_partition_keep_their_order_whoever_chose_it() -> N
     assert context.sent() == {where: [b"1", b"2", b"3"]}
     assert context.placement.held_size == 0
     assert context.placement.topics() == set()
+
+
+async def test_a_partitioner_that_fails_later_fails_its_record_alone() -> None:
+    """The topic becomes known in the sender's task, which must go on."""
+
+    def picky(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        if value == b"bad":
+            raise RuntimeError("no idea")
+        return 7 if value == b"far" else 1
+
+    context = Context()
+    context.placement = Placement(context.machine, context.counts.get, context._note_failure, picky)
+    tokens = [context.put(value) for value in (b"bad", b"good", b"far")]
+    context.counts["t"] = 2
+    context.placement.place()
+    assert [token for token, _ in context.failed] == [tokens[0], tokens[2]]
+    assert [type(error).__name__ for _, error in context.failed] == ["AbortableError"] * 2
+    assert "no idea" in context.failed[0][1].message
+    assert "the partitioner chose 7: t has 0 to 1" in context.failed[1][1].message
+    assert context.sent() == {1: [b"good"]}
+    with pytest.raises(RuntimeError, match="no idea"):
+        context.put(b"bad")
+
+
+async def test_keys_may_be_ignored() -> None:
+    context = Context()
+    context.placement = Placement(
+        context.machine, context.counts.get, context._note_failure, ignore_keys=True
+    )
+    context.counts["t"] = 4
+    for number in range(4):
+        context.put(b"v", key=b"%d" % number)
+    assert len(context.sent()) == 1

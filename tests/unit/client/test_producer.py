@@ -21,7 +21,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.clock import SystemClock
-from tests.unit.client.scripted_broker import DROP, REFUSE, ScriptedBroker
+from tests.unit.client.scripted_broker import DROP, PARTITION_COUNT, REFUSE, ScriptedBroker
 
 TRANSACTION_APIS = (
     ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -372,7 +372,8 @@ async def test_acks_zero_is_done_when_it_is_sent() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"acks": 1},
+        {"acks": 1, "enable_idempotence": True},
+        {"acks": 1, "transactional_id": "x"},
         {"acks": "some"},
         {"transactional_id": "x", "enable_idempotence": False},
         {"bootstrap_servers": "nowhere:port"},
@@ -381,6 +382,25 @@ async def test_acks_zero_is_done_when_it_is_sent() -> None:
 def test_settings_that_contradict_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Producer(**{"bootstrap_servers": "b:1", **options})
+
+
+async def test_retries_are_counted() -> None:
+    broker = ScriptedBroker()
+    broker.on(ApiKey.PRODUCE, *[ErrorCode.not_enough_replicas] * 3)
+    async with producer(broker, retries=2, enable_idempotence=False) as made:
+        with pytest.raises(RetriableError, match="NOT_ENOUGH"):
+            await made.send("t", b"v", partition=0)
+    assert len(broker.requests(ApiKey.PRODUCE)) == 3
+
+
+async def test_a_partitioner_of_ones_own_chooses() -> None:
+    def last(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        return count - 1
+
+    broker = ScriptedBroker()
+    async with producer(broker, **{"partitioner.class": last}) as made:
+        sent = await made.send("t", b"v", key=b"k")
+        assert sent.partition == PARTITION_COUNT - 1
 
 
 async def test_records_that_wait_for_metadata_count_for_the_buffer_too() -> None:

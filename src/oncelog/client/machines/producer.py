@@ -28,7 +28,7 @@ from oncelog.client.errors import (
 )
 from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import TopicPartition
-from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, SEQUENCE_MODULUS
+from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, SEQUENCE_MODULUS
 from oncelog.protocol.batch import set_producer
 from oncelog.protocol.record import Record, build_batch
 
@@ -56,6 +56,7 @@ class ProducerSettings:
     delivery_timeout_ms: float = 120_000.0
     request_size_max: int = 1024 * 1024
     codec: str = "none"
+    retries: int = INT32_MAX
 
 
 @dataclass(slots=True, eq=False)
@@ -465,7 +466,8 @@ class ProducerMachine:
         if code is ErrorCode.out_of_order_sequence_number:
             # An earlier batch is still to be sent again, so this one had to be refused.
             return any(other.serial < batch.serial for other in (*lane.queue, *lane.in_flight))
-        return isinstance(classify(code, self._operation), RetriableError)
+        is_retriable = isinstance(classify(code, self._operation), RetriableError)
+        return is_retriable and batch.attempts < self.settings.retries
 
     def _failed(self, batch: Batch, error: ClientError) -> Outcome:
         if self._abandoned is not None and isinstance(error, RetriableError):

@@ -25,6 +25,10 @@ def _text(name: str, value: object) -> str:
     return str(value)
 
 
+def _as_it_is(name: str, value: object) -> object:
+    return value
+
+
 def _number(name: str, value: object) -> int:
     try:
         number = int(str(value).strip())
@@ -83,6 +87,13 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "enable.idempotence": ("enable_idempotence", _boolean),
         "buffer.memory": ("buffer_memory", _number),
         "max.block.ms": ("max_block_ms", _number),
+        "max.in.flight.requests.per.connection": (
+            "max_in_flight_requests_per_connection",
+            _number,
+        ),
+        "partitioner.class": ("partitioner", _as_it_is),
+        "partitioner.ignore.keys": ("partitioner_ignore_keys", _boolean),
+        "retries": ("retries", _number),
     },
     Role.CONSUMER: {
         **_CONNECTION,
@@ -116,7 +127,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "heartbeat.interval.ms",
         "key.deserializer",
         "key.serializer",
-        "max.in.flight.requests.per.connection",
         "max.poll.interval.ms",
         "max.poll.records",
         "max.request.size",
@@ -130,7 +140,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "receive.buffer.bytes",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
-        "retries",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
         "sasl.login.refresh.buffer.seconds",
@@ -153,7 +162,6 @@ WITHOUT_EFFECT: Final = frozenset(
 
 REFUSED: Final = {
     "interceptor.classes": "classes of Java cannot be loaded",
-    "partitioner.class": "give records their partitions instead",
     "sasl.client.callback.handler.class": (
         "classes of Java cannot be loaded; for a token of your own use "
         "sasl.oauthbearer.token.provider"
