@@ -93,6 +93,7 @@ class Broker:
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
         self.stopping = "ending requests"
+        self._is_killed = False
         self._given_store = store
         self._stop_requested = asyncio.Event()
         self._exits = AsyncExitStack()
@@ -262,7 +263,7 @@ class Broker:
 
     async def _close_logs(self) -> None:
         # After a broken invariant the next start has to look at everything again.
-        if self.stopped_because is not None:
+        if self.stopped_because is not None or self._is_killed:
             await self.disk.run(self.logs.abandon)
             return
         self._say(f"closing and syncing {len(self.logs)} logs")
@@ -322,6 +323,15 @@ class Broker:
         else:
             log.critical("stopping: %s", error, exc_info=error)
         self.stopped_because = error
+        self.server.abort()
+        self._stop_requested.set()
+
+    def kill(self) -> None:
+        """Have `stop` leave the data folders as the death of this process would.
+
+        Connections are cut, what was not answered is not answered any more.
+        """
+        self._is_killed = True
         self.server.abort()
         self._stop_requested.set()
 

@@ -99,7 +99,14 @@ class EmbeddedBroker:
         async def in_loop() -> T:
             return work(self.broker)
 
-        return _running(self._life).run(in_loop())
+        return self.run(in_loop())
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine in the broker's loop, and wait in this thread for what it returns."""
+        life = self._life
+        if life is None:
+            work.close()
+        return _running(life).run(work)
 
     async def __aenter__(self) -> Self:
         """Start, without blocking the running loop. Raises as the class says."""
@@ -196,10 +203,19 @@ class EmbeddedBroker:
         """The broker's life, from its start until it is left or cannot go on."""
         broker = await self._start_broker()
         life.started.set_result(None)
-        if life.is_left:
-            broker.request_stop()
-        await broker.wait_until_stop_is_requested()
-        await self._stop_broker()
+        while True:
+            if life.is_left:
+                broker.request_stop()
+            await broker.wait_until_stop_is_requested()
+            await self._stop_broker()
+            again = not life.is_left and await self._starts_again()
+            if life.is_left or not again:
+                return
+            broker = await self._start_broker()
+
+    async def _starts_again(self) -> bool:
+        """Whether a broker that ended by itself is followed by another in this life."""
+        return False
 
     def _request_stop(self) -> None:
         if self._broker is not None:

@@ -168,6 +168,12 @@ class CoordinatorContext:
         delay_ms = max(0, deadline_ms - self._now_ms)
         self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
 
+    def clock_moved(self) -> None:
+        """The wall clock has jumped: do at once what is due by it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._tick()
+
     def _tick(self) -> None:
         self._timer = None
         try:
@@ -323,6 +329,15 @@ class CoordinatorRuntime:
     async def run(self) -> None:
         """Raise what a timer or the start of a shard met: a bug of ours. Ends only so."""
         raise await self._failure
+
+    def clock_moved(self) -> None:
+        """The wall clock has jumped: do at once what is due by it, in all shards."""
+        for coordinator in list(self._coordinators.values()):
+            coordinator.clock_moved()
+
+    def shards(self) -> list[CoordinatorShard]:
+        """The machines of what this broker leads, to look at."""
+        return [coordinator.processor.shard for coordinator in self._coordinators.values()]
 
     def close(self) -> None:
         """Resign from all shards."""

@@ -53,6 +53,12 @@ class Dispatcher:
         self.meters: dict[tuple[int, int], RequestMeter] = {}
         """What was counted, by (key, version): those that were asked for and can be served."""
 
+    def serve_by(self, find: Callable[[ApiKey], Api | None]) -> None:
+        """From the next request on, look up how APIs are served by another function."""
+        self._find = find
+        for meter in self.meters.values():
+            meter.api = find(meter.api.key) or meter.api
+
     def start(self, connection: Connection, frame: bytearray) -> None:
         """Start the request in a frame."""
         try:

@@ -1,0 +1,103 @@
+"""`ControlledBroker`: an embedded broker whose faults a test chooses.
+
+The broker is the shipped one. Its clock and its disk are given by this room, and its handlers are
+looked up through it while a fault of a request is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.broker.broker import Broker
+from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.core.config import BrokerConfig
+from oncelog.testing.clock import ControlledClock
+from oncelog.testing.disk import ControlledDisk, Killed
+from oncelog.testing.faults import Faults
+
+__all__ = ["ControlledBroker"]
+
+
+class ControlledBroker(EmbeddedBroker):
+    """See `EmbeddedBroker`; `faults` has things go wrong on demand."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        port: int = 0,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(data_dir, port=port, config=config)
+        self.clock = ControlledClock()
+        self.faults = Faults(self)
+        self._disk = ControlledDisk()
+        self._death: _Death | None = None
+
+    def revive(self) -> None:
+        """Start a broker again that was killed and stayed down; returns when it serves."""
+
+        async def wake() -> None:
+            death = self._death
+            if death is not None:
+                death.is_revived.set()
+                await death.is_over.wait()
+
+        self.run(wake())
+
+    def dies(self, restart: bool) -> None:
+        """The broker is being killed, in its loop."""
+        self._death = _Death()
+        if restart:
+            self._death.is_revived.set()
+
+    def _make_broker(self, config: BrokerConfig) -> Broker:
+        asyncio.get_running_loop().set_exception_handler(_tell_but_of_kills)
+        self._disk = ControlledDisk()
+        return Broker(config, clock=self.clock, disk=self._disk)
+
+    async def _start_broker(self) -> Broker:
+        broker = await super()._start_broker()
+        death, self._death = self._death, None
+        if death is not None:
+            death.is_over.set()
+        self.faults.attach(broker, self._disk)
+        return broker
+
+    async def _stop_broker(self) -> None:
+        self.faults.detach()
+        with contextlib.suppress(Killed):
+            await super()._stop_broker()
+        self._disk.close()
+
+    async def _starts_again(self) -> bool:
+        death = self._death
+        if death is None:
+            return False
+        if not death.is_revived.is_set():
+            self.faults.finish_kills()
+            await death.is_revived.wait()
+        return True
+
+    def _request_stop(self) -> None:
+        super()._request_stop()
+        if self._death is not None:
+            self._death.is_revived.set()
+
+
+class _Death:
+    """A broker is dead: whether it is to serve again, and whether it does."""
+
+    def __init__(self) -> None:
+        self.is_revived = asyncio.Event()
+        self.is_over = asyncio.Event()
+
+
+def _tell_but_of_kills(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a killed broker had under way ends silently, as in a killed process."""
+    if not isinstance(context.get("exception"), Killed):
+        loop.default_exception_handler(context)

@@ -1,0 +1,67 @@
+"""`Fault`: one fault on demand, from the moment it is set until it has struck."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["Fault"]
+
+WAIT_TIMEOUT_S = 10.0
+
+
+class Fault:
+    """A fault that is set. It strikes by itself; the test may wait for it, or take it back."""
+
+    def __init__(self, description: str, nth: int, times: int, cancel: Callable[[], None]) -> None:
+        if nth < 1 or times < 1:
+            raise ValueError("nth and times count from 1")
+        self.description = description
+        self._skips_count = nth - 1
+        self._left_count = times
+        self._hits_count = 0
+        self._over = threading.Event()
+        self._cancel = cancel
+
+    def __repr__(self) -> str:
+        return f"<Fault: {self.description}, struck {self._hits_count} times>"
+
+    @property
+    def hits_count(self) -> int:
+        """How often it has struck so far."""
+        return self._hits_count
+
+    def wait(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """Return when it has struck as often as it was to, and what it causes is over.
+
+        After a kill that is: when the broker serves again, if it is started again. Raises
+        `TimeoutError` with a sentence that names the fault.
+        """
+        if not self._over.wait(timeout_s):
+            raise TimeoutError(f"within {timeout_s} s this has not happened: {self.description}")
+
+    def cancel(self) -> None:
+        """Take it back; harmless when it is over."""
+        self._cancel()
+
+    # For the broker's side, in its loop.
+
+    def strikes(self) -> bool:
+        """Count one occasion; whether the fault strikes now."""
+        if self._left_count == 0:
+            return False
+        if self._skips_count > 0:
+            self._skips_count -= 1
+            return False
+        self._left_count -= 1
+        self._hits_count += 1
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it will never strike again."""
+        return self._left_count == 0
+
+    def finish(self) -> None:
+        """What it causes is over: `wait` returns."""
+        self._over.set()

@@ -1,0 +1,355 @@
+"""`Faults`: what a test can have go wrong in a `ControlledBroker`, at the moment it wants.
+
+Faults of requests stand between the dispatcher and the handlers, kills at the disk, time at the
+clock; all three are the edges that the broker takes from outside (D3). While no fault is set,
+requests go straight to the handlers.
+
+The methods may be called from any thread, also from a coroutine: they wait for the broker's loop,
+which is another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker import apis
+from oncelog.broker.net.request import Api, Request
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.pending import Pending, unchanged
+from oncelog.group.shard import GroupCoordinatorShard
+from oncelog.protocol.api import ApiKey
+from oncelog.testing.disk import Buffer, ControlledDisk, Killed
+from oncelog.testing.fault import Fault
+from oncelog.testing.moments import Moment, Step, StepKind, steps_of_write
+from oncelog.testing.refusals import CAN_FAIL
+from oncelog.testing.requests import (
+    Action,
+    RequestFault,
+    delaying,
+    failing,
+    losing_reply,
+    losing_request,
+    until_kept,
+)
+from oncelog.transaction import TransactionCoordinatorShard
+from oncelog.transaction.events import InitProducerId, InitProducerIdResult
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.testing.broker import ControlledBroker
+
+__all__ = ["Faults"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kill:
+    """A death at a moment of a transaction; `transactional_id` None is any."""
+
+    moment: Moment
+    transactional_id: str | None
+    restart: bool
+    fault: Fault
+
+
+class Faults:
+    """The faults of one broker. `broker.faults` is one of these."""
+
+    def __init__(self, controlled: ControlledBroker) -> None:
+        self._controlled = controlled
+        self._broker: Broker | None = None
+        self._disk: ControlledDisk | None = None
+        self._thread_id = 0
+        self._requests: list[RequestFault] = []
+        self._kills: list[_Kill] = []
+        self._struck: list[Fault] = []
+        """Kills that have struck, until the broker serves again or stays down."""
+        self._ids: dict[int, str] = {}
+        """Transactional ids by producer id, as far as a PREPARE told: a marker names no id."""
+
+    # ---- requests ----
+
+    def fail(
+        self,
+        api: ApiKey,
+        error: ErrorCode,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Answer the n-th request of an API from now on, and `times` in a row, by an error.
+
+        Nothing of the request happens. `client_id` leaves the requests of other clients alone.
+        Raises `ValueError` for an API that has no such answer.
+        """
+        if api not in CAN_FAIL:
+            names = ", ".join(sorted(each.title for each in CAN_FAIL))
+            raise ValueError(f"{api.title} cannot be answered by an error on demand, but {names}")
+        what = f"{api.title} is answered by {error.name.upper()}"
+        return self._set(api, what, failing(error), nth, times, client_id)
+
+    def delay(
+        self,
+        api: ApiKey,
+        delay_ms: float,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Let the request wait before anything of it happens.
+
+        Later requests of its connection wait too. `nth`, `times` and `client_id` are as in `fail`.
+        """
+        what = f"{api.title} waits for {delay_ms:g} ms"
+        return self._set(api, what, delaying(delay_ms), nth, times, client_id)
+
+    def lose_request(
+        self, api: ApiKey, *, nth: int = 1, times: int = 1, client_id: str | None = None
+    ) -> Fault:
+        """Drop the connection before anything of the request happens."""
+        what = f"{api.title} is lost before it takes effect"
+        return self._set(api, what, losing_request(what), nth, times, client_id)
+
+    def lose_reply(
+        self, api: ApiKey, *, nth: int = 1, times: int = 1, client_id: str | None = None
+    ) -> Fault:
+        """Let the request take effect, and drop the connection instead of answering it."""
+        what = f"the reply to {api.title} is lost"
+        return self._set(api, what, losing_reply(what), nth, times, client_id)
+
+    # ---- the process ----
+
+    def kill(
+        self,
+        at: Moment | None = None,
+        *,
+        transactional_id: str | None = None,
+        nth: int = 1,
+        restart: bool = True,
+    ) -> Fault:
+        """Kill the broker at a moment of a transaction, by default now; then start it again.
+
+        Its files stay as SIGKILL would leave them, nothing is written or answered afterwards. It
+        comes back on the same port. With `restart` false it stays down until `restart` is called.
+        """
+        if at is None:
+            fault = Fault("the broker is killed", 1, 1, lambda: None)
+            self._controlled.call(lambda _: self._die(fault, restart))
+            fault.wait()
+            return fault
+        whose = f" of {transactional_id}" if transactional_id is not None else ""
+        what = f"the broker is killed {at.name.lower().replace('_', ' ')}{whose}"
+        kill = _Kill(at, transactional_id, restart, Fault(what, nth, 1, lambda: self._drop(kill)))
+        self._do(lambda: self._kills.append(kill))
+        return kill.fault
+
+    def restart(self) -> None:
+        """Start a broker again that was killed and stayed down."""
+        self._controlled.revive()
+
+    # ---- producers and time ----
+
+    def fence(self, transactional_id: str) -> tuple[int, int]:
+        """Take a transactional id over, as a second process with it would.
+
+        Its open transaction is aborted, and its producer is fenced from now on. Returns the new
+        producer id and epoch. Raises `ValueError` when nobody has used the id.
+        """
+
+        async def take_over() -> tuple[int, int]:
+            broker = self._controlled.broker
+            event = InitProducerId(transactional_id, _known(broker, transactional_id).timeout_ms)
+            value = broker.transactions.ask(
+                transactional_id, event, unchanged, InitProducerIdResult
+            )
+            if isinstance(value, Pending):
+                await until_kept(value)
+                value = value.response()
+            assert isinstance(value, InitProducerIdResult)
+            if value.error is not ErrorCode.none:
+                raise ProtocolError(value.error, f"{transactional_id} cannot be taken over")
+            return value.producer_id, value.producer_epoch
+
+        return self._controlled.run(take_over())
+
+    def advance_clock(self, ms: float) -> None:
+        """Move the broker's clock ahead, and have done what is due by then.
+
+        Transactions and sessions time out, ids and offsets expire, records age. What a request in
+        flight waits for does not end sooner.
+        """
+        self._controlled.call(lambda broker: self._advance(broker, ms))
+
+    def expire_transaction(self, transactional_id: str) -> None:
+        """Move the clock just beyond an open transaction's timeout: it is aborted and fenced.
+
+        What else is due by then happens too. Raises `ValueError` when it is not open.
+        """
+
+        def expire(broker: Broker) -> None:
+            found = _known(broker, transactional_id)
+            if found.state is not TransactionState.ONGOING:
+                raise ValueError(f"{transactional_id} has no open transaction: {found.state.label}")
+            over_ms = found.start_timestamp_ms + found.timeout_ms + 1 - broker.clock.now_ms()
+            interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+            self._advance(broker, max(over_ms, broker.config.get_int(interval)))
+
+        self._controlled.call(expire)
+
+    def expire_sessions(self, group_id: str) -> None:
+        """Move the clock just beyond the session timeout of a group's members: they are out.
+
+        What else is due by then happens too. Raises `ValueError` when the group has no members.
+        """
+
+        def expire(broker: Broker) -> None:
+            timeouts = [
+                member.session_timeout_ms
+                for shard in broker.groups.shards()
+                if isinstance(shard, GroupCoordinatorShard) and group_id in shard.store.groups
+                for member in shard.store.groups[group_id].members.values()
+            ]
+            if not timeouts:
+                raise ValueError(f"the group {group_id} has no members")
+            self._advance(broker, max(timeouts) + 1)
+
+        self._controlled.call(expire)
+
+    def clear(self) -> None:
+        """Take back every fault that has not struck."""
+
+        def work() -> None:
+            self._requests.clear()
+            self._kills.clear()
+
+        self._do(work)
+
+    # ---- in the broker's loop ----
+
+    def attach(self, broker: Broker, disk: ControlledDisk) -> None:
+        """A broker has started: its faults are set, and the kills before it are over."""
+        self._broker, self._disk = broker, disk
+        self._thread_id = threading.get_ident()
+        self._install()
+        self.finish_kills()
+
+    def detach(self) -> None:
+        """The broker has ended."""
+        self._broker = self._disk = None
+
+    def finish_kills(self) -> None:
+        """The broker serves again, or stays down as it was to: who waits for its end goes on."""
+        struck, self._struck = self._struck, []
+        for fault in struck:
+            fault.finish()
+
+    def _install(self) -> None:
+        if self._broker is None or self._disk is None:
+            return
+        self._broker.dispatcher.serve_by(self._find if self._requests else apis.find)
+        self._disk.watch = self._watch if self._kills else None
+
+    def _find(self, key: ApiKey) -> Api | None:
+        api = apis.find(key)
+        if api is None or all(each.api is not key for each in self._requests):
+            return api
+        return Api(key, partial(self._handle, api), api.reads_bytes)
+
+    def _handle(self, api: Api, context: object, request: Request[Any]) -> object:
+        for each in self._requests:
+            if each.concerns(request) and each.fault.strikes():
+                value = each.action(api, context, request)
+                if each.fault.is_spent:
+                    self._requests.remove(each)
+                    self._install()
+                    each.fault.finish()
+                return value
+        answer: object = api.handle(context, request)
+        return answer
+
+    def _watch(self, path: str, data: Buffer, is_coming: bool) -> None:
+        """See every write; end the broker at the one that a kill waits for."""
+        if threading.get_ident() != self._thread_id:
+            return
+        for step in steps_of_write(path, bytes(data)):
+            if step.kind is StepKind.PREPARE and step.transactional_id is not None:
+                self._ids[step.producer_id] = step.transactional_id
+            for kill in self._kills:
+                moment = kill.moment
+                if moment.step is not step.kind or moment.is_before is not is_coming:
+                    continue
+                if self._is_meant(kill, step) and kill.fault.strikes():
+                    self._kills.remove(kill)
+                    self._die(kill.fault, kill.restart)
+                    raise Killed
+
+    def _is_meant(self, kill: _Kill, step: Step) -> bool:
+        whose = step.transactional_id or self._ids.get(step.producer_id)
+        return kill.transactional_id in (None, whose)
+
+    def _die(self, fault: Fault, restart: bool) -> None:
+        assert self._broker is not None
+        assert self._disk is not None
+        self._struck.append(fault)
+        self._controlled.dies(restart)
+        self._disk.is_dead = True
+        self._broker.kill()
+
+    def _advance(self, broker: Broker, ms: float) -> None:
+        self._controlled.clock.advance(ms)
+        broker.transactions.clock_moved()
+        broker.groups.clock_moved()
+
+    # ---- in the test's thread ----
+
+    def _set(
+        self,
+        api: ApiKey,
+        what: str,
+        action: Action,
+        nth: int,
+        times: int,
+        client_id: str | None,
+    ) -> Fault:
+        what = f"{what} (request {nth}{f' and {times - 1} more' if times > 1 else ''})"
+        fault = Fault(what, nth, times, lambda: self._drop(new))
+        new = RequestFault(api, client_id, action, fault)
+
+        def work() -> None:
+            self._requests.append(new)
+
+        self._do(work)
+        return fault
+
+    def _drop(self, gone: RequestFault | _Kill) -> None:
+        def work() -> None:
+            if isinstance(gone, RequestFault) and gone in self._requests:
+                self._requests.remove(gone)
+            if isinstance(gone, _Kill) and gone in self._kills:
+                self._kills.remove(gone)
+
+        self._do(work)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """In the broker's loop, where there is one; a broker that is down takes it up later."""
+
+        async def in_loop() -> None:
+            work()
+            self._install()
+
+        self._controlled.run(in_loop())
+
+
+def _known(broker: Broker, transactional_id: str) -> TransactionMetadata:
+    for shard in broker.transactions.shards():
+        if isinstance(shard, TransactionCoordinatorShard):
+            found = shard.transactions.get(transactional_id)
+            if found is not None:
+                return found
+    raise ValueError(f"no producer has used the transactional id {transactional_id}")

@@ -1,0 +1,97 @@
+"""Moments in the life of a transaction at which a broker can be killed, found in what it writes.
+
+Every step of a transaction is a write: PREPARE and COMPLETE to `__transaction_state`, the markers
+to the partitions. So the moments are found at the disk, and the broker knows nothing of them. This
+module reads the bytes of a write, it does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC
+from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.records.scan import scan_batches
+from oncelog.protocol.records.transaction_log import decode_key, decode_value
+
+__all__ = ["Moment", "Step", "StepKind", "steps_of_write"]
+
+_PREPARED = frozenset({2, 3})
+_COMPLETE = frozenset({4, 5})
+
+
+class StepKind(Enum):
+    """What is written."""
+
+    PREPARE = "PREPARE"
+    MARKER = "a marker"
+    COMPLETE = "COMPLETE"
+
+
+class Step(NamedTuple):
+    """One step of one transaction."""
+
+    kind: StepKind
+    producer_id: int
+    transactional_id: str | None
+    """None for a marker, which does not name it."""
+
+
+class Moment(Enum):
+    """Where a transaction stands when the broker dies.
+
+    Before or after which write that is.
+    """
+
+    BEFORE_PREPARE = (StepKind.PREPARE, "before")
+    """EndTxn has come and nothing is decided: the next start finds the transaction open."""
+    AFTER_PREPARE = (StepKind.PREPARE, "after")
+    """The outcome is decided, and neither the client nor a partition has heard of it."""
+    BETWEEN_MARKERS = (StepKind.MARKER, "after")
+    """The first partition has its marker, the others do not."""
+    BEFORE_COMPLETE = (StepKind.COMPLETE, "before")
+    """Every partition has its marker, the coordinator's log does not say so yet."""
+    AFTER_COMPLETE = (StepKind.COMPLETE, "after")
+    """Everything is written."""
+
+    @property
+    def step(self) -> StepKind:
+        """The write that it is about."""
+        return self.value[0]
+
+    @property
+    def is_before(self) -> bool:
+        """Whether the write does not happen any more."""
+        return self.value[1] == "before"
+
+
+def steps_of_write(path: str, data: bytes) -> Iterator[Step]:
+    """The steps that a write to this file is."""
+    if not path.endswith(".log"):
+        return
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    if folder.rpartition("-")[0] != TRANSACTION_STATE_TOPIC:
+        for _, header in iter_headers(data):
+            if header.is_control:
+                yield Step(StepKind.MARKER, header.producer_id, None)
+        return
+    for scanned in scan_batches(data, 0):
+        for record in scanned.records:
+            step = _step_of_record(record[2], record[3])
+            if step is not None:
+                yield step
+
+
+def _step_of_record(key: object, value: object) -> Step | None:
+    if not isinstance(key, bytes | bytearray | memoryview):
+        return None
+    if not isinstance(value, bytes | bytearray | memoryview):
+        return None
+    written = decode_value(value)
+    if written.status in _PREPARED:
+        return Step(StepKind.PREPARE, written.producer_id, decode_key(key))
+    if written.status in _COMPLETE:
+        return Step(StepKind.COMPLETE, written.producer_id, decode_key(key))
+    return None

@@ -1,0 +1,112 @@
+"""What a fault does to one request: an error, a delay, a connection that is lost.
+
+It stands where the handler of the API stands. What has no fault goes to that handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.broker.net.request import Api, Request
+from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import Pending
+from oncelog.protocol.api import ApiKey
+from oncelog.testing.fault import Fault
+from oncelog.testing.refusals import refusal
+
+__all__ = [
+    "Action",
+    "RequestFault",
+    "delaying",
+    "failing",
+    "losing_reply",
+    "losing_request",
+    "until_kept",
+]
+
+Action = Callable[[Api, object, "Request[Any]"], object]
+"""What is done instead of the handler: ``action(api, context, request)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFault:
+    """A fault of the requests of one API, of one client where `client_id` is given."""
+
+    api: ApiKey
+    client_id: str | None
+    action: Action
+    fault: Fault
+
+    def concerns(self, request: Request[Any]) -> bool:
+        """Whether a request counts."""
+        return request.api is self.api and self.client_id in (None, request.client_id)
+
+
+def failing(error: ErrorCode) -> Action:
+    """Answer by an error; nothing happens."""
+
+    def action(_api: Api, _context: object, request: Request[Any]) -> object:
+        return refusal(request, error)
+
+    return action
+
+
+def delaying(delay_ms: float) -> Action:
+    """Let it wait before anything happens; later requests of its connection wait too."""
+
+    async def later(api: Api, context: object, request: Request[Any]) -> object:
+        await asyncio.sleep(delay_ms / 1000)
+        value: object = api.handle(context, request)
+        return await value if isinstance(value, Awaitable) else value
+
+    return later
+
+
+def losing_request(description: str) -> Action:
+    """Drop the connection; nothing happens."""
+
+    def action(_api: Api, _context: object, request: Request[Any]) -> None:
+        request.connection.fail(description)
+
+    return action
+
+
+def losing_reply(description: str) -> Action:
+    """Let it happen, and drop the connection instead of answering."""
+
+    def action(api: Api, context: object, request: Request[Any]) -> object:
+        value: object = api.handle(context, request)
+        while isinstance(value, Pending) and value.done:
+            value = value.response()
+        if isinstance(value, Pending) or inspect.isawaitable(value):
+            return lose_later(value, request)
+        request.connection.fail(description)
+        return None
+
+    async def lose_later(value: object, request: Request[Any]) -> None:
+        while True:
+            if isinstance(value, Pending):
+                await until_kept(value)
+                value = value.response()
+            elif isinstance(value, Awaitable):
+                value = await value
+            else:
+                break
+        request.connection.fail(description)
+
+    return action
+
+
+async def until_kept(pending: Pending) -> None:
+    """Return when the promise is kept; drop it if nobody waits any more."""
+    kept = asyncio.get_running_loop().create_future()
+    pending.wait(lambda: None if kept.done() else kept.set_result(None))
+    try:
+        await kept
+    except asyncio.CancelledError:
+        pending.drop()
+        raise
