@@ -11,10 +11,10 @@ which is another one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelog.broker import apis
 from oncelog.broker.net.request import Api, Request
@@ -22,6 +22,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, unchanged
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
+from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import Buffer, ControlledDisk, Killed
 from oncelog.testing.fault import Fault
 from oncelog.testing.moments import Moment, Step, StepKind, steps_of_write
@@ -41,9 +42,10 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
-    from oncelog.testing.broker import ControlledBroker
 
 __all__ = ["Faults"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,28 @@ class _Kill:
     fault: Fault
 
 
+class Controlled(Protocol):
+    """As much of a `ControlledBroker` as its faults know."""
+
+    clock: ControlledClock
+
+    def call(self, work: Callable[[Broker], T]) -> T:
+        """Run `work(broker)` in the broker's loop."""
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine in that loop."""
+
+    def dies(self, restart: bool) -> None:
+        """The broker is being killed, in its loop."""
+
+    def revive(self) -> None:
+        """Start a broker again that stayed down."""
+
+
 class Faults:
     """The faults of one broker. `broker.faults` is one of these."""
 
-    def __init__(self, controlled: ControlledBroker) -> None:
+    def __init__(self, controlled: Controlled) -> None:
         self._controlled = controlled
         self._broker: Broker | None = None
         self._disk: ControlledDisk | None = None
@@ -163,7 +183,9 @@ class Faults:
         """
 
         async def take_over() -> tuple[int, int]:
-            broker = self._controlled.broker
+            broker = self._broker
+            if broker is None:
+                raise RuntimeError("the broker is down: start it again first")
             event = InitProducerId(transactional_id, _known(broker, transactional_id).timeout_ms)
             value = broker.transactions.ask(
                 transactional_id, event, unchanged, InitProducerIdResult
