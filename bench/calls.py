@@ -92,31 +92,48 @@ class _Counter:
             self.own += 1
 
 
-class _Client:
-    """A socket that asks one thing after the other and counts what that costs the broker."""
+class Client:
+    """A socket that asks one thing after the other."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
         self._socket = socket.create_connection((host, int(port)))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setblocking(False)
-        self._counter = _Counter()
         self.calls = Calls(0, 0, 0)
 
     def close(self) -> None:
         self._socket.close()
 
     async def ask(self, api: int, version: int, body: bytes, flexible: bool = False) -> bytes:
-        """Send one request and wait until the broker is at rest; returns the reply's body."""
+        """Send one request; returns the reply's body."""
         header = packed(">hhi", api, version, 1) + _string("calls") + (b"\0" if flexible else b"")
         frame = packed(">i", len(header) + len(body)) + header + body
+        reply = await self._answer(frame)
+        return reply[9 if flexible else 8 :]
+
+    async def _answer(self, frame: bytes) -> bytes:
+        """Send a frame to a broker of another process, and block until the reply is whole."""
+        self._socket.sendall(frame)
+        size = int.from_bytes(self._socket.recv(4, socket.MSG_WAITALL), "big")
+        return bytes(4) + self._socket.recv(size, socket.MSG_WAITALL)
+
+
+class _CountingClient(Client):
+    """Counts what a request costs the broker, which shares its thread, until that is at rest."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(bootstrap_servers)
+        self._socket.setblocking(False)
+        self._counter = _Counter()
+
+    async def _answer(self, frame: bytes) -> bytes:
         with self._counter:
             self._socket.sendall(frame)
             reply = await self._reply()
             until_reply = self._counter.own
             await self._rest()
         self.calls = Calls(until_reply, self._counter.own, self._counter.everywhere)
-        return reply[9 if flexible else 8 :]
+        return reply
 
     async def _reply(self) -> bytes:
         reply = b""
@@ -166,10 +183,10 @@ def _expect_no_error(error: int, what: str) -> None:
         raise RuntimeError(f"{what} was answered with error {error}")
 
 
-class _Requests:
+class Requests:
     """One method per counted request; each puts the broker into the state it needs first."""
 
-    def __init__(self, client: _Client) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._topic_id = bytes(16)
         self._producer = (-1, -1)
@@ -327,17 +344,17 @@ def _record() -> Record:
     return Record(0, 1_700_000_000_000, None, bytes(100))
 
 
-COUNTED: dict[str, Callable[[_Requests], Awaitable[Calls]]] = {
-    "Produce": _Requests.produce,
-    "Fetch": _Requests.fetch,
-    "EndTxn": _Requests.end_txn,
-    "EndTxn (TV1)": _Requests.end_txn_tv1,
-    "JoinGroup": _Requests.join_group,
-    "JoinGroup again": _Requests.join_group_again,
-    "SyncGroup": _Requests.sync_group,
-    "Heartbeat": _Requests.heartbeat,
-    "AddPartitionsToTxn": _Requests.add_partitions_to_txn,
-    "InitProducerId": _Requests.init_producer_id,
+COUNTED: dict[str, Callable[[Requests], Awaitable[Calls]]] = {
+    "Produce": Requests.produce,
+    "Fetch": Requests.fetch,
+    "EndTxn": Requests.end_txn,
+    "EndTxn (TV1)": Requests.end_txn_tv1,
+    "JoinGroup": Requests.join_group,
+    "JoinGroup again": Requests.join_group_again,
+    "SyncGroup": Requests.sync_group,
+    "Heartbeat": Requests.heartbeat,
+    "AddPartitionsToTxn": Requests.add_partitions_to_txn,
+    "InitProducerId": Requests.init_producer_id,
 }
 """EndTxn is version 5, JoinGroup 9, Produce 12, Fetch 16, the others those of librdkafka."""
 
@@ -348,9 +365,9 @@ async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
         config["oncelog.metrics.address"] = "127.0.0.1:0"
     with tempfile.TemporaryDirectory() as folder:
         async with broker_in_loop(folder, config) as broker:
-            client = _Client(broker.bootstrap_servers)
+            client = _CountingClient(broker.bootstrap_servers)
             try:
-                requests = _Requests(client)
+                requests = Requests(client)
                 await requests.prepare()
                 return {
                     name: await _smallest(ask, requests, repeats) for name, ask in COUNTED.items()
@@ -360,7 +377,7 @@ async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
 
 
 async def _smallest(
-    ask: Callable[[_Requests], Awaitable[Calls]], requests: _Requests, repeats: int
+    ask: Callable[[Requests], Awaitable[Calls]], requests: Requests, repeats: int
 ) -> Calls:
     for _ in range(WARM_UP):
         await ask(requests)

@@ -1,0 +1,47 @@
+"""How many system calls one request may take; the least that a loop of its own can do."""
+
+import pytest
+
+from bench.system_calls import count, parsed
+
+LEAST = {
+    "Produce": {"epoll_pwait": 1, "read": 1, "pwrite64": 1, "writev": 1},
+    "Fetch": {"epoll_pwait": 1, "read": 1, "pread64": 1, "writev": 1},
+    # Records, ONGOING, PREPARE, a marker, COMPLETE; two requests under TV2, three under TV1.
+    "EndTxn": {"epoll_pwait": 2, "read": 2, "pwrite64": 5, "writev": 2},
+    "EndTxn (TV1)": {"epoll_pwait": 3, "read": 3, "pwrite64": 5, "writev": 3},
+}
+TIMERS = 0.3
+"""Of a broker's own timers, and of the threads that they use, per request."""
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, dict[str, float]]:
+    found = count(repeats=200)
+    if found is None:
+        pytest.skip("strace is missing, or may not look into a process")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_name", LEAST)
+def test_a_request_takes_no_more_system_calls_than_it_needs(
+    counted: dict[str, dict[str, float]], request_name: str
+) -> None:
+    for call, least in LEAST[request_name].items():
+        assert counted[request_name].get(call, 0.0) <= least + TIMERS, call
+    needed = {*LEAST[request_name], "futex", "total"}  # A thread that waits for work is no cost.
+    others = {call: n for call, n in counted[request_name].items() if call not in needed}
+    assert sum(others.values()) <= TIMERS, others
+
+
+def test_the_table_of_strace_is_read() -> None:
+    lines = [
+        "% time     seconds  usecs/call     calls    errors syscall",
+        "------ ----------- ----------- --------- --------- ----------------",
+        " 57.64    0.005688          18       303           epoll_pwait",
+        "  2.27    0.000224          32         7         6 futex",
+        "------ ----------- ----------- --------- --------- ----------------",
+        "100.00    0.005912          19       310         6 total",
+    ]
+    assert parsed(lines) == {"epoll_pwait": 303, "futex": 7, "total": 310}
