@@ -194,6 +194,11 @@ METRICS_LINES_PER_TURN_COUNT = 500
 METRICS_TEXT_BYTES_MAX = 64 * 1024 * 1024
 """Longest answer that `oncelog metrics` reads."""
 
+CLOCK_JUMP_MS_MIN = 1_000
+"""From this difference on, between the time in a record and the record's own, the wall clock counts
+as having been set between the two; below it they were only taken one after the other.
+"""
+
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 

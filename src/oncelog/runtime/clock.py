@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "stopwatch"]
+__all__ = ["Clock", "SteadyClock", "SystemClock", "stopwatch"]
 
 
 class Clock(Protocol):
@@ -59,3 +59,21 @@ def stopwatch(clock: Clock) -> Callable[[], float]:
     if type(clock) is SystemClock:
         return time.monotonic
     return lambda: clock.monotonic_ms() / 1000.0
+
+
+class SteadyClock:
+    """Wall time as of now, carried on by the monotonic clock: it never jumps.
+
+    For intervals that are judged by times which are also written down. Who writes wall time for
+    others to read takes it from the clock itself.
+    """
+
+    __slots__ = ("_base_s", "_elapsed")
+
+    def __init__(self, clock: Clock) -> None:
+        self._elapsed = stopwatch(clock)
+        self._base_s = clock.now_ms() / 1000.0 - self._elapsed()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 (UTC), as if the wall clock had not been set since."""
+        return int((self._base_s + self._elapsed()) * 1000.0)

@@ -22,11 +22,11 @@ Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, nev
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
-from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
+from oncelog.core.limits import CLOCK_JUMP_MS_MIN, EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -159,7 +159,7 @@ class TransactionStore:
             return
         transactional_id, metadata = records.decode(entry)
         if metadata is not None:
-            self._take(metadata, None)
+            self._take(_as_written(metadata, context.timestamp_ms), None)
         elif transactional_id is not None:
             self._proposed.pop(entry.key, None)
             self._forget(transactional_id, context.timestamp_ms)
@@ -213,3 +213,20 @@ class TransactionStore:
 
 def _changes_producer(before: TransactionMetadata, after: TransactionMetadata) -> bool:
     return (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch)
+
+
+def _as_written(metadata: TransactionMetadata, written_ms: int) -> TransactionMetadata:
+    """Move the times of a record to the moment at which it was written.
+
+    The times in it are those of a clock that does not jump; the record's own is wall time. Where
+    they differ, the wall clock was set meanwhile. How old the transaction was stays as it is.
+    """
+    shift_ms = written_ms - metadata.last_update_timestamp_ms
+    if abs(shift_ms) < CLOCK_JUMP_MS_MIN:
+        return metadata
+    start_ms = metadata.start_timestamp_ms
+    return replace(
+        metadata,
+        last_update_timestamp_ms=written_ms,
+        start_timestamp_ms=start_ms + shift_ms if start_ms > 0 else start_ms,
+    )

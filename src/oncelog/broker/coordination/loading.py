@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,14 +44,17 @@ __all__ = ["load"]
 log = logging.getLogger(__name__)
 
 
-async def load(shard: EventProcessor, partition: Partition, disk: Disk) -> None:
+async def load(shard: EventProcessor, partition: Partition, disk: Disk, now_ms: int) -> None:
     """Replay the partition into the shard; when it returns, nothing is left to replay.
+
+    A record whose timestamp lies after `now_ms` was written before the wall clock was set back; it
+    counts as written now.
 
     Markers may be appended meanwhile by other coordinators, so the end is looked at again after
     each turn. Raises `DamagedRecord`, `CorruptBatch` and whatever else reading the log raises.
     """
     log_ = partition.log
-    loading = _Loading(shard)
+    loading = _Loading(shard, now_ms)
     offset = log_.log_start_offset
     while offset < log_.log_end_offset or loading.has_more:
         end = log_.log_end_offset
@@ -71,8 +75,9 @@ async def load(shard: EventProcessor, partition: Partition, disk: Disk) -> None:
 class _Loading:
     """The stretch of the log in hand."""
 
-    def __init__(self, shard: EventProcessor) -> None:
+    def __init__(self, shard: EventProcessor, now_ms: int) -> None:
         self._shard = shard
+        self._now_ms = now_ms
         self._replay = ReplayBuffer()
         self._stretch_bytes = 0
         self._unknown: dict[int, int] = {}
@@ -135,8 +140,11 @@ class _Loading:
                 yield
 
     def _apply(self, step: RecordToReplay) -> None:
+        context = step.context
+        if context.timestamp_ms > self._now_ms:
+            context = replace(context, timestamp_ms=self._now_ms)
         try:
-            self._shard.replay(step.entry, step.context)
+            self._shard.replay(step.entry, context)
         except UnknownKind as unknown:
             self._unknown.setdefault(unknown.kind, step.offset)
         except OncelogError as error:

@@ -32,6 +32,7 @@ from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.clock import SteadyClock
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import Origin, Verification
 
@@ -137,9 +138,9 @@ class CoordinatorContext:
         if error is ErrorCode.none and not (producer is None or _is_permitted(partition, producer)):
             error = ErrorCode.invalid_txn_state
         if error is ErrorCode.none:
-            result = partition.append(
-                _encode(append), now_ms=append.timestamp_ms, origin=Origin.COORDINATOR
-            )
+            now_ms = self._runtime.wall_clock.now_ms()
+            batch = _encode(append, now_ms)
+            result = partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
             error = result.error
             if error is ErrorCode.none:
                 base_offset = Offset(result.base_offset)
@@ -205,7 +206,9 @@ class CoordinatorRuntime:
         after_load: Callable[[], object] | None = None,
     ) -> None:
         self.topic = topic
-        self.clock = partitions.clock
+        self.wall_clock = partitions.clock
+        self.clock = SteadyClock(partitions.clock)
+        """What shards know of time: no jump of the wall clock ends a wait early, or late."""
         self._partitions = partitions
         self._disk = partitions.disk
         self._topic_deleted = topic_deleted
@@ -358,7 +361,8 @@ class CoordinatorRuntime:
         """
         async with self._load_turn:
             try:
-                await load(coordinator.processor, coordinator.partition, self._disk)
+                now_ms = self.wall_clock.now_ms()
+                await load(coordinator.processor, coordinator.partition, self._disk, now_ms)
             except StorageFailure as failure:
                 # D12: not this log but its folder fails.
                 coordinator.resign()
@@ -409,14 +413,14 @@ def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
     return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
 
 
-def _encode(append: Append) -> bytearray:
-    """Encode the entries as one batch.
+def _encode(append: Append, now_ms: int) -> bytearray:
+    """Encode the entries as one batch, whose records carry wall time.
 
     Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
     """
     records = []
     for offset, entry in enumerate(append.entries):
-        records.append(Record(offset, append.timestamp_ms, entry.key, entry.value, ()))
+        records.append(Record(offset, now_ms, entry.key, entry.value, ()))
     producer = append.producer
     if producer is None:
         return build_batch(records)

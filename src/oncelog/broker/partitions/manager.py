@@ -37,7 +37,7 @@ from oncelog.core.limits import (
     TIMER_MS_MAX,
 )
 from oncelog.replication.partition import PartitionState
-from oncelog.runtime.clock import Clock
+from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
@@ -320,9 +320,11 @@ class PartitionManager:
         A limited number per turn: there may be thousands of partitions, or of producers in one.
         """
         interval_ms = self._config.get_int("producer.id.expiration.check.interval.ms")
+        steady = SteadyClock(self.clock)
         while True:
             await self.clock.sleep(interval_ms)
-            now_ms = self.clock.now_ms()
+            # Their times are wall time: a clock that was set forward makes nobody idle.
+            now_ms = min(self.clock.now_ms(), steady.now_ms())
             seen_count = 0
             for partition in self:
                 entries = partition.log.active_producers()

@@ -59,7 +59,7 @@ async def load(
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    await loading.load(EventProcessor(machine or Memory()), partition, disk)
+    await loading.load(EventProcessor(machine or Memory()), partition, disk, NOW_MS)
     task.cancel()
     return turns
 

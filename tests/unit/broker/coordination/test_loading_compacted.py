@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oncelog.broker.coordination.loading import load
 from oncelog.coordinator import CoordinatorRecord, CoordinatorShard, EventProcessor
 from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import Origin
@@ -75,7 +76,7 @@ def write(ctx: CompactedLog, first: Any, second: Any) -> None:
 
 def loaded(ctx: CompactedLog, machine: CoordinatorShard) -> Any:
     partition: Any = SimpleNamespace(log=ctx.log, topic_partition=ctx.log.topic_partition)
-    asyncio.run(load(EventProcessor(machine), partition, SystemDisk()))
+    asyncio.run(load(EventProcessor(machine), partition, SystemDisk(), INT64_MAX))
     return machine
 
 

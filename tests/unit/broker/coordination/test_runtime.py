@@ -91,6 +91,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.at_ms
 
+    def monotonic_ms(self) -> float:
+        return float(self.at_ms)
+
 
 class Bench:
     """A runtime over one partition."""

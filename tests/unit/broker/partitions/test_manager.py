@@ -31,11 +31,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.at_ms = NOW_MS
+        self.set_by_ms = 0
+        """How far the wall clock was set forward."""
         self.pauses_count = 0
         self._sleeping: list[tuple[float, asyncio.Future[None]]] = []
 
     def now_ms(self) -> int:
-        return self.at_ms
+        return self.at_ms + self.set_by_ms
 
     def monotonic_ms(self) -> float:
         return float(self.at_ms)
@@ -108,6 +110,17 @@ async def test_producers_idle_for_a_day_are_forgotten_within_ten_minutes(tmp_pat
         assert bench.producers() == [1, 2]
         await bench.clock.advance(HOUR_MS)
         assert bench.producers() == [2]
+
+
+async def test_a_clock_set_forward_forgets_no_producer(tmp_path: Path) -> None:
+    """INV-2: a batch of its that comes again would be appended twice."""
+    async with upkeep(tmp_path) as bench:
+        bench.append(1)
+        bench.clock.set_by_ms = 48 * HOUR_MS
+        await bench.clock.advance(HOUR_MS)
+        assert bench.producers() == [1]
+        await bench.clock.advance(24 * HOUR_MS)
+        assert bench.producers() == []
 
 
 async def test_a_producer_in_a_transaction_is_not_forgotten_before_it_ends(tmp_path: Path) -> None:
