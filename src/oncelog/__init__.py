@@ -7,6 +7,7 @@ The public names are few, and imported when first used, so that `import oncelog`
 - `Producer`, `Consumer`, `Admin`, `TransactionDriver`: asyncio clients for any Kafka broker, with
   their values (`NewTopic`, `TopicPartition`, `OffsetAndMetadata`) and errors
   (`oncelog.client.errors`).
+- `oncelog.sync`: the same clients for callers without an event loop.
 - `oncelog.spark`: exactly-once pipelines for PySpark (extra `spark`).
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         RetriableError,
         TopicPartition,
         TransactionDriver,
+        sync,
     )
     from oncelog.core.config_definition import ConfigError
     from oncelog.core.errors import OncelogError
@@ -56,6 +58,7 @@ __all__ = [
     "TopicPartition",
     "TransactionDriver",
     "__version__",
+    "sync",
 ]
 
 _ELSEWHERE = {
@@ -67,11 +70,13 @@ _ELSEWHERE = {
     "StorageFailure": "oncelog.runtime.disk",
 }
 
+_MODULES = {"spark": "oncelog.spark", "sync": "oncelog.client.sync"}
+
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for (PEP 562)."""
-    if name == "spark":
-        return import_module("oncelog.spark")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name not in __all__:
         raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
     value: object = getattr(import_module(_ELSEWHERE.get(name, "oncelog.client")), name)

@@ -1,0 +1,196 @@
+"""The same clients for callers without an event loop: ``from oncelog import sync``.
+
+The methods of `Producer`, `Consumer` and `Admin` with the same arguments and the same errors, but
+they block. Each client has an event loop of its own in a thread: use it in a ``with`` block, or
+call `close` at the end of a notebook, and from one thread at a time. A call changes threads twice,
+so load that has to be fast belongs into the asyncio clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from oncelog.client import admin, consumer, producer
+from oncelog.client.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.background_loop import BackgroundLoop
+
+__all__ = ["Admin", "Consumer", "Producer"]
+
+
+class _Client(Protocol):
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *rest: object) -> None: ...
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=_Client)
+B = TypeVar("B", bound="_Blocking[Any]")
+
+
+class _Blocking(Generic[C]):
+    """A client with a loop of its own."""
+
+    def __init__(self, client: C) -> None:
+        self._client = client
+        self._loop = BackgroundLoop()
+
+    def start(self) -> None:
+        """Connect. Raises as the asyncio client."""
+        self._loop.run(self._client.start())
+
+    def close(self) -> None:
+        """Close the connections and the thread, without a flush. Again it does nothing."""
+        if self._loop.is_closed:
+            return
+        try:
+            self._loop.run(self._client.close())
+        finally:
+            self._loop.close()
+
+    def __enter__(self: B) -> B:
+        """Connect."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *rest: object) -> None:
+        """End as leaving the asyncio client does, then close."""
+        try:
+            self._loop.run(self._client.__aexit__(exc_type, *rest))
+        finally:
+            self.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[C, P], Awaitable[T]],
+) -> Callable[Concatenate[_Blocking[C], P], T]:
+    """The method of the asyncio client, waited for."""
+
+    @functools.wraps(method)
+    def call(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+class Producer(_Blocking[producer.Producer]):
+    """`oncelog.Producer`, blocking: ``with sync.Producer("localhost:9092") as producer``."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        super().__init__(producer.Producer(bootstrap_servers, **options))
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Future[RecordMetadata]:
+        """Queue one record, waiting for room; ``.result()`` waits until it is acknowledged."""
+        found: Future[RecordMetadata] = Future()
+
+        async def queue() -> None:
+            await self._client.room()
+            delivery = self._client.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+            )
+            delivery.add_done_callback(functools.partial(_pass_on, found))
+
+        self._loop.run(queue())
+        return found
+
+    flush = _blocking(producer.Producer.flush)
+    init_transactions = _blocking(producer.Producer.init_transactions)
+    begin_transaction = _blocking(producer.Producer.begin_transaction)
+    send_offsets_to_transaction = _blocking(producer.Producer.send_offsets_to_transaction)
+    commit_transaction = _blocking(producer.Producer.commit_transaction)
+    abort_transaction = _blocking(producer.Producer.abort_transaction)
+
+
+class Consumer(_Blocking[consumer.Consumer]):
+    """`oncelog.Consumer`, blocking; it can be iterated over as well."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        super().__init__(consumer.Consumer(bootstrap_servers, **options))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on, and no others."""
+        self._client.assign(partitions)
+
+    def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions."""
+        return self._client.assignment()
+
+    def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at `offset`."""
+        self._client.seek(topic_partition, offset)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Every record, one after the other, without an end."""
+        while True:
+            yield from self.poll()
+
+    poll = _blocking(consumer.Consumer.poll)
+    commit = _blocking(consumer.Consumer.commit)
+    committed = _blocking(consumer.Consumer.committed)
+    position = _blocking(consumer.Consumer.position)
+    positions = _blocking(consumer.Consumer.positions)
+
+
+class Admin(_Blocking[admin.Admin]):
+    """`oncelog.Admin`, blocking."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
+        super().__init__(admin.Admin(bootstrap_servers, **options))
+
+    create_topics = _blocking(admin.Admin.create_topics)
+    delete_topics = _blocking(admin.Admin.delete_topics)
+    list_topics = _blocking(admin.Admin.list_topics)
+    describe_topic = _blocking(admin.Admin.describe_topic)
+    create_partitions = _blocking(admin.Admin.create_partitions)
+    delete_records = _blocking(admin.Admin.delete_records)
+    describe_configs = _blocking(admin.Admin.describe_configs)
+    incremental_alter_configs = _blocking(admin.Admin.incremental_alter_configs)
+    list_offsets = _blocking(admin.Admin.list_offsets)
+    describe_cluster = _blocking(admin.Admin.describe_cluster)
+    describe_data_folders = _blocking(admin.Admin.describe_data_folders)
+    list_groups = _blocking(admin.Admin.list_groups)
+    describe_group = _blocking(admin.Admin.describe_group)
+    group_offsets = _blocking(admin.Admin.group_offsets)
+    alter_group_offsets = _blocking(admin.Admin.alter_group_offsets)
+    delete_group = _blocking(admin.Admin.delete_group)
+    delete_group_offsets = _blocking(admin.Admin.delete_group_offsets)
+    list_transactions = _blocking(admin.Admin.list_transactions)
+    describe_transaction = _blocking(admin.Admin.describe_transaction)
+    describe_producers = _blocking(admin.Admin.describe_producers)
+    wait_for_topics = _blocking(admin.Admin.wait_for_topics)
+
+
+def _pass_on(found: Future[RecordMetadata], delivery: asyncio.Future[RecordMetadata]) -> None:
+    """Settle the future of the caller's thread as that of the loop was."""
+    if delivery.cancelled():
+        found.cancel()
+    elif (error := delivery.exception()) is not None:
+        found.set_exception(error)
+    else:
+        found.set_result(delivery.result())

@@ -1,0 +1,52 @@
+"""An event loop in a thread of its own, for callers that have none: scripts, notebooks, tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from oncelog.runtime.loop import new_event_loop
+
+__all__ = ["BackgroundLoop"]
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Runs what it is given, from any other thread, until it is closed."""
+
+    def __init__(self) -> None:
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="oncelog-background", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Wait for `awaitable` there. Ctrl-C here cancels it there."""
+
+        async def wait() -> T:
+            return await awaitable
+
+        future = asyncio.run_coroutine_threadsafe(wait(), self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the thread has ended."""
+        return self._loop.is_closed()
+
+    def close(self) -> None:
+        """End the thread; what still runs there is dropped. Again it does nothing."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
