@@ -13,9 +13,11 @@ from oncelog.group.results import (
 )
 from oncelog.group.states import DEAD, GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
+from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 CLASSIC = "classic"
-"""Kafka's name for the type of these groups (KIP-848)."""
+CONSUMER = "consumer"
+"""Kafka's names for the types of groups (KIP-848)."""
 
 DESCRIBE_NOT_FOUND_VERSION_MIN = 6
 """From this DescribeGroups version on an unknown group is GROUP_ID_NOT_FOUND.
@@ -65,6 +67,11 @@ def list_groups(store: GroupStore, event: ListGroups, builder: DecisionBuilder) 
         fits_state = not states or group.state.value.lower() in states
         if fits_state and (not types or CLASSIC in types):
             listed.append(_line(group))
+    for consumer_group in store.consumer_groups.values():
+        state = consumer_group.state.value
+        if (not states or state.lower() in states) and (not types or CONSUMER in types):
+            line = ListedGroup(consumer_group.group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
+            listed.append(line)
     builder.answer(ListResult(ErrorCode.none, tuple(listed)))
 
 

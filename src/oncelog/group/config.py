@@ -1,8 +1,9 @@
 """The settings of the group coordinator, under Kafka's names (D10), as plain values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oncelog.core.limits import COORDINATOR_APPEND_BYTES_MAX
+from oncelog.group.consumer.settings import ConsumerGroupConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,5 @@ class GroupConfig:
     """`offsets.retention.check.interval.ms`"""
     append_bytes_max: int = COORDINATOR_APPEND_BYTES_MAX
     """What one append of the coordinator's own accord may take; not above `max.message.bytes`."""
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    """`group.consumer.*`"""

@@ -168,6 +168,9 @@ class OffsetFetch:
     group_id: str
     offsets: tuple[OffsetToFetch, ...] | None
     require_stable: bool = False
+    member_id: str | None = None
+    """Who asks, from version 9 on; administrators and clients of older versions are nobody."""
+    member_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ Facts: "Append errors seen by coordinator clients" (Kafka's `CoordinatorOperatio
 
 from oncelog.core.errors import ErrorCode
 from oncelog.group import events, results
+from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
+from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
 from oncelog.group.offsets import refused
 
 APPEND_ERRORS = {
@@ -55,4 +57,8 @@ def refusal(event: object, error: ErrorCode) -> object:
             return results.ListResult(error)
         case events.DeleteGroup():
             return results.DeleteResult(error, event.group_id)
+        case Beat() | Quit():
+            return BeatResult(error)
+        case DescribeConsumerGroup():
+            return ConsumerGroupDescription(error, event.group_id)
     return None

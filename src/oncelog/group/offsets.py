@@ -6,6 +6,8 @@ consumers that assign partitions themselves, and is taken while the group has no
 transaction always, as older clients send nothing else).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from oncelog.coordinator.shard import AppendProducer
@@ -13,6 +15,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group.classic_group import ClassicGroup, WriteKind
+from oncelog.group.consumer.commits import check_fetch
 from oncelog.group.events import (
     NO_MEMBER_ID,
     ZERO_TOPIC_ID,
@@ -61,8 +64,7 @@ def commit(store: GroupStore, event: OffsetCommit, builder: DecisionBuilder) -> 
         member = group.members.get(event.member_id)
         if member is not None:
             store.renew_session(group, member, builder.now_ms)
-    expire_ms = NO_TIMESTAMP if event.retention_ms < 0 else builder.now_ms + event.retention_ms
-    _write_offsets(store, event, builder, expire_ms)
+    write_offsets(store, event, builder)
 
 
 def commit_in_transaction(
@@ -79,10 +81,7 @@ def commit_in_transaction(
     if error is not ErrorCode.none:
         builder.answer(refused(event, error))
         return
-    producer_id = ProducerId(event.producer_id)
-    producer_epoch = ProducerEpoch(event.producer_epoch)
-    builder.producer = AppendProducer(producer_id, producer_epoch, event.permit)
-    _write_offsets(store, event, builder, NO_TIMESTAMP)
+    write_offsets(store, event, builder)
 
 
 def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
@@ -114,17 +113,30 @@ def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
     return ErrorCode.none
 
 
-def _write_offsets(
-    store: GroupStore, event: AnyCommit, builder: DecisionBuilder, expire_ms: int
+def write_offsets(
+    store: GroupStore,
+    event: AnyCommit,
+    builder: DecisionBuilder,
+    stale: frozenset[TopicPartition] = frozenset(),
 ) -> None:
+    """Write the offsets of a commit that is allowed, but for those of `stale` partitions."""
+    expire_ms = NO_TIMESTAMP
+    if isinstance(event, TxnOffsetCommit):
+        producer_id = ProducerId(event.producer_id)
+        producer_epoch = ProducerEpoch(event.producer_epoch)
+        builder.producer = AppendProducer(producer_id, producer_epoch, event.permit)
+    elif event.retention_ms >= 0:
+        expire_ms = builder.now_ms + event.retention_ms
     outcomes = []
     written = []
     for wanted in event.offsets:
         metadata = wanted.metadata or ""
+        partition = TopicPartition(wanted.topic, wanted.partition)
         error = ErrorCode.offset_metadata_too_large
-        if len(metadata) <= store.config.offset_metadata_max_size:
+        if partition in stale:
+            error = ErrorCode.stale_member_epoch
+        elif len(metadata) <= store.config.offset_metadata_max_size:
             error = ErrorCode.none
-            partition = TopicPartition(wanted.topic, wanted.partition)
             value = CommittedOffset(
                 wanted.offset,
                 wanted.leader_epoch,
@@ -156,6 +168,12 @@ def fetch(store: GroupStore, event: OffsetFetch, builder: DecisionBuilder) -> No
     transaction; we name it as unstable, since a reader that requires stable offsets would otherwise
     start from nothing (INV-6).
     """
+    consumer_group = store.consumer_groups.get(event.group_id)
+    if consumer_group is not None:
+        error = check_fetch(consumer_group, event)
+        if error is not ErrorCode.none:
+            builder.answer(OffsetFetchResult(error))
+            return
     if event.offsets is not None:
         wanted = event.offsets
     else:
@@ -222,22 +240,10 @@ def expire(store: GroupStore, event: ExpireOffsets, builder: DecisionBuilder) ->
     group = store.groups.get(event.group_id)
     if group is None:
         return
-    stay = 0
     batch = BatchBudget(store.config.append_bytes_max)
-    for partition, value in store.offsets.of_group(event.group_id):
-        unstable = store.offsets.is_unstable(event.group_id, partition)
-        if unstable or not _is_expired(store, group, partition, value, builder.now_ms):
-            stay += 1
-            continue
-        tombstone = offset_tombstone(event.group_id, partition)
-        if not batch.take(tombstone):
-            store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
-            return
-        builder.entries.append(tombstone)
-    stay += sum(
-        store.offsets.is_unstable(event.group_id, partition)
-        for partition in store.offsets.partitions(event.group_id)
-    )
+    is_whole, stay = expire_offsets(store, group.group_id, builder, batch, partial(_base_ms, group))
+    if not is_whole:
+        return
     is_over = group.state is GroupState.EMPTY and not group.pending_joins and not stay
     if is_over and (builder.entries or group.group_id in store.recorded):
         last = group_tombstone(group.group_id)
@@ -250,26 +256,54 @@ def expire(store: GroupStore, event: ExpireOffsets, builder: DecisionBuilder) ->
         store.forget(group)
 
 
-def _is_expired(
+def expire_offsets(
     store: GroupStore,
-    group: ClassicGroup,
-    partition: TopicPartition,
-    value: CommittedOffset,
-    now_ms: int,
-) -> bool:
+    group_id: str,
+    builder: DecisionBuilder,
+    batch: BatchBudget,
+    base_ms_of: Callable[[TopicPartition, CommittedOffset], int | None],
+) -> tuple[bool, int]:
+    """Delete a group's offsets whose time is over, counted from `base_ms_of` (None: it is not).
+
+    Returns whether all of them fitted into the append, and how many offsets stay.
+    """
+    stay = 0
+    for partition, value in store.offsets.of_group(group_id):
+        base_ms = base_ms_of(partition, value)
+        unstable = store.offsets.is_unstable(group_id, partition)
+        if unstable or base_ms is None or not _is_over(store, value, base_ms, builder.now_ms):
+            stay += 1
+            continue
+        tombstone = offset_tombstone(group_id, partition)
+        if not batch.take(tombstone):
+            store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
+            return False, stay
+        builder.entries.append(tombstone)
+    stay += sum(
+        store.offsets.is_unstable(group_id, partition)
+        for partition in store.offsets.partitions(group_id)
+    )
+    return True, stay
+
+
+def _is_over(store: GroupStore, value: CommittedOffset, base_ms: int, now_ms: int) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - base_ms >= store.config.offsets_retention_ms
+
+
+def _base_ms(group: ClassicGroup, partition: TopicPartition, value: CommittedOffset) -> int | None:
     """Kafka's rules (KIP-211).
 
     Count from when the group became empty, or from the commit if it never had members.
     """
     if group.is_subscribed_to(partition.topic):
-        return False
+        return None
     base_ms = value.commit_timestamp_ms
     if group.protocol_type is not None and group.state is GroupState.EMPTY:
         base_ms = group.state_timestamp_ms if group.state_timestamp_ms >= 0 else base_ms
     elif group.protocol_type is not None:
         is_known = group.is_consumer_group and group.subscribed_topics is not None
         if not is_known or group.state is not GroupState.STABLE:
-            return False
-    if value.expire_timestamp_ms != NO_TIMESTAMP:
-        return now_ms >= value.expire_timestamp_ms
-    return now_ms - base_ms >= store.config.offsets_retention_ms
+            return None
+    return base_ms

@@ -1,11 +1,11 @@
 """Between the shard's values and the records of `__consumer_offsets` (`group_log`).
 
-The only module of this store that touches bytes. Keys of kinds that belong to other protocols
-(KIP-848 and later) are left alone: `decode` returns None for them.
+With `oncelog.group.consumer.records` the only module of this room that touches bytes. Keys of kinds
+that belong to other protocols (share and streams groups) are left alone: `decode` returns None.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
 from oncelog.core.ids import TopicPartition
@@ -14,7 +14,7 @@ from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.states import GroupState
 from oncelog.protocol.batch import HEADER_SIZE
-from oncelog.protocol.records import group_log
+from oncelog.protocol.records import consumer_group_log, group_log
 
 _RECORD_BYTES: Final = 24
 """More than a record's lengths, deltas and attributes take beside its key."""
@@ -35,6 +35,16 @@ class GroupRecord(NamedTuple):
     value: group_log.GroupMetadataValue | None
 
 
+class ConsumerGroupRecord(NamedTuple):
+    """A record of a consumer group (KIP-848), or its tombstone."""
+
+    key: consumer_group_log.ConsumerGroupKey
+    value: consumer_group_log.ConsumerGroupValue | None
+
+
+AnyRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
+
+
 class BatchBudget:
     """Counts tombstones into one append of at most `bytes_max` bytes; the first always fits."""
 
@@ -50,8 +60,8 @@ class BatchBudget:
         return fits
 
 
-def decode(entry: CoordinatorRecord, context: RecordContext) -> OffsetRecord | GroupRecord | None:
-    """Read one record; None for a key that is not a classic group's."""
+def decode(entry: CoordinatorRecord, context: RecordContext) -> AnyRecord | None:
+    """Read one record; None for a key of a kind that is not known."""
     key = group_log.decode_key(entry.key)
     if isinstance(key, group_log.OffsetCommitKey):
         partition = TopicPartition(key.topic, key.partition)
@@ -64,7 +74,13 @@ def decode(entry: CoordinatorRecord, context: RecordContext) -> OffsetRecord | G
         if entry.value is not None:
             metadata = group_log.decode_group_metadata_value(entry.value)
         return GroupRecord(key.group, metadata)
-    return None
+    consumer_key = consumer_group_log.decode_key(entry.key)
+    if consumer_key is None:
+        return None
+    value_of_kind = None
+    if entry.value is not None:
+        value_of_kind = consumer_group_log.decode_value(consumer_key.kind, entry.value)
+    return ConsumerGroupRecord(consumer_key, value_of_kind)
 
 
 def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> CommittedOffset:

@@ -35,6 +35,7 @@ from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.group import (
     admin,
+    consumer_groups,
     deleted_topics,
     events,
     heartbeat,
@@ -46,10 +47,15 @@ from oncelog.group import (
 )
 from oncelog.group.classic_group import ClassicGroup, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
+from oncelog.group.consumer import records as consumer_records
+from oncelog.group.consumer.events import DescribeConsumerGroup, RevocationOver
+from oncelog.group.consumer.group import ConsumerGroup
+from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.failures import coordinator_error, refusal
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting
 from oncelog.group.timers import TimerKey, TimerKind
+from oncelog.protocol.records.consumer_group_log import ConsumerGroupKind
 
 Handler: TypeAlias = Callable[[GroupStore, Any, DecisionBuilder], None]
 
@@ -72,10 +78,12 @@ HANDLERS: dict[type, Handler] = {
     events.SessionExpired: rebalance.session_expired,
     events.JoinPhaseOver: rebalance.join_phase_over,
     events.SyncPhaseOver: rebalance.sync_phase_over,
+    **consumer_groups.OWN_HANDLERS,
 }
 
 UNORDERED = (
     events.DescribeGroup,
+    DescribeConsumerGroup,
     events.ListGroups,
     events.TopicDeleted,
     events.TopicsKnown,
@@ -93,8 +101,8 @@ class GroupCoordinatorShard(CoordinatorShard):
     `store` is open to tests and to describing tools; write nothing there.
     """
 
-    def __init__(self, config: GroupConfig) -> None:
-        self.store = GroupStore(config)
+    def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
+        self.store = GroupStore(config, topics)
 
     def id_of(self, event: object) -> str | None:
         """All but the unordered events wait for the group's transition."""
@@ -113,8 +121,15 @@ class GroupCoordinatorShard(CoordinatorShard):
             is_waiting_kind = isinstance(event, events.Join | events.Sync)
             require(not is_waiting_kind, "JoinGroup and SyncGroup need a token")
         builder = DecisionBuilder(event, token, now_ms)
-        HANDLERS[type(event)](self.store, event, builder)
+        self._handler(event)(self.store, event, builder)
         return builder.decision()
+
+    def _handler(self, event: object) -> Handler:
+        """Find what an event does to a group of its kind."""
+        of_consumer_groups = consumer_groups.HANDLERS.get(type(event))
+        if of_consumer_groups is not None and self.id_of(event) in self.store.consumer_groups:
+            return of_consumer_groups
+        return HANDLERS[type(event)]
 
     # Durable state.
 
@@ -125,6 +140,8 @@ class GroupCoordinatorShard(CoordinatorShard):
             self._apply_offset(decoded, context)
         elif isinstance(decoded, records.GroupRecord):
             self._apply_group(decoded, context)
+        elif isinstance(decoded, records.ConsumerGroupRecord):
+            self._apply_consumer_group(decoded)
         else:
             raise UnknownKind(entry.key)
 
@@ -134,7 +151,8 @@ class GroupCoordinatorShard(CoordinatorShard):
             store.remove(record.group_id, record.partition)
             return
         store.complete_in_flight(record.group_id, record.partition)
-        if record.group_id not in self.store.groups:
+        is_known = record.group_id in self.store.groups
+        if not is_known and record.group_id not in self.store.consumer_groups:
             # Offsets without members: a simple group.
             self.store.groups[record.group_id] = ClassicGroup(record.group_id)
         if context.transactional:
@@ -161,6 +179,22 @@ class GroupCoordinatorShard(CoordinatorShard):
                 group.members[member_id].sync_token = None
             group.move(GroupState.STABLE, context.timestamp_ms)
         self._settle(group, write)
+
+    def _apply_consumer_group(self, record: records.ConsumerGroupRecord) -> None:
+        group_id = record.key.group_id
+        group = self.store.consumer_groups.get(group_id)
+        if record.value is None and record.key.kind is ConsumerGroupKind.GROUP_EPOCH:
+            if group is not None:
+                self.store.forget_consumer_group(group)
+            return
+        if group is None:
+            if record.value is None:
+                return
+            classic = self.store.groups.get(group_id)
+            if classic is not None:
+                self.store.forget(classic)
+            group = self.store.consumer_groups[group_id] = ConsumerGroup(group_id)
+        consumer_records.replay(group, record.key, record.value)
 
     def replay_end_transaction_marker(
         self,
@@ -219,6 +253,9 @@ class GroupCoordinatorShard(CoordinatorShard):
                 due.extend(self.store.retries)
                 self.store.retries.clear()
                 due.extend(events.ExpireOffsets(group_id) for group_id in self.store.groups)
+                due.extend(events.ExpireOffsets(each) for each in self.store.consumer_groups)
+            elif key.group_id in self.store.consumer_groups:
+                due.append(_event_of_member(key))
             elif group is not None and group.write is not None:
                 group.write.held.append(key)
             elif group is not None:
@@ -240,6 +277,8 @@ class GroupCoordinatorShard(CoordinatorShard):
         """Start the sessions of the members that the log named, and the sweep."""
         builder = DecisionBuilder(None, None, now_ms)
         self._plan_sweep(now_ms)
+        for consumer_group in self.store.consumer_groups.values():
+            consumer_groups.start_timers(self.store, consumer_group, now_ms)
         for group in self.store.groups.values():
             for member in group.members.values():
                 self.store.renew_session(group, member, now_ms)
@@ -255,6 +294,13 @@ class GroupCoordinatorShard(CoordinatorShard):
             for member in group.members.values():
                 refuse_waiting(builder, member, ErrorCode.not_coordinator, member.member_id)
         return builder.decision()
+
+
+def _event_of_member(key: TimerKey) -> object:
+    """What a timer of a consumer group's member says."""
+    if key.kind is TimerKind.REVOCATION:
+        return RevocationOver(key.group_id, key.member_id)
+    return events.SessionExpired(key.group_id, key.member_id)
 
 
 def _event_of(key: TimerKey, group: ClassicGroup) -> object:

@@ -4,10 +4,14 @@ A handler is a function `(store, event, builder)`. It reads `store`, changes vol
 and puts replies and records into the builder; it never changes durable state.
 """
 
+from collections.abc import Callable, Iterable
+
 from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
+from oncelog.group.consumer.group import ConsumerGroup
+from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.offset_store import OffsetStore
 from oncelog.group.results import JoinResult, SyncResult
 from oncelog.group.timers import TimerKey, TimerKind, Timers
@@ -19,9 +23,13 @@ class GroupStore:
     `recorded` (durable) names the groups that have a record in the log.
     """
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
         self.config = config
+        self.topics = topics
+        """The topics that there are now."""
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """The groups of the new protocol; no id is in both."""
         self.recorded: set[str] = set()
         self.offsets = OffsetStore()
         self.timers = Timers()
@@ -51,6 +59,15 @@ class GroupStore:
         self.timers.cancel(group.sync_key)
         del self.groups[group.group_id]
 
+    def forget_consumer_group(self, group: ConsumerGroup) -> None:
+        """Drop a consumer group and all its timers. Its offsets stay, as those of no member."""
+        for member_id in group.members:
+            for kind in (TimerKind.SESSION, TimerKind.REVOCATION):
+                self.timers.cancel(TimerKey(kind, group.group_id, member_id))
+        del self.consumer_groups[group.group_id]
+        if self.offsets.partitions(group.group_id):
+            self.groups[group.group_id] = ClassicGroup(group.group_id)
+
     def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
         """Start the member's session timeout anew."""
         deadline_ms = now_ms + member.session_timeout_ms
@@ -78,6 +95,8 @@ class DecisionBuilder:
         self._on_commit: list[Reply] = []
         self._write: PendingWrite | None = None
         self._written_id: str | None = None
+        self.wait = False
+        """Whether the event is to be decided again once what is written is committed."""
 
     def reply(self, token: Token | None, value: object) -> None:
         """Answer a request, whether or not anything that is written succeeds."""
@@ -103,15 +122,21 @@ class DecisionBuilder:
         self._write, self._written_id = group.write, group.group_id
         return group.write
 
+    def write_all(self, group_id: str, entries: Iterable[CoordinatorRecord]) -> None:
+        """Write a consumer group's records, a transition of its id (D2) if there are any."""
+        self.entries.extend(entries)
+        if self.entries:
+            self._written_id = group_id
+
     def decision(self) -> Decision:
         """Freeze the builder."""
-        group_id = None
         if self._write is not None:
-            group_id = self._written_id
             self._write.always = tuple(self._replies)
         replies = tuple(self._replies + self._on_commit)
         entries = tuple(self.entries)
-        return Decision(entries, replies, id=group_id, producer=self.producer)
+        return Decision(
+            entries, replies, id=self._written_id, producer=self.producer, wait=self.wait
+        )
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:

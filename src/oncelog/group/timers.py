@@ -16,13 +16,14 @@ class TimerKind(Enum):
     JOIN = auto()
     SYNC = auto()
     SWEEP = auto()
+    REVOCATION = auto()
 
     # A kind is one object; Enum hashes its name by a Python function.
     __hash__ = object.__hash__
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline; `member_id` only for sessions, `group_id` for all but the sweep."""
+    """Names one deadline; `member_id` only for those of a member, `group_id` for all but the sweep."""
 
     kind: TimerKind
     group_id: str = ""

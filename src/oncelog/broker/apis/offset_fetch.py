@@ -74,7 +74,13 @@ def _start(
             if (name := _name_of(context, topic)) is not None
             for index in topic.partition_indexes
         )
-    event = OffsetFetch(group.group_id, wanted, request.body.require_stable)
+    event = OffsetFetch(
+        group.group_id,
+        wanted,
+        request.body.require_stable,
+        group.member_id,
+        group.member_epoch,
+    )
     return context.groups.ask(group.group_id, event, unchanged, OffsetFetchResult)
 
 

@@ -98,9 +98,11 @@ def group_coordinator(
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
+        from oncelog.broker.coordination.topics import topics_of
         from oncelog.group.shard import GroupCoordinatorShard
 
-        return GroupCoordinatorShard(group_config(config, partition.log.config.max_message_bytes))
+        settings = group_config(config, partition.log.config.max_message_bytes)
+        return GroupCoordinatorShard(settings, topics_of(image))
 
     def topic_deleted(topic: TopicImage) -> object:
         from oncelog.group.events import TopicDeleted
@@ -150,6 +152,7 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
     `max_message_bytes` is what its internal topic takes in one batch.
     """
     from oncelog.group.config import GroupConfig
+    from oncelog.group.consumer.settings import ConsumerGroupConfig
 
     return GroupConfig(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
@@ -160,4 +163,11 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         append_bytes_max=min(COORDINATOR_APPEND_BYTES_MAX, max_message_bytes),
+        consumer=ConsumerGroupConfig(
+            session_timeout_ms=config.get_int("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=config.get_int("group.consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=config.get_int("group.consumer.assignment.interval.ms"),
+            max_size=config.get_int("group.consumer.max.size"),
+            assignors=config.get("group.consumer.assignors"),
+        ),
     )

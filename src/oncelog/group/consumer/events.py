@@ -47,6 +47,14 @@ class Quit:
 
 
 @dataclass(frozen=True, slots=True)
+class RevocationOver:
+    """The time that a member had to give partitions up has passed. Made by a timer."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe, one group. Reply: `ConsumerGroupDescription`."""
 

@@ -1,12 +1,14 @@
 """What the functions of this room decide: records, an answer and timers, or a refusal."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
-from oncelog.group.consumer.members import Partitions
+from oncelog.group.consumer.group import ConsumerGroupState
+from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.topics import Topics
 
@@ -37,6 +39,21 @@ class BeatResult:
     heartbeat_interval_ms: int = 0
     assigned: Partitions | None = None
     message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """ConsumerGroupDescribe, one group; of one that there is not only the error and the message."""
+
+    error: ErrorCode
+    group_id: str
+    message: str | None = None
+    state: ConsumerGroupState | None = None
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMember, ...] = ()
+    target: Mapping[str, Partitions] = field(default_factory=dict)
 
 
 class MemberTimer(Enum):

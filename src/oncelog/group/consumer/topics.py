@@ -35,6 +35,24 @@ class Topics(Protocol):
         ...
 
 
+class NoTopics:
+    """A cluster without topics."""
+
+    revision = 0
+
+    def names(self) -> Iterable[str]:
+        """None."""
+        return ()
+
+    def find(self, name: str) -> Topic | None:
+        """There is none."""
+        return None
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        """There is none."""
+        return None
+
+
 def found(topics: Topics, names: Iterable[str]) -> dict[UUID, Topic]:
     """Those of the named topics that exist, by identity."""
     all_of_them = (topics.find(name) for name in names)

@@ -1,0 +1,60 @@
+"""Who may commit and fetch the offsets of a consumer group: its members, by their epochs (INV-8).
+
+Pure functions of a group and an event.
+"""
+
+from typing import Final
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.group import events
+from oncelog.group.consumer.group import ConsumerGroup
+from oncelog.group.consumer.members import TopicIdPartition
+
+MEMBER_EPOCH_VERSION_MIN: Final = 9
+"""The first OffsetCommit whose member epoch members of the new protocol are known by."""
+
+
+def check_commit(
+    group: ConsumerGroup, event: events.OffsetCommit | events.TxnOffsetCommit
+) -> tuple[ErrorCode, frozenset[TopicPartition]]:
+    """The request's error, or the partitions that this epoch may not commit.
+
+    An older epoch is good for what the member has owned since then (KIP-1251): a commit may be on
+    its way while the epoch moves on.
+    """
+    is_transactional = isinstance(event, events.TxnOffsetCommit)
+    none: frozenset[TopicPartition] = frozenset()
+    if event.generation_id < 0 and not group.members:
+        return ErrorCode.none, none
+    is_anonymous = event.member_id == events.NO_MEMBER_ID and event.group_instance_id is None
+    if is_transactional and event.generation_id < 0 and is_anonymous:
+        return ErrorCode.none, none
+    member = group.members.get(event.member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id, none
+    if not is_transactional and event.version < MEMBER_EPOCH_VERSION_MIN:
+        return ErrorCode.unsupported_version, none
+    if event.generation_id > member.member_epoch:
+        return ErrorCode.stale_member_epoch, none
+    if event.generation_id == member.member_epoch:
+        return ErrorCode.none, none
+    owned = {**member.pending_revocation, **member.assigned}
+    stale = frozenset(
+        TopicPartition(each.topic, each.partition)
+        for each in event.offsets
+        if event.generation_id < owned.get(TopicIdPartition(each.topic_id, each.partition), 2**31)
+    )
+    return ErrorCode.none, stale
+
+
+def check_fetch(group: ConsumerGroup, event: events.OffsetFetch) -> ErrorCode:
+    """Check who fetches offsets; administrators name nobody."""
+    if event.member_id is None and event.member_epoch < 0:
+        return ErrorCode.none
+    member = group.members.get(event.member_id or "")
+    if member is None:
+        return ErrorCode.unknown_member_id
+    if event.member_epoch != member.member_epoch:
+        return ErrorCode.stale_member_epoch
+    return ErrorCode.none
