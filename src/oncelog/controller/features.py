@@ -16,6 +16,7 @@ from oncelog.protocol.api import VersionRange
 
 __all__ = [
     "FEATURES",
+    "GROUP_VERSION",
     "TRANSACTION_VERSION",
     "Feature",
     "FeatureUpdate",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 
 
 class Feature(NamedTuple):
@@ -36,8 +38,11 @@ class Feature(NamedTuple):
     default: int
 
 
-FEATURES: Final[Mapping[str, Feature]] = {TRANSACTION_VERSION: Feature(VersionRange(0, 2), 2)}
-"""By name. A setting of the same name finalizes a level at each start."""
+FEATURES: Final[Mapping[str, Feature]] = {
+    TRANSACTION_VERSION: Feature(VersionRange(0, 2), 2),
+    GROUP_VERSION: Feature(VersionRange(0, 1), 1),
+}
+"""By name. A setting of transaction.version's name finalizes a level at each start."""
 
 
 class UpgradeType(IntEnum):

@@ -68,6 +68,10 @@ class SynonymValue(NamedTuple):
     source: ConfigSource
 
 
+_LIMITED_GROUP_KEYS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+"""What `group.consumer.` has a shortest and a longest value for."""
+
+
 class BrokerConfig:
     """A broker's settings.
 
@@ -97,6 +101,7 @@ class BrokerConfig:
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
+        checks += [partial(self._check_group_limits, name) for name in _LIMITED_GROUP_KEYS]
         problems = [problem for check in checks for problem in _problems(check)]
         if problems:
             raise ConfigError(*problems)
@@ -147,6 +152,16 @@ class BrokerConfig:
             raise ConfigError(f"{key} has to name at least one folder")
         if len(set(folders)) != len(folders):
             raise ConfigError(f"{key} names a folder more than once")
+
+    def _check_group_limits(self, name: str) -> None:
+        """A setting of consumer groups lies within its own limits, as Kafka has it."""
+        low = self.get_int(f"group.consumer.min.{name}")
+        high = self.get_int(f"group.consumer.max.{name}")
+        if not low <= self.get_int(f"group.consumer.{name}") <= high:
+            raise ConfigError(
+                f"group.consumer.{name} must be between group.consumer.min.{name} ({low}) and "
+                f"group.consumer.max.{name} ({high})"
+            )
 
     def _check_times(self) -> None:
         """As Kafka checks them, whichever of the synonymous keys gave the value."""

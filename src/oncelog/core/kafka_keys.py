@@ -87,6 +87,8 @@ PASSED_OVER: Final = (
     *_names("group.share.", "max.share.sessions min.delivery.count.limit"),
     *_names("group.share.", "min.partition.max.record.locks min.record.lock.duration.ms"),
     *_names("group.share.", "partition.max.record.locks record.lock.duration.ms"),
+    # Consumer groups: assignors and expressions have no thread of their own.
+    *_names("group.consumer.", "assignor.offload.enable regex.refresh.interval.ms"),
     *_names("group.streams.", _GROUP_LIMITS),
     *_names("group.streams.", "initial.rebalance.delay.ms max.standby.replicas"),
     "group.streams.num.standby.replicas",
@@ -143,8 +145,10 @@ REFUSED: Final = (
     ("max.connections.per.ip.overrides", _RATES),
     ("queued.max.request.bytes", _RATES),
     ("cordoned.log.dirs", "new partitions go to every data folder"),
-    ("group.consumer.", "groups of the new protocol (KIP-848) are not there yet"),
-    ("group.coordinator.rebalance.protocols", "the protocols of groups cannot be chosen"),
+    (
+        "group.consumer.migration.policy",
+        "a group with members cannot change its protocol, so only disabled is supported",
+    ),
     ("transaction.two.phase.commit.enable", "there are no two-phase commits (KIP-939)"),
     ("unstable.", "versions that are not released are not spoken"),
     (
@@ -158,6 +162,7 @@ REFUSED: Final = (
 
 _HARMLESS: Final = {
     "alter.config.policy.class.name": "",
+    "group.consumer.migration.policy": "disabled",
     "authorizer.class.name": "",
     "client.quota.callback.class": "",
     "config.providers": "",

@@ -23,7 +23,7 @@ class TimerKind(Enum):
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline; `member_id` only for those of a member, `group_id` for all but the sweep."""
+    """Names one deadline; `member_id` only for a member's, `group_id` for all but the sweep."""
 
     kind: TimerKind
     group_id: str = ""

@@ -5,6 +5,7 @@ can crash and replay. Markers stand in the log too.
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.consumer.group import ConsumerGroup
+from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.results import (
     FetchedOffset,
     HeartbeatResult,
@@ -54,6 +57,7 @@ class Context:
     config: GroupConfig = field(default_factory=GroupConfig)
     now_ms: int = 1_000_000
     hold: bool = False
+    topics: Topics = field(default_factory=NoTopics)
 
     def __post_init__(self) -> None:
         self.log: list[Written | Marker] = []
@@ -61,7 +65,7 @@ class Context:
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
-        self.processor = EventProcessor(GroupCoordinatorShard(self.config))
+        self.processor = EventProcessor(GroupCoordinatorShard(self.config, lambda: self.topics))
         self.processor.activate(self.now_ms)
 
     @property
@@ -72,6 +76,9 @@ class Context:
 
     def group(self, group_id: str = "g") -> ClassicGroup:
         return self.shard.store.groups[group_id]
+
+    def consumer_group(self, group_id: str = "g") -> ConsumerGroup:
+        return self.shard.store.consumer_groups[group_id]
 
     # The shell.
 
@@ -127,7 +134,7 @@ class Context:
     def restart(self) -> None:
         """Crash, and replay what is in the log."""
         self.in_flight.clear()
-        self.processor = replayed(self.log, self.config)
+        self.processor = replayed(self.log, self.config, lambda: self.topics)
         self.processor.activate(self.now_ms)
 
     # Requests, in short.
@@ -288,9 +295,11 @@ class Context:
         return result.partitions[0]
 
 
-def replayed(log: list[Written | Marker], config: GroupConfig) -> EventProcessor:
+def replayed(
+    log: list[Written | Marker], config: GroupConfig, topics: Callable[[], Topics] = NoTopics
+) -> EventProcessor:
     """A processor that has read the log, not yet activated."""
-    processor = EventProcessor(GroupCoordinatorShard(config))
+    processor = EventProcessor(GroupCoordinatorShard(config, topics))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
             producer_id = ProducerId(item.producer_id)

@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: the life of a member under KIP-848.
 
-A member joins with epoch 0, says that it is there and what it owns, and leaves with epoch -1 (or -2,
-if it is static and comes back). Version 1 brings regular expressions and has members make their own
-ids. UNSUPPORTED_VERSION unless `group.coordinator.rebalance.protocols` has consumer.
-Gap: racks are kept and shown, but no assignor looks at them (nor do Kafka's).
+A member joins with epoch 0, says that it is there and what it owns, and leaves with epoch -1 (or
+-2, if it is static and comes back). Version 1 brings regular expressions and has members make their
+own ids. UNSUPPORTED_VERSION unless `group.coordinator.rebalance.protocols` has consumer. Gap: racks
+are kept and shown, but no assignor looks at them (nor do Kafka's).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.net.request import Request
+from oncelog.core.config_definition import as_list
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.members import (
@@ -40,7 +41,7 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 
 def is_enabled(context: Context) -> bool:
     """Whether this broker speaks the new protocol."""
-    return "consumer" in context.config.get("group.coordinator.rebalance.protocols")
+    return "consumer" in as_list(context.config.get("group.coordinator.rebalance.protocols"))
 
 
 def handle(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) -> Any:
@@ -48,7 +49,8 @@ def handle(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) ->
     body = request.body
     if not is_enabled(context):
         return _refused(ErrorCode.unsupported_version)
-    invalid = _invalid(body, request.version, context.config.get("group.consumer.assignors"))
+    assignors = as_list(context.config.get("group.consumer.assignors"))
+    invalid = _invalid(body, request.version, assignors)
     if invalid is not None:
         return ConsumerGroupHeartbeatResponse(
             error_code=invalid.error, error_message=invalid.message

@@ -23,6 +23,7 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import as_list
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import (
@@ -168,6 +169,6 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
             heartbeat_interval_ms=config.get_int("group.consumer.heartbeat.interval.ms"),
             assignment_interval_ms=config.get_int("group.consumer.assignment.interval.ms"),
             max_size=config.get_int("group.consumer.max.size"),
-            assignors=config.get("group.consumer.assignors"),
+            assignors=as_list(config.get("group.consumer.assignors")),
         ),
     )
