@@ -68,10 +68,6 @@ class SynonymValue(NamedTuple):
     source: ConfigSource
 
 
-_LIMITED_GROUP_KEYS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
-"""What `group.consumer.` has a shortest and a longest value for."""
-
-
 class BrokerConfig:
     """A broker's settings.
 
@@ -101,7 +97,7 @@ class BrokerConfig:
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
-        checks += [partial(self._check_group_limits, name) for name in _LIMITED_GROUP_KEYS]
+        checks.append(self._check_group_limits)
         problems = [problem for check in checks for problem in _problems(check)]
         if problems:
             raise ConfigError(*problems)
@@ -153,15 +149,33 @@ class BrokerConfig:
         if len(set(folders)) != len(folders):
             raise ConfigError(f"{key} names a folder more than once")
 
-    def _check_group_limits(self, name: str) -> None:
-        """A setting of consumer groups lies within its own limits, as Kafka has it."""
-        low = self.get_int(f"group.consumer.min.{name}")
-        high = self.get_int(f"group.consumer.max.{name}")
-        if not low <= self.get_int(f"group.consumer.{name}") <= high:
-            raise ConfigError(
-                f"group.consumer.{name} must be between group.consumer.min.{name} ({low}) and "
-                f"group.consumer.max.{name} ({high})"
-            )
+    def _check_group_limits(self) -> None:
+        """Settings of consumer groups lie within their own limits, as Kafka has it."""
+        limited = {
+            "session.timeout.ms": (
+                self.get_int("group.consumer.min.session.timeout.ms"),
+                self.get_int("group.consumer.session.timeout.ms"),
+                self.get_int("group.consumer.max.session.timeout.ms"),
+            ),
+            "heartbeat.interval.ms": (
+                self.get_int("group.consumer.min.heartbeat.interval.ms"),
+                self.get_int("group.consumer.heartbeat.interval.ms"),
+                self.get_int("group.consumer.max.heartbeat.interval.ms"),
+            ),
+            "assignment.interval.ms": (
+                self.get_int("group.consumer.min.assignment.interval.ms"),
+                self.get_int("group.consumer.assignment.interval.ms"),
+                self.get_int("group.consumer.max.assignment.interval.ms"),
+            ),
+        }
+        wrong = [
+            f"group.consumer.{name} ({value}) must be between group.consumer.min.{name} ({low}) "
+            f"and group.consumer.max.{name} ({high})"
+            for name, (low, value, high) in limited.items()
+            if not low <= value <= high
+        ]
+        if wrong:
+            raise ConfigError(*wrong)
 
     def _check_times(self) -> None:
         """As Kafka checks them, whichever of the synonymous keys gave the value."""

@@ -11,12 +11,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "group.consumer.max.assignment.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
-        "group.consumer.max.session.timeout.ms",
-        "group.consumer.min.assignment.interval.ms",
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.min.session.timeout.ms",
         "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
         "transaction.partition.verification.enable",
