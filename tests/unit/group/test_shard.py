@@ -8,6 +8,7 @@ from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
+from oncelog.group.consumer import events as consumer_events
 from oncelog.group.failures import refusal
 from oncelog.group.results import HeartbeatResult
 from oncelog.group.shard import HANDLERS, _event_of
@@ -58,7 +59,12 @@ def test_an_event_that_nobody_waits_for_has_no_refusal() -> None:
 
 
 def test_every_event_has_a_handler() -> None:
-    events = {v for k, v in vars(e).items() if isinstance(v, type) and v.__module__ == e.__name__}
+    events = {
+        value
+        for module in (e, consumer_events)
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
     events -= {e.JoinProtocol, e.MemberAssignment, e.LeavingMember, e.OffsetToCommit}
     assert events - {e.OffsetToFetch, e.Leftover} == set(HANDLERS)
 
@@ -140,8 +146,8 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails() -> None:
 def test_records_of_other_kinds_are_left_alone_and_named() -> None:
     shard = GroupCoordinatorShard(GroupConfig())
     with pytest.raises(UnknownKind) as caught:
-        shard.apply(CoordinatorRecord(b"\x00\x03\x00\x01g", b""), RecordContext(Offset(0), 0))
-    assert caught.value.kind == 3
+        shard.apply(CoordinatorRecord(b"\x00\x11\x00\x01g", b""), RecordContext(Offset(0), 0))
+    assert caught.value.kind == 17
     assert shard.store.groups == {}
 
 

@@ -2,8 +2,9 @@
 
 A member joins with epoch 0, says that it is there and what it owns, and leaves with epoch -1 (or
 -2, if it is static and comes back). Version 1 brings regular expressions and has members make their
-own ids. UNSUPPORTED_VERSION unless `group.coordinator.rebalance.protocols` has consumer. Gap: racks
-are kept and shown, but no assignor looks at them (nor do Kafka's).
+own ids. UNSUPPORTED_VERSION where group.version is finalized at 0, or where
+`group.coordinator.rebalance.protocols` lacks consumer. Gap: racks are kept and shown, but no
+assignor looks at them (nor do Kafka's).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.net.request import Request
+from oncelog.controller.features import GROUP_VERSION
 from oncelog.core.config_definition import as_list
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer.events import Beat, Quit
@@ -41,6 +43,8 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 
 def is_enabled(context: Context) -> bool:
     """Whether this broker speaks the new protocol."""
+    if context.image.features[GROUP_VERSION] < 1:
+        return False
     return "consumer" in as_list(context.config.get("group.coordinator.rebalance.protocols"))
 
 

@@ -27,7 +27,7 @@ KEY_OF_NO_KIND = b"\x7f"
 TRANSACTION_KEY = b"\x00\x00\x00\x01a"
 OFFSET_KEY = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 FUTURE_VALUE = b"\x00\x63 of a later version"
-GROUP_OF_LATER_KIND = b"\x00\x03\x00\x01g"
+GROUP_OF_LATER_KIND = b"\x00\x11\x00\x01g"
 
 
 def id_in(context: Running, topic: str, index: int) -> str:
@@ -185,5 +185,5 @@ async def test_records_of_later_kinds_are_passed_over_with_one_warning(
         assert await use(context, client, topic, 0) is SERVED[topic]
     (warning,) = [r.getMessage() for r in caplog.records if r.name == LOADER]
     assert f"{topic}-0" in warning
-    assert "records of type 3 are ignored" in warning
+    assert "records of type 17 are ignored" in warning
     assert f"offset {offset}" in warning
