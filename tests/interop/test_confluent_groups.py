@@ -1,9 +1,16 @@
-"""confluent-kafka's consumer groups (classic protocol) against a real `oncelog serve`."""
+"""confluent-kafka's consumer groups, of both protocols, against a real `oncelog serve`."""
 
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.confluent import (
     WAIT_S,
@@ -135,3 +142,74 @@ def test_committed_offsets_survive_sigkill_of_the_broker(tmp_path: Path) -> None
         (found,) = reader.committed([TopicPartition(topic, 0)], timeout=WAIT_S)
         reader.close()
     assert found.offset == 2
+
+
+# The new protocol (KIP-848).
+
+NEW: dict[str, object] = {"group.protocol": "consumer"}
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_members_of_the_new_protocol_share_the_partitions(
+    bootstrap_servers: str, assignor: str
+) -> None:
+    topic, group = create_topic(bootstrap_servers, 4), fresh("group")
+    settings = {**NEW, "group.remote.assignor": assignor}
+    first = Member(bootstrap_servers, group, topic, **settings)
+    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the first member's partitions")
+    second = Member(bootstrap_servers, group, topic, **settings)
+    both = [first, second]
+
+    def shared() -> bool:
+        return len(first.partitions) == 2 and sorted(first.partitions + second.partitions) == [
+            *range(4)
+        ]
+
+    poll_until(both, shared, "the rebalance after the second joined")
+    sender = producer(bootstrap_servers)
+    for partition in range(4):
+        send(sender, topic, [b"%d" % partition], partition)
+    poll_until(both, lambda: len(first.values + second.values) == 4, "the records")
+    assert sorted(first.values + second.values) == [b"0", b"1", b"2", b"3"]
+    first.reader.commit(asynchronous=False)
+    second.reader.commit(asynchronous=False)
+    second.reader.close()
+    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the rebalance after it left")
+    first.reader.close()
+    parts = [TopicPartition(topic, number) for number in range(4)]
+    assert [
+        part.offset for part in consumer(bootstrap_servers, group).committed(parts, WAIT_S)
+    ] == [1] * 4
+
+
+def test_a_static_member_of_the_new_protocol_comes_back_to_its_partitions(
+    bootstrap_servers: str,
+) -> None:
+    topic, group = create_topic(bootstrap_servers, 2), fresh("group")
+    ids = [{**NEW, "group.instance.id": name} for name in ("one", "two")]
+    first, second = (Member(bootstrap_servers, group, topic, **settings) for settings in ids)
+    poll_until(
+        [first, second],
+        lambda: len(first.partitions) == len(second.partitions) == 1,
+        "a partition each",
+    )
+    had = first.partitions
+    first.reader.close()
+    again = Member(bootstrap_servers, group, topic, **ids[0])
+    poll_until([again, second], lambda: again.partitions == had, "the partition that it had")
+    assert second.partitions != had
+    for member in (again, second):
+        member.reader.close()
+
+
+def test_a_pattern_finds_topics_that_come_later(bootstrap_servers: str) -> None:
+    group, prefix = fresh("group"), fresh("pattern")
+    reader = Member(bootstrap_servers, group, f"^{prefix}.*", **NEW)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(f"{prefix}-a", 2, 1)])[f"{prefix}-a"].result(WAIT_S)
+    poll_until([reader], lambda: reader.partitions == [0, 1], "the topic that matches")
+    described = admin.describe_consumer_groups([group])[group].result(WAIT_S)
+    assert described.state is ConsumerGroupState.STABLE
+    assert len(described.members[0].assignment.topic_partitions) == 2
+    reader.reader.close()
+    admin.delete_consumer_groups([group])[group].result(WAIT_S)
