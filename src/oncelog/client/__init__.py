@@ -43,6 +43,7 @@ from oncelog.client.values import (
     TopicDescription,
     TransactionDescription,
     TransactionListing,
+    TransactionStep,
 )
 from oncelog.core.ids import TopicPartition
 
@@ -81,6 +82,7 @@ __all__ = [
     "TransactionDescription",
     "TransactionDriver",
     "TransactionListing",
+    "TransactionStep",
     "client_options",
     "hide_secrets",
 ]

@@ -249,6 +249,7 @@ class Admin:
             producer_id_filters=tuple(producer_ids),
             duration_filter=duration_ms,
             transactional_id_pattern=pattern,
+            include_expiry=True,
         )
         return await self._retrying(
             lambda: transaction_admin.list_transactions(self._cluster, wanted)
@@ -275,23 +276,30 @@ class Admin:
             lambda: transaction_admin.describe_producers(self._cluster, wanted)
         )
 
-    async def abort_transaction(
+    async def end_transaction(
         self,
         topic_partition: TopicPartition,
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
+        *,
+        commit: bool = False,
     ) -> None:
-        """Write an abort marker into one partition, past the transaction coordinator.
+        """Write an end marker into one partition, past the transaction coordinator.
 
-        Only for a hanging transaction, of which no coordinator knows: otherwise a transaction may
-        be aborted here and committed elsewhere. The numbers are those of `describe_producers`.
-        Raises `FatalError` (invalid_producer_epoch, transaction_coordinator_fenced). Source:
-        KIP-664.
+        To abort a hanging transaction, of which no coordinator knows, or to carry out what a
+        coordinator has decided where its marker is refused; otherwise a transaction may end one way
+        here and another way elsewhere. The numbers are those of `describe_producers`. Raises
+        `FatalError` (invalid_producer_epoch, transaction_coordinator_fenced). Source: KIP-664.
         """
         await self._retrying(
-            lambda: transaction_admin.abort_transaction(
-                self._cluster, topic_partition, producer_id, producer_epoch, coordinator_epoch
+            lambda: transaction_admin.end_transaction(
+                self._cluster,
+                topic_partition,
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                commit=commit,
             )
         )
 

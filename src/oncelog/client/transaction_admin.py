@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from oncelog.client import requests
 from oncelog.client.cluster import TRANSACTION, Cluster
 from oncelog.client.errors import ConnectionLostError, FatalError, Operation, classify
-from oncelog.client.values import ProducerState, TransactionDescription, TransactionListing
+from oncelog.client.values import (
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionStep,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from oncelog.core.limits import PARTITIONS_DESCRIBED_PER_REQUEST_COUNT_MAX
@@ -22,9 +27,9 @@ from oncelog.protocol.messages import list_transactions as list_api
 from oncelog.protocol.messages import write_txn_markers as markers_api
 
 __all__ = [
-    "abort_transaction",
     "describe_producers",
     "describe_transaction",
+    "end_transaction",
     "fence_producer",
     "list_transactions",
 ]
@@ -61,7 +66,7 @@ async def list_transactions(
             )
             for one in response.transaction_states
         ]
-    return sorted(found)
+    return sorted(found, key=lambda listed: listed[:2])
 
 
 def _require_filters(connection: Connection, wanted: list_api.ListTransactionsRequest) -> None:
@@ -79,7 +84,9 @@ def _require_filters(connection: Connection, wanted: list_api.ListTransactionsRe
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     """What its coordinator says about one id. Raises `FatalError` (transactional_id_not_found)."""
-    request = describe_api.DescribeTransactionsRequest(transactional_ids=(transactional_id,))
+    request = describe_api.DescribeTransactionsRequest(
+        transactional_ids=(transactional_id,), include_life=True
+    )
     response: describe_api.DescribeTransactionsResponse = await cluster.ask_coordinator(
         TRANSACTION, transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request
     )
@@ -98,11 +105,28 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
         producer_epoch=state.producer_epoch,
         timeout_ms=state.transaction_timeout_ms,
         start_time_ms=started_ms if started_ms >= 0 else None,
-        partitions=tuple(
-            TopicPartition(topic.topic, index)
-            for topic in state.topics
-            for index in topic.partitions
-        ),
+        partitions=_partitions(state.topics),
+        life=tuple(map(_step, state.life)),
+        trouble=state.trouble,
+    )
+
+
+def _step(step: describe_api.LifeStep) -> TransactionStep:
+    is_refused = step.error_code is not ErrorCode.none
+    return TransactionStep(
+        at_ms=step.timestamp_ms,
+        kind=step.kind,
+        producer_id=step.producer_id,
+        producer_epoch=step.producer_epoch,
+        partitions=_partitions(step.topics),
+        error=step.error_code.name.upper() if is_refused else None,
+        cause=step.cause,
+    )
+
+
+def _partitions(topics: tuple[describe_api.TopicData, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions
     )
 
 
@@ -166,14 +190,16 @@ def _producer_state(state: producers_api.ProducerState) -> ProducerState:
     )
 
 
-async def abort_transaction(
+async def end_transaction(
     cluster: Cluster,
     topic_partition: TopicPartition,
     producer_id: int,
     producer_epoch: int,
     coordinator_epoch: int,
+    *,
+    commit: bool,
 ) -> None:
-    """Have the leader write an abort marker for this producer, past the coordinator.
+    """Have the leader write an end marker for this producer, past the coordinator.
 
     Raises `FatalError`: invalid_producer_epoch or transaction_coordinator_fenced where the
     partition knows a newer one.
@@ -181,7 +207,7 @@ async def abort_transaction(
     marker = markers_api.WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transaction_result=False,
+        transaction_result=commit,
         topics=(
             markers_api.WritableTxnMarkerTopic(
                 name=topic_partition.topic, partition_indexes=(topic_partition.partition,)

@@ -28,6 +28,7 @@ __all__ = [
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",
+    "TransactionStep",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -167,12 +168,36 @@ class ConfigEntry(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """One transactional id, and the broker that coordinates it."""
+    """One transactional id, and the broker that coordinates it.
+
+    `expires_at_ms` is when the id expires unless it is used; None while its transaction is open,
+    and from brokers that do not tell (Apache Kafka).
+    """
 
     transactional_id: str
     coordinator_id: int
     producer_id: int
     state: str
+    expires_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStep:
+    """Something that happened to a transactional id; only Oncelog's coordinator remembers it.
+
+    `kind` is one of "producer", "partitions added", "offsets sent", "prepare commit", "prepare
+    abort", "marker", "complete commit", "complete abort". `error` is Kafka's name of what a
+    partition answered to a marker, None where it was written. `cause` says why, where the client
+    did not ask for it.
+    """
+
+    at_ms: int
+    kind: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    error: str | None
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +216,8 @@ class TransactionDescription:
     timeout_ms: int
     start_time_ms: int | None
     partitions: tuple[TopicPartition, ...]
+    life: tuple[TransactionStep, ...] = ()
+    trouble: str = ""
 
 
 class ProducerState(NamedTuple):

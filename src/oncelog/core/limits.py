@@ -163,6 +163,16 @@ SQLITE_BUSY_TIMEOUT_MS = 10_000
 EXPIRED_IDS_REMEMBERED_COUNT_MAX = 1_000
 """Expired transactional ids that a coordinator can still explain."""
 
+LIFE_STEPS_PER_ID_COUNT_MAX = 24
+"""Moves, causes and reports about markers that a coordinator remembers of each transactional id:
+some five transactions.
+"""
+
+LIVES_REMEMBERED_COUNT_MAX = 100
+"""Transactional ids per partition of `__transaction_state` whose lives are remembered: 5,000 with
+50 partitions, some 5 KB each.
+"""
+
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 1_000
 """Timed out transactions, or expired ids, that one tick of a coordinator takes on; the rest follow
 a second later.
@@ -201,6 +211,18 @@ as having been set between the two; below it they were only taken one after the 
 
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
+
+MARKER_REFUSED_RETRY_BACKOFF_MS = 5_000
+"""The same for leaders that refuse the marker as older than what they know: somebody has to act."""
+
+MARKER_RETRY_TOLD_AFTER_MS = 1_000
+"""How long markers are sent again before the log says so; then at every doubling of that time."""
+
+PARTITIONS_NAMED_COUNT_MAX = 10
+"""Partitions that one line of the log names."""
+
+EXPIRY_WARNING_SHARE = 10
+"""An id is warned of when a tenth of `transactional.id.expiration.ms` is left."""
 
 COMPLETE_RETRY_BACKOFF_MS = 100
 """Pause before the COMPLETE record of a transaction is appended again."""

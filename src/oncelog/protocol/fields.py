@@ -31,6 +31,7 @@ from oncelog.core.errors import ErrorCode
 
 __all__ = [
     "NEVER_NULL",
+    "OWN_TAGS",
     "Bare",
     "Boolean",
     "Bytes",
@@ -96,6 +97,14 @@ class Tag:
     """The number of a tagged field (KIP-482)."""
 
     number: int
+
+
+OWN_TAGS: Final = 10_000
+"""From here on tagged fields are ours: Kafka numbers its own from 0.
+
+A peer that does not know one steps over it (KIP-482), and a broker sends ours only to those that
+ask with one.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from oncelog.transaction.events import (
     ListTransactions,
     ListTransactionsResult,
     MarkersWritten,
+    Notice,
     SendMarkers,
 )
 from oncelog.transaction.shard import TransactionCoordinatorShard
@@ -41,6 +42,7 @@ __all__ = [
     "ListTransactionsResult",
     "ListedTransaction",
     "MarkersWritten",
+    "Notice",
     "SendMarkers",
     "TransactionConfig",
     "TransactionCoordinatorShard",

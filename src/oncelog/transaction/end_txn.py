@@ -28,10 +28,13 @@ the wire lets us see:
   producer is late: INVALID_TXN_STATE. Requests that add partitions are held to the same rule.
 """
 
+from dataclasses import replace
+
 from oncelog.coordinator.shard import NOTHING, Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
+from oncelog.transaction import notices
 from oncelog.transaction.events import AbortTimedOut, AddPartitions, EndTxn, EndTxnResult, Parked
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import Proposal, TransactionStore
@@ -215,9 +218,10 @@ def abort_timed_out(store: TransactionStore, event: AbortTimedOut, now_ms: int) 
         return NOTHING
     if (metadata.producer_id, metadata.producer_epoch) != (event.producer_id, event.producer_epoch):
         return NOTHING
-    ending = prepare_fence(store, metadata, now_ms)
+    cause = f"transaction timeout of {metadata.timeout_ms} ms"
+    ending = prepare_fence(store, metadata, now_ms, cause)
     if isinstance(ending, ErrorCode):
         return NOTHING
-    cause = f"transaction timeout of {metadata.timeout_ms} ms"
-    store.volatile[event.transactional_id].cause = cause
-    return ending_entries(store, ending, now_ms)
+    begun = ending_entries(store, ending, now_ms)
+    told = notices.aborted(metadata, ending.after, cause)
+    return replace(begun, effects=(*begun.effects, told))

@@ -21,7 +21,19 @@ from oncelog.core.ids import (
     ProducerId,
     TopicPartition,
 )
+from oncelog.transaction.life import Step
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionState
+
+NEVER_MS = -1
+"""An id with an open transaction does not expire."""
+
+MARKER_REFUSALS = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.transaction_coordinator_fenced,
+    }
+)
+"""A leader's answers to a marker that is older than what its partition knows."""
 
 # Requests. Each is answered by the result of the same name.
 
@@ -30,7 +42,8 @@ from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionState
 class InitProducerId:
     """A producer takes the id over, or (KIP-360) bumps the epoch that it says it has.
 
-    The handler answers a null transactional id itself, from the producer id blocks.
+    The handler answers a null transactional id itself, from the producer id blocks. `client` says
+    in words who asks, for those who read logs.
     """
 
     transactional_id: str
@@ -39,6 +52,7 @@ class InitProducerId:
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     keep_prepared: bool = False
     enable_two_phase_commit: bool = False
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +92,13 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransaction:
-    """What stands about one id (KIP-664). Changes nothing."""
+    """What stands about one id (KIP-664). Changes nothing.
+
+    `include_life` asks what happened to it lately.
+    """
 
     transactional_id: str
+    include_life: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +125,10 @@ class MarkersWritten:
     partition whose topic is deleted, by the metadata image, goes into `deleted` and not into
     `outcomes`: nobody can write its marker any more.
 
+    A partition that refused the marker as older than what it knows (`MARKER_REFUSALS`), and in
+    which nothing of the producer is open, goes into `closed` with its refusal: there is nothing to
+    end.
+
     `ordinal` is that of the `SendMarkers`: under TV1 nothing else tells a late report from one
     about the next transaction (INV-4).
     """
@@ -118,6 +140,7 @@ class MarkersWritten:
     outcomes: tuple[tuple[TopicPartition, ErrorCode], ...]
     deleted: tuple[TopicPartition, ...] = ()
     ordinal: int = 0
+    closed: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 # Timers: the shard makes them itself, in `tick`.
@@ -147,6 +170,13 @@ class ExpireId:
     """The sweep found this id idle beyond `transactional.id.expiration.ms`."""
 
     transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarnOfExpiry:
+    """The sweep found ids that expire soon unless they are used; each is found once."""
+
+    transactional_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +231,8 @@ class EndTxnResult:
 class DescribeTransactionResult:
     """What stands about one id.
 
-    `cause` says in words why its producer was last fenced, as far as we remember.
+    `cause` says in words why its producer was last fenced, as far as we remember; `life` what
+    happened lately, if that was asked; `trouble` what keeps it from ending, and what to do.
     """
 
     error: ErrorCode
@@ -214,15 +245,18 @@ class DescribeTransactionResult:
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     partitions: tuple[TopicPartition, ...] = ()
     cause: str | None = None
+    life: tuple[Step, ...] = ()
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """One line of a listing."""
+    """One line of a listing; `expires_at_ms` is when the id expires unless it is used."""
 
     transactional_id: str
     producer_id: ProducerId
     state: TransactionState
+    expires_at_ms: int = NEVER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +290,11 @@ class SendMarkers:
     transaction_version: int
     delay_ms: int = 0
     ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Have the log say something about a transaction: the coordinator itself has no log."""
+
+    text: str
+    is_warning: bool = False

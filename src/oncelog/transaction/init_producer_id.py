@@ -24,6 +24,7 @@ from oncelog.coordinator.shard import Decision, Reply, Token
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
+from oncelog.transaction import notices
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
@@ -132,13 +133,19 @@ def _fence(
     if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
         store.leave_init(token)
         return _answer(token, ErrorCode.producer_fenced)
-    ending = prepare_fence(store, metadata, now_ms)
+    cause = notices.takeover(event, is_own=_is_expecting(event))
+    ending = prepare_fence(store, metadata, now_ms, cause)
     if isinstance(ending, ErrorCode):
         store.leave_init(token)
         return _answer(token, ending)
-    store.volatile[event.transactional_id].cause = "InitProducerId of another producer"
     begun = ending_entries(store, ending, now_ms)
-    return replace(begun, wait=True, resume=replace(parked, has_aborted=True))
+    told = notices.aborted(metadata, ending.after, cause)
+    return replace(
+        begun,
+        effects=(*begun.effects, told),
+        wait=True,
+        resume=replace(parked, has_aborted=True),
+    )
 
 
 def _take_over(
@@ -158,15 +165,20 @@ def _take_over(
         kept = store.volatile[metadata.transactional_id].last_producer_epoch
         return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
     last = event.producer_epoch if is_expecting else NO_PRODUCER_EPOCH
+    cause = notices.takeover(event, is_own=is_expecting)
     if not metadata.is_epoch_exhausted:
         epoch = ProducerEpoch(metadata.producer_epoch + 1)
         after = _emptied(metadata, event, now_ms, producer_epoch=epoch)
-        return _grant(store, Proposal(after, last), token)
-    fresh = store.fresh_producer_id()
-    if fresh is None:
-        return _answer(token, ErrorCode.coordinator_load_in_progress)
-    after = _emptied(metadata, event, now_ms, producer_id=fresh, producer_epoch=ProducerEpoch(0))
-    return _grant(store, Proposal(after, last), token)
+    else:
+        fresh = store.fresh_producer_id()
+        if fresh is None:
+            return _answer(token, ErrorCode.coordinator_load_in_progress)
+        first = ProducerEpoch(0)
+        after = _emptied(metadata, event, now_ms, producer_id=fresh, producer_epoch=first)
+    granted = _grant(store, Proposal(after, last, cause), token)
+    if is_expecting or has_aborted:
+        return granted
+    return replace(granted, effects=(notices.fenced(metadata, after, cause),))
 
 
 def _is_expecting(event: InitProducerId) -> bool:

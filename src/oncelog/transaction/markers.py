@@ -6,8 +6,12 @@ The shell sends and reports; this decides. Per partition and error ("Markers"):
 
 - none, or a topic that is deleted, or a leader that knows no transactions: the partition owes
   nothing any more.
-- a newer epoch, of the producer or of the coordinator, is known there: this leadership stops
-  sending. It is a zombie, and the next leader sends again; parked requests time out meanwhile.
+- a newer epoch, of the producer or of the coordinator, is known there, and nothing of the producer
+  is open: there is nothing to end, so the partition owes nothing either. Kafka stops sending for
+  good, takes the coordinator for a zombie, and leaves the id in Prepare* for ever.
+- the same where something is open: we may be a zombie, or an administrator's marker had too high an
+  epoch. The id is stuck and says so, with the command that frees it; the marker is tried again
+  after a longer pause, and finds nothing to end once an administrator has ended it.
 - anything else: send again after a pause. An error that we do not know must not leave a decided
   transaction half ended.
 
@@ -15,10 +19,26 @@ Reports may come twice, late, or for a leadership that is over: they are matched
 epoch and coordinator epoch.
 """
 
+from dataclasses import replace
+
 from oncelog.coordinator.shard import NOTHING, Decision
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import COMPLETE_RETRY_BACKOFF_MS, MARKER_RETRY_BACKOFF_MS
-from oncelog.transaction.events import CompletePrepared, MarkersWritten, SendMarkers
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import (
+    COMPLETE_RETRY_BACKOFF_MS,
+    MARKER_REFUSED_RETRY_BACKOFF_MS,
+    MARKER_RETRY_BACKOFF_MS,
+    MARKER_RETRY_TOLD_AFTER_MS,
+)
+from oncelog.transaction import notices
+from oncelog.transaction.events import (
+    MARKER_REFUSALS,
+    CompletePrepared,
+    MarkersWritten,
+    Notice,
+    SendMarkers,
+)
+from oncelog.transaction.life import Life, Markers
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import TransactionStore
 from oncelog.transaction.transitions import complete_decision
@@ -28,12 +48,6 @@ DONE = frozenset(
         ErrorCode.none,
         ErrorCode.unsupported_version,
         ErrorCode.unsupported_for_message_format,
-    }
-)
-CANCELS = frozenset(
-    {
-        ErrorCode.invalid_producer_epoch,
-        ErrorCode.transaction_coordinator_fenced,
     }
 )
 
@@ -47,22 +61,75 @@ def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decis
     if metadata is None or not _is_about(store, metadata, event):
         return NOTHING
     volatile = store.volatile[event.transactional_id]
-    volatile.markers_left.difference_update(event.deleted)
+    lives = store.lives
+    life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
+    last = life[-1] if life else None
+    if type(last) is not Markers or last.outcomes != event.outcomes:
+        # Of attempts that end alike the first is remembered.
+        life.append(Markers(now_ms, event.outcomes))
+    effects: tuple[object, ...] = ()
+    if event.deleted or event.closed:
+        effects = _nothing_owed(store, metadata, event, life, now_ms)
     retries = []
     for partition, error in event.outcomes:
         if error in DONE:
             volatile.markers_left.discard(partition)
-        elif error in CANCELS:
-            volatile.is_cancelled = True
         elif partition in volatile.markers_left:
-            retries.append(partition)
-    if volatile.is_cancelled:
-        return NOTHING
+            retries.append((partition, error))
     if not volatile.markers_left:
-        return complete_decision(store, metadata, now_ms)
+        ended = complete_decision(store, metadata, now_ms)
+        return replace(ended, effects=effects) if effects else ended
     if retries:
-        return Decision(effects=(store.markers(metadata, retries, MARKER_RETRY_BACKOFF_MS),))
-    return NOTHING
+        effects += _try_again(store, metadata, retries, now_ms)
+    return Decision(effects=effects)
+
+
+def _nothing_owed(
+    store: TransactionStore,
+    metadata: TransactionMetadata,
+    event: MarkersWritten,
+    life: Life,
+    now_ms: int,
+) -> tuple[Notice, ...]:
+    """Take partitions off that have nothing to end, and say which refused the marker."""
+    volatile = store.volatile[event.transactional_id]
+    volatile.markers_left.difference_update(event.deleted)
+    if event.deleted:
+        gone = ErrorCode.unknown_topic_or_partition
+        outcomes = tuple((partition, gone) for partition in event.deleted)
+        life.append(Markers(now_ms, outcomes, "the topic is deleted: nothing to end there"))
+    if not event.closed:
+        return ()
+    life.append(Markers(now_ms, event.closed, "nothing is open there: nothing to end"))
+    for partition, _ in event.closed:
+        volatile.markers_left.discard(partition)
+        volatile.refused.pop(partition, None)
+    return (notices.refused_in_vain(metadata, event.closed),)
+
+
+def _try_again(
+    store: TransactionStore,
+    metadata: TransactionMetadata,
+    failed: list[tuple[TopicPartition, ErrorCode]],
+    now_ms: int,
+) -> tuple[object, ...]:
+    """Send what failed again: soon, or rarely where the partition refuses it."""
+    volatile = store.volatile[metadata.transactional_id]
+    effects: list[object] = []
+    soon = [partition for partition, error in failed if error not in MARKER_REFUSALS]
+    refused = {partition: error for partition, error in failed if error in MARKER_REFUSALS}
+    if soon:
+        effects.append(store.markers(metadata, soon, MARKER_RETRY_BACKOFF_MS))
+    if refused:
+        effects.append(store.markers(metadata, refused, MARKER_REFUSED_RETRY_BACKOFF_MS))
+        if not volatile.refused.keys() >= refused.keys():
+            effects.append(notices.stuck(metadata, refused))
+        volatile.refused.update(refused)
+    lasts_ms = now_ms - metadata.last_update_timestamp_ms
+    if soon and lasts_ms >= max(MARKER_RETRY_TOLD_AFTER_MS, 2 * volatile.markers_told_ms):
+        volatile.markers_told_ms = lasts_ms
+        effects.append(notices.marker_retry_lasts(metadata, failed, lasts_ms))
+    return tuple(effects)
 
 
 def complete_prepared(store: TransactionStore, event: CompletePrepared, now_ms: int) -> Decision:
@@ -82,21 +149,22 @@ def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int)
     if metadata is None or not metadata.state.is_prepared:
         return
     volatile = store.volatile[transactional_id]
-    if not volatile.markers_left and not volatile.is_cancelled:
+    if not volatile.markers_left:
         store.to_complete[transactional_id] = now_ms + COMPLETE_RETRY_BACKOFF_MS
 
 
-def resume_all(store: TransactionStore, now_ms: int) -> tuple[SendMarkers, ...]:
+def resume_all(store: TransactionStore, now_ms: int) -> tuple[SendMarkers | Notice, ...]:
     """After replay.
 
     Send every marker of every prepared transaction again; leaders recognise a repetition (INV-4).
     """
-    effects = []
+    effects: list[SendMarkers | Notice] = []
     for metadata in store.transactions.values():
         if not metadata.state.is_prepared:
             continue
         if metadata.partitions:
             effects.append(store.markers(metadata, metadata.partitions))
+            effects.append(notices.resumed(metadata))
         else:
             store.to_complete[metadata.transactional_id] = now_ms
     return tuple(effects)

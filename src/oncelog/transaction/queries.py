@@ -4,7 +4,9 @@ Nothing here changes anything (KIP-664).
 """
 
 from oncelog.core.errors import ErrorCode
+from oncelog.transaction import notices
 from oncelog.transaction.events import (
+    NEVER_MS,
     DescribeTransaction,
     DescribeTransactionResult,
     ListedTransaction,
@@ -30,7 +32,10 @@ def describe(store: TransactionStore, event: DescribeTransaction) -> DescribeTra
     if metadata is None:
         expired_ms = store.expired.get(id_)
         cause = None if expired_ms is None else f"expired at {expired_ms} ms"
-        return DescribeTransactionResult(ErrorCode.transactional_id_not_found, id_, cause=cause)
+        error = ErrorCode.transactional_id_not_found
+        return DescribeTransactionResult(error, id_, cause=cause, trouble=cause or "")
+    volatile = store.volatile[id_]
+    partitions = volatile.markers_left if metadata.state.is_prepared else metadata.partitions
     return DescribeTransactionResult(
         error=ErrorCode.none,
         transactional_id=id_,
@@ -40,8 +45,12 @@ def describe(store: TransactionStore, event: DescribeTransaction) -> DescribeTra
         last_update_timestamp_ms=metadata.last_update_timestamp_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        partitions=tuple(sorted(metadata.partitions)),
-        cause=store.volatile[id_].cause,
+        # While it is being ended, those that still owe a marker: as Kafka's, whose tools take the
+        # others for hanging.
+        partitions=tuple(sorted(partitions)),
+        cause=volatile.cause,
+        life=store.lives.steps(id_) if event.include_life else (),
+        trouble=notices.advice(metadata, volatile.refused) if volatile.refused else "",
     )
 
 
@@ -66,8 +75,14 @@ def list_transactions(
         return pattern is None or pattern.matches(metadata.transactional_id)
 
     listed = tuple(
-        ListedTransaction(id_, metadata.producer_id, metadata.state)
+        ListedTransaction(id_, metadata.producer_id, metadata.state, _expiry_ms(store, metadata))
         for id_, metadata in sorted(store.transactions.items())
         if is_listed(metadata)
     )
     return ListTransactionsResult(ErrorCode.none, listed, unknown)
+
+
+def _expiry_ms(store: TransactionStore, metadata: TransactionMetadata) -> int:
+    if not metadata.state.is_at_rest:
+        return NEVER_MS
+    return metadata.last_update_timestamp_ms + store.config.id_expiration_ms

@@ -45,6 +45,7 @@ from oncelog.transaction.events import (
     ListTransactionsResult,
     MarkersWritten,
     Parked,
+    WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import FreshProducerId, TransactionConfig, TransactionStore
@@ -144,6 +145,8 @@ class TransactionCoordinatorShard(CoordinatorShard):
                 return markers.complete_prepared(store, request, now_ms)
             case ExpireId():
                 return timers.expire(store, request, now_ms)
+            case WarnOfExpiry():
+                return timers.warn_of_expiry(store, request)
             case DescribeTransaction():
                 return _reply(token, queries.describe(store, request))
             case ListTransactions():

@@ -11,10 +11,12 @@ Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, nev
   does not log it either.
 - `VolatileState.ordinal`: counts the transactions of an id, so that a parked request knows the one
   it met (D7).
-- `VolatileState.markers_left`, `is_cancelled`: which partitions still owe a marker. After a
-  fail-over all of them are sent again.
+- `VolatileState.markers_left`, `refused`: which partitions still owe a marker, and which of them
+  refuse it. After a fail-over all of them are sent again.
 - `VolatileState.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the
   producer was fenced.
+- `VolatileState.markers_told_ms`, `is_warned`: what the log was told already. `lives`: what
+  happened lately.
 - `_proposed`: the moves that entries on their way to the log were made from.
 - `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
   explain it afterwards.
@@ -25,10 +27,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import CLOCK_JUMP_MS_MIN, EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
+from oncelog.transaction.life import Cause, Lives
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 FreshProducerId = Callable[[], ProducerId | None]
@@ -61,7 +65,9 @@ class VolatileState:
     ordinal: int = 0
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     markers_left: set[TopicPartition] = field(default_factory=set)
-    is_cancelled: bool = False
+    refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    markers_told_ms: int = 0
+    is_warned: bool = False
     end_connection: int = 0
     inits: dict[Token, int] = field(default_factory=dict)
     cause: str | None = None
@@ -69,10 +75,14 @@ class VolatileState:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A move that is decided and not yet committed, and its last producer epoch."""
+    """A move that is decided and not yet committed, and its last producer epoch.
+
+    `cause` says why, where the client did not ask for it.
+    """
 
     after: TransactionMetadata
     last_producer_epoch: ProducerEpoch
+    cause: str = ""
 
 
 class TransactionStore:
@@ -93,6 +103,7 @@ class TransactionStore:
         self.expired: dict[str, int] = {}
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
         """What is volatile about each id that has been written or is about to be."""
+        self.lives = Lives()
         self._proposed: dict[bytes, tuple[tuple[CoordinatorRecord, Proposal], ...]] = {}
         """By record key: what the entries that were last proposed for an id were made from."""
         self._id_of_init: dict[Token, str] = {}
@@ -179,6 +190,7 @@ class TransactionStore:
             if len(self.expired) > EXPIRED_IDS_REMEMBERED_COUNT_MAX:
                 del self.expired[next(iter(self.expired))]
         self.volatile.pop(transactional_id, None)
+        self.lives.by_id.pop(transactional_id, None)
         self.ongoing.discard(transactional_id)
         self.to_complete.pop(transactional_id, None)
 
@@ -191,8 +203,12 @@ class TransactionStore:
         before = self.transactions.get(id_)
         self.transactions[id_] = after
         volatile = self.volatile[id_]
+        life = self.lives.by_id.get(id_) or self.lives.begin(id_)
         if proposal is not None:
             volatile.last_producer_epoch = proposal.last_producer_epoch
+            if proposal.cause:
+                volatile.cause = proposal.cause
+                life.append(Cause(proposal.cause))
         elif before is None or _changes_producer(before, after):
             # The record does not say it. Forgetting is safe (an old producer is fenced);
             # remembering a wrong one would not be (INV-5).
@@ -205,9 +221,13 @@ class TransactionStore:
             self.ongoing.discard(id_)
         if after.state is TransactionState.EMPTY:
             volatile.end_connection = 0
+        life.append(after)
         self.to_complete.pop(id_, None)
         self.expired.pop(id_, None)
-        volatile.is_cancelled = False
+        volatile.is_warned = False
+        volatile.markers_told_ms = 0
+        if volatile.refused:
+            volatile.refused = {}
         volatile.markers_left = set(after.partitions) if after.state.is_prepared else set()
 
 

@@ -8,11 +8,12 @@ time.
 
 from oncelog.coordinator.shard import NOTHING, Decision
 from oncelog.core.limits import (
+    EXPIRY_WARNING_SHARE,
     TRANSACTION_SWEEP_CONTINUE_MS,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
 )
-from oncelog.transaction import records
-from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
+from oncelog.transaction import notices, records
+from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId, WarnOfExpiry
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import TransactionStore
 
@@ -50,6 +51,7 @@ class Sweeps:
         if now_ms >= self._next_expire_ms:
             idle = self._idle(now_ms)
             found += idle
+            found += self._near_expiry(now_ms)
             self._next_expire_ms = now_ms + _pause(self._store.config.expire_interval_ms, idle)
         return found
 
@@ -66,6 +68,18 @@ class Sweeps:
             if metadata.is_overdue(now_ms):
                 found.append(AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch))
         return found[:TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX]
+
+    def _near_expiry(self, now_ms: int) -> list[object]:
+        """Find the ids of which only a short time of their idle life is left."""
+        left_ms = self._store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
+        near = [
+            id_
+            for id_, metadata in self._store.transactions.items()
+            if _is_idle(self._store, metadata, now_ms + left_ms)
+            and not _is_idle(self._store, metadata, now_ms)
+            and not self._store.volatile[id_].is_warned
+        ]
+        return [WarnOfExpiry(tuple(near))] if near else []
 
     def _idle(self, now_ms: int) -> list[object]:
         found: list[object] = []
@@ -84,6 +98,15 @@ def expire(store: TransactionStore, event: ExpireId, now_ms: int) -> Decision:
         return NOTHING
     entry = records.tombstone(event.transactional_id)
     return Decision(entries=(entry,), id=event.transactional_id)
+
+
+def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> Decision:
+    """Say once which ids expire soon."""
+    ids = [id_ for id_ in event.transactional_ids if id_ in store.transactions]
+    for id_ in ids:
+        store.volatile[id_].is_warned = True
+    within_ms = store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
+    return Decision(effects=(notices.expires_soon(ids, within_ms),)) if ids else NOTHING
 
 
 def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int) -> bool:

@@ -5,6 +5,8 @@ TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with 
 used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
 """
 
+from dataclasses import replace
+
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -54,7 +56,7 @@ def prepare(
 
 
 def prepare_fence(
-    store: TransactionStore, metadata: TransactionMetadata, now_ms: int
+    store: TransactionStore, metadata: TransactionMetadata, now_ms: int, cause: str
 ) -> Proposal | ErrorCode:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
@@ -65,7 +67,8 @@ def prepare_fence(
     fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, now_ms)
     version = store.config.transaction_version
     if version >= EPOCH_BUMP_VERSION:
-        return prepare(store, fencing, commit=False, version=version, now_ms=now_ms)
+        ending = prepare(store, fencing, commit=False, version=version, now_ms=now_ms)
+        return ending if isinstance(ending, ErrorCode) else replace(ending, cause=cause)
     aborted = moved(
         fencing,
         TransactionState.PREPARE_ABORT,
@@ -74,7 +77,7 @@ def prepare_fence(
         next_producer_id=NO_PRODUCER_ID,
         client_transaction_version=0,
     )
-    return Proposal(aborted, NO_PRODUCER_EPOCH)
+    return Proposal(aborted, NO_PRODUCER_EPOCH, cause)
 
 
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:

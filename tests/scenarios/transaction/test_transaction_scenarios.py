@@ -78,9 +78,13 @@ def write_steps(steps: list[Step], outputs: list[list[str]]) -> str:
 
 
 class Narrator(Context):
-    """Runs commands and tells what comes of them, and keeps which cells and moves they reached."""
+    """Runs commands and tells what comes of them, and keeps which cells and moves they reached.
+
+    After `listen` it tells what the log is told, too.
+    """
 
     def __post_init__(self) -> None:
+        self.listens = False
         self.cells: set[tuple[str, str]] = set()
         self.errors: set[str] = set()
         self.moves: set[tuple[str, str]] = set()
@@ -93,12 +97,15 @@ class Narrator(Context):
         plain = [word for word in words if "=" not in word]
         seen_results, seen_log = set(self.results), len(self.log)
         seen_markers, self.markers = self.markers, []
+        self.notices.clear()
         told = self._act(verb, plain, options, seen_markers)
         if verb == "at":
             return [f"{self.state.label} producer={self.ids[0]} epoch={self.ids[1]}"]
         lines = [self._show_record(index) for index in range(seen_log, len(self.log))]
         self._keep_moves(seen_log, fences=verb in ("init", "tick"))
         lines += [_show_markers(effect) for effect in self.markers]
+        if self.listens:
+            lines += [f"tells: {notice.text}" for notice in self.notices]
         if verb != "markers":
             self.markers = seen_markers + self.markers
         self.errors |= {_outcome(result) for result in self.results.values()}
@@ -120,6 +127,8 @@ class Narrator(Context):
                 return self._request(verb, plain, options)
             case "markers":
                 self._answer(plain, options, markers)
+            case "listen":
+                self.listens = True
             case "hold":
                 self.holds = True
             case "commit":
@@ -221,7 +230,7 @@ class Narrator(Context):
         error = ErrorCode[plain[0].lower()] if plain else ErrorCode.none
         only = (_partition(options["only"]),) if "only" in options else None
         for effect in list(markers):
-            self.answer(effect, error, partitions=only)
+            self.answer(effect, error, partitions=only, is_closed="closed" in plain)
         if only is not None:
             self.markers = markers + self.markers
 

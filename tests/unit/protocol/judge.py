@@ -9,7 +9,7 @@ from typing import Any
 from kio.static.constants import EntityType
 
 from oncelog.protocol.api import ADVERTISED, PRODUCE_VERSION_MIN, ApiKey
-from oncelog.protocol.fields import FieldShape, shapes
+from oncelog.protocol.fields import OWN_TAGS, FieldShape, shapes
 
 HAND_WRITTEN = (ApiKey.PRODUCE, ApiKey.FETCH)
 CASES = [
@@ -68,6 +68,8 @@ def plain_of_ours(value: Any, version: int) -> Any:
     plain: dict[str, Any] = {}
     for shape in shapes(value.__class__, version):
         found = getattr(value, shape.name)
+        if shape.tag is not None and shape.tag >= OWN_TAGS:
+            continue
         if shape.is_single and shape.inner is not None:
             plain.update(plain_of_ours(found[0], version))
         else:

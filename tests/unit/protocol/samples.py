@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import FieldShape, shapes
+from oncelog.protocol.fields import OWN_TAGS, FieldShape, shapes
 
 ERRORS = tuple(ErrorCode)
 LENGTHS = (0, 1, 2, 3, 8, 126, 127, 128, 300)
@@ -21,8 +21,8 @@ def sample(cls: type, version: int, random: Random) -> Any:
 
 
 def _field(shape: FieldShape, version: int, random: Random) -> Any:
-    if shape.tag is not None and random.random() < 0.4:
-        return shape.default
+    if shape.tag is not None and (shape.tag >= OWN_TAGS or random.random() < 0.4):
+        return shape.default  # Of ours no other library knows anything.
     if shape.is_nullable and shape.tag is None and random.random() < 0.3:
         return None
     if shape.is_array:

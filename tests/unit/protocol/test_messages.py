@@ -18,7 +18,12 @@ from oncelog.protocol.codec import (
     request_class,
     response_class,
 )
-from oncelog.protocol.messages import offset_commit, offset_fetch
+from oncelog.protocol.messages import (
+    describe_transactions,
+    list_transactions,
+    offset_commit,
+    offset_fetch,
+)
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTransaction,
@@ -149,3 +154,28 @@ def test_an_error_newer_than_we_are_is_an_unknown_server_error() -> None:
     frame = b"\x00\x00\x00\x00" + b"\x70\x00" + b"\x00"
     response = parse_response(ApiKey.HEARTBEAT, 4, frame, 0)
     assert response.error_code is ErrorCode.unknown_server_error
+
+
+def test_tagged_fields_of_our_own_come_through() -> None:
+    step = describe_transactions.LifeStep(
+        timestamp_ms=5,
+        kind="marker",
+        topics=(describe_transactions.TopicData(topic="t", partitions=(1, 2)),),
+        cause="why",
+    )
+    state = describe_transactions.TransactionState(
+        transactional_id="id", life=(step,), trouble="stuck"
+    )
+    asked = {"transactional_ids": ("id",), "include_life": True}
+    assert upgraded_request(ApiKey.DESCRIBE_TRANSACTIONS, 0, **asked).include_life
+    seen = seen_response(ApiKey.DESCRIBE_TRANSACTIONS, 0, transaction_states=(state,))
+    assert seen.transaction_states == (state,)
+    listed = list_transactions.TransactionState(transactional_id="id", expires_at_ms=7)
+    seen = seen_response(ApiKey.LIST_TRANSACTIONS, 2, transaction_states=(listed,))
+    assert seen.transaction_states == (listed,)
+
+
+def test_a_message_without_our_own_fields_has_the_bytes_of_kafkas() -> None:
+    asked = describe_transactions.DescribeTransactionsRequest(transactional_ids=("id",))
+    frame = encode_request(ApiKey.DESCRIBE_TRANSACTIONS, 0, 1, "c", asked)
+    assert bytes(frame).endswith(b"\x02\x03id\x00")

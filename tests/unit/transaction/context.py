@@ -19,6 +19,7 @@ from oncelog.transaction import (
     InitProducerId,
     InitProducerIdResult,
     MarkersWritten,
+    Notice,
     SendMarkers,
     TransactionConfig,
     TransactionCoordinatorShard,
@@ -63,6 +64,7 @@ class Context:
         # Which kind of result a token has, its test knows.
         self.results: dict[int, Any] = {}
         self.markers: list[SendMarkers] = []
+        self.notices: list[Notice] = []
         self.has_producer_ids = True
         self._next_producer_id = int(FIRST_PRODUCER_ID)
         self._next_token = 1
@@ -99,6 +101,9 @@ class Context:
             assert reply.token not in self.results, "a request is answered once"
             self.results[reply.token] = reply.value
         for effect in output.effects:
+            if isinstance(effect, Notice):
+                self.notices.append(effect)
+                continue
             assert isinstance(effect, SendMarkers)
             self.markers.append(effect)
         for append in output.appends:
@@ -204,19 +209,23 @@ class Context:
         return result
 
     def describe(self, id_: str = ID) -> DescribeTransactionResult:
-        result = self.results[self.send(DescribeTransaction(id_))]
+        result = self.results[self.send(DescribeTransaction(id_, include_life=True))]
         assert isinstance(result, DescribeTransactionResult)
         return result
 
     # Markers.
 
     def answer_markers(
-        self, error: ErrorCode = ErrorCode.none, deleted: tuple[TopicPartition, ...] = ()
+        self,
+        error: ErrorCode = ErrorCode.none,
+        deleted: tuple[TopicPartition, ...] = (),
+        *,
+        is_closed: bool = False,
     ) -> None:
         """Every leader that was sent a marker answers."""
         sent, self.markers = self.markers, []
         for effect in sent:
-            self.answer(effect, error, deleted)
+            self.answer(effect, error, deleted, is_closed=is_closed)
 
     def answer(
         self,
@@ -224,16 +233,21 @@ class Context:
         error: ErrorCode = ErrorCode.none,
         deleted: tuple[TopicPartition, ...] = (),
         partitions: tuple[TopicPartition, ...] | None = None,
+        *,
+        is_closed: bool = False,
     ) -> None:
+        """Leaders answer; `is_closed`: they refuse, and have nothing open of the producer."""
         asked = effect.partitions if partitions is None else partitions
+        outcomes = tuple((partition, error) for partition in asked if partition not in deleted)
         event = MarkersWritten(
             effect.transactional_id,
             effect.producer_id,
             effect.producer_epoch,
             effect.coordinator_epoch,
-            tuple((partition, error) for partition in asked if partition not in deleted),
+            () if is_closed else outcomes,
             deleted,
             effect.ordinal,
+            outcomes if is_closed else (),
         )
         self.run(self.processor.submit(event, None, self.now_ms))
 

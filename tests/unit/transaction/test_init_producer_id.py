@@ -151,7 +151,8 @@ def test_an_open_transaction_is_fenced_and_aborted_and_one_answer_follows(
     assert context.results[takeover] == initialised(FIRST, 2)
     assert context.results[commit] == EndTxnResult(E.producer_fenced)
     assert context.is_in(S.EMPTY)
-    assert context.describe().cause == "InitProducerId of another producer"
+    who = "its own" if is_known else "another"
+    assert context.describe().cause == f"InitProducerId of {who} producer"
     retry = context.init(FIRST, 0)
     assert retry.error is (E.none if is_known else E.producer_fenced)
 

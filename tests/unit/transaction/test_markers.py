@@ -4,9 +4,14 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch
-from oncelog.core.limits import COMPLETE_RETRY_BACKOFF_MS, MARKER_RETRY_BACKOFF_MS
+from oncelog.core.limits import (
+    COMPLETE_RETRY_BACKOFF_MS,
+    MARKER_REFUSED_RETRY_BACKOFF_MS,
+    MARKER_RETRY_BACKOFF_MS,
+)
 from oncelog.transaction import EndTxn, SendMarkers, TransactionState
 from oncelog.transaction.events import CompletePrepared
+from oncelog.transaction.life import StepKind
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
 
 S = TransactionState
@@ -84,20 +89,80 @@ def test_a_deleted_topic_owes_no_marker() -> None:
     assert context.state is S.COMPLETE_COMMIT
 
 
-@pytest.mark.parametrize("error", [E.invalid_producer_epoch, E.transaction_coordinator_fenced])
-def test_a_superseded_leadership_stops_and_the_next_one_finishes(error: ErrorCode) -> None:
+REFUSALS = (E.invalid_producer_epoch, E.transaction_coordinator_fenced)
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_a_refused_marker_ends_the_transaction_where_nothing_is_open(error: ErrorCode) -> None:
+    """INV-4: Kafka leaves the id in PrepareCommit for ever."""
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.answer(effect, error, partitions=(P0,), is_closed=True)
+    assert context.state is S.PREPARE_COMMIT
+    context.answer(effect, partitions=(P1,))
+    assert context.is_in(S.COMPLETE_COMMIT)
+    (notice,) = context.notices
+    assert notice.is_warning
+    assert (
+        f"nothing is open there any more, so the transaction ends without it: {P0}" in notice.text
+    )
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_a_refused_marker_of_an_open_transaction_is_told_once_and_asked_again(
+    error: ErrorCode,
+) -> None:
     """INV-4."""
     context = Context()
     context.go_to(S.PREPARE_COMMIT)
     (effect,) = context.markers
+    context.markers.clear()
+    context.answer(effect, partitions=(P1,))
     context.answer(effect, error, partitions=(P0,))
-    context.answer(effect, E.not_leader_or_follower)
-    context.answer(effect)
-    assert context.markers == [effect]
-    assert context.state is S.PREPARE_COMMIT
+    (again,) = context.markers
+    assert (again.partitions, again.delay_ms) == ((P0,), MARKER_REFUSED_RETRY_BACKOFF_MS)
+    context.answer_markers(error)
+    (notice,) = context.notices
+    command = f"oncelog transactions abort --topic t --partition 0 --producer-id {context.ids[0]}"
+    assert f"{command} --as-decided" in notice.text
+    described = context.describe()
+    assert described.trouble in notice.text
+    assert described.partitions == (P0,)
+    context.answer_markers(error, is_closed=True)
+    assert context.is_in(S.COMPLETE_COMMIT)
+    assert context.describe().trouble == ""
+
+
+def test_a_refused_marker_does_not_hold_up_those_of_other_partitions() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.markers.clear()
+    context.answer(effect, E.transaction_coordinator_fenced, partitions=(P0,))
+    context.answer(effect, E.not_leader_or_follower, partitions=(P1,))
+    assert [(one.partitions, one.delay_ms) for one in context.markers] == [
+        ((P0,), MARKER_REFUSED_RETRY_BACKOFF_MS),
+        ((P1,), MARKER_RETRY_BACKOFF_MS),
+    ]
     context.fail_over()
     context.answer_markers()
     assert context.is_in(S.COMPLETE_COMMIT)
+
+
+def test_a_marker_that_is_late_is_told_at_every_doubling_of_its_time() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_ABORT)
+    for _ in range(200):
+        context.now_ms += MARKER_RETRY_BACKOFF_MS
+        context.answer_markers(E.not_leader_or_follower)
+    assert [notice.is_warning for notice in context.notices] == [True] * 4
+    assert [notice.text.split(" after ")[1] for notice in context.notices] == [
+        f"{time_ms} ms, trying on: t-0 NOT_LEADER_OR_FOLLOWER, t-1 NOT_LEADER_OR_FOLLOWER"
+        for time_ms in (1000, 2000, 4000, 8000)
+    ]
+    kinds = [step.kind for step in context.describe().life]
+    assert kinds.count(StepKind.MARKER) == 1, "the attempts push nothing out of the id's life"
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])

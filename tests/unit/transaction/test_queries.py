@@ -1,5 +1,7 @@
 """DescribeTransactions and ListTransactions."""
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.core.errors import ErrorCode
@@ -10,6 +12,7 @@ from oncelog.transaction import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
+    TransactionConfig,
     TransactionState,
 )
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
@@ -23,7 +26,7 @@ def test_describe_says_what_is_committed_and_not_what_is_pending() -> None:
     context.go_to(S.ONGOING)
     context.holds = True
     context.start_end(True)
-    assert context.describe() == DescribeTransactionResult(
+    assert replace(context.describe(), life=()) == DescribeTransactionResult(
         error=E.none,
         transactional_id=ID,
         state=S.ONGOING,
@@ -77,7 +80,8 @@ def test_list_names_the_states_that_it_does_not_know() -> None:
     context = Context()
     context.init()
     token = context.send(ListTransactions(states=frozenset({"Empty", "Happy"})))
-    line = ListedTransaction(ID, context.metadata.producer_id, S.EMPTY)
+    expires_ms = context.now_ms + TransactionConfig().id_expiration_ms
+    line = ListedTransaction(ID, context.metadata.producer_id, S.EMPTY, expires_ms)
     assert context.results[token] == ListTransactionsResult(E.none, (line,), ("Happy",))
 
 

@@ -201,3 +201,25 @@ def test_nothing_to_sweep_plans_nothing() -> None:
     assert context.processor.next_deadline_ms() == context.now_ms + hour_ms
     context.add(P0)
     assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS
+
+
+def test_an_id_is_warned_of_once_before_it_expires() -> None:
+    week_ms = 604_800_000
+    context = Context(config=TransactionConfig(expire_interval_ms=3_600_000))
+    context.init()
+    context.tick(week_ms * 9 // 10 - 1)
+    assert context.notices == []
+    context.tick(3_600_000)
+    (notice,) = context.notices
+    assert notice.is_warning
+    assert notice.text.startswith(
+        f"unless they are used, transactional ids expire within {week_ms // 10} ms"
+    )
+    assert notice.text.endswith(f": {ID}")
+    context.tick(3_600_000)
+    assert len(context.notices) == 1
+    # Whoever uses it is warned again a week later.
+    context.init()
+    context.notices.clear()
+    context.tick(week_ms * 95 // 100)
+    assert len(context.notices) == 1

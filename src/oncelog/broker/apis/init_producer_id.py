@@ -49,6 +49,7 @@ def _transactional(
         body.transaction_timeout_ms,
         ProducerId(body.producer_id),
         ProducerEpoch(body.producer_epoch),
+        client=f"client {request.client_id!r} at {request.connection.peer_host}",
     )
 
     def convert(result: InitProducerIdResult) -> Any:

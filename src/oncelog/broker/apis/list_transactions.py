@@ -4,6 +4,8 @@ Filters by state and producer id, from version 1 on by duration (KIP-994), from 
 pattern of the id (KIP-1152). States that do not exist are named in the answer. While a shard is
 being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS. Gap: see `oncelog.transaction.pattern` for
 what a pattern may hold.
+
+Who asks with our tagged field `include_expiry` is told when each id expires unless it is used.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from oncelog.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from oncelog.transaction.events import ListTransactions, ListTransactionsResult
+from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsResult
 from oncelog.transaction.queries import STATE_BY_LABEL
 
 if TYPE_CHECKING:
@@ -36,15 +38,16 @@ def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
         duration_ms=body.duration_filter,
         pattern=body.transactional_id_pattern or "",
     )
+    tells_expiry = body.include_expiry
 
     def convert(results: list[ListTransactionsResult]) -> Any:
-        return _response(results, sorted(event.states - STATE_BY_LABEL.keys()))
+        return _response(results, sorted(event.states - STATE_BY_LABEL.keys()), tells_expiry)
 
     return gather(context.transactions.ask_all(event), convert, holds_back=True)
 
 
 def _response(
-    results: list[ListTransactionsResult], unknown_states: list[str]
+    results: list[ListTransactionsResult], unknown_states: list[str], tells_expiry: bool
 ) -> ListTransactionsResponse:
     failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
     if failed is not None and failed is not ErrorCode.not_coordinator:
@@ -57,6 +60,7 @@ def _response(
                 transactional_id=listed.transactional_id,
                 producer_id=listed.producer_id,
                 transaction_state=listed.state.label,
+                expires_at_ms=listed.expires_at_ms if tells_expiry else NEVER_MS,
             )
             for result in results
             for listed in result.transactions

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
 from oncelog.coordinator.shard import UnknownKind
 from oncelog.core.errors import OncelogError, ProtocolError
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import (
     COORDINATOR_LOAD_BYTES,
     LOAD_APPLIED_PER_TURN_COUNT_MAX,
@@ -69,7 +69,7 @@ async def load(shard: EventProcessor, partition: Partition, disk: Disk, now_ms: 
         else:
             for _ in loading.apply():
                 await asyncio.sleep(0)
-    loading.tell(partition.topic_partition)
+    loading.tell(partition)
 
 
 class _Loading:
@@ -80,6 +80,8 @@ class _Loading:
         self._now_ms = now_ms
         self._replay = ReplayBuffer()
         self._stretch_bytes = 0
+        self._read_count = 0
+        self._applied_count = 0
         self._unknown: dict[int, int] = {}
         """The kinds of keys that are not known, and where one of each stands."""
 
@@ -109,6 +111,7 @@ class _Loading:
             else:
                 ids = (ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
                 self._replay.add_transactional(records, *ids)
+            self._read_count += len(records)
             turn_count += 1 + len(records)
             if turn_count >= LOAD_RECORDS_PER_TURN_COUNT_MAX:
                 turn_count = 0
@@ -140,6 +143,7 @@ class _Loading:
                 yield
 
     def _apply(self, step: RecordToReplay) -> None:
+        self._applied_count += 1
         context = step.context
         if context.timestamp_ms > self._now_ms:
             context = replace(context, timestamp_ms=self._now_ms)
@@ -150,8 +154,16 @@ class _Loading:
         except OncelogError as error:
             raise DamagedRecord(step.offset, str(error)) from error
 
-    def tell(self, topic_partition: TopicPartition) -> None:
-        """Name what was passed over."""
+    def tell(self, partition: Partition) -> None:
+        """Say that it is loaded, and name what was passed over."""
+        topic_partition = partition.topic_partition
+        log.info(
+            "%s is loaded: %d records up to offset %d, of which %d counted",
+            topic_partition,
+            self._read_count,
+            partition.log.log_end_offset,
+            self._applied_count,
+        )
         for kind, offset in self._unknown.items():
             log.warning(
                 "%s: records of type %d are ignored, as at offset %d: this version does not know "

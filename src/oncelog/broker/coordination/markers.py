@@ -13,6 +13,7 @@ order: a SendMarkers is released only after PREPARE is committed.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from oncelog.transaction.events import SendMarkers
 
 __all__ = ["MarkerWriter", "append_markers"]
+
+log = logging.getLogger(__name__)
 
 
 class MarkerWriter:
@@ -46,8 +49,11 @@ class MarkerWriter:
 
     def handle(self, coordinator: CoordinatorContext, effect: object) -> None:
         """Do one effect of a shard; the outcome goes back to it as an event."""
-        from oncelog.transaction.events import SendMarkers
+        from oncelog.transaction.events import Notice, SendMarkers
 
+        if isinstance(effect, Notice):
+            log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
+            return
         if not isinstance(effect, SendMarkers):
             raise TypeError(f"unknown effect {effect!r}")
         if effect.delay_ms > 0:
@@ -77,6 +83,7 @@ class MarkerBatch:
     """The markers of one `SendMarkers`, until the last of them has an outcome."""
 
     __slots__ = (
+        "_closed",
         "_coordinator",
         "_deleted",
         "_markers",
@@ -98,6 +105,7 @@ class MarkerBatch:
         self._markers = markers
         self._deleted = deleted
         self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
+        self._closed: list[tuple[TopicPartition, ErrorCode]] = []
         self._waiting_count = waiting_count
 
     def write(self, partitions: list[TopicPartition]) -> None:
@@ -108,10 +116,31 @@ class MarkerBatch:
             append_markers(self._partitions, topic_partition, self._markers, self._settled)
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        self._outcomes.append((topic_partition, error))
+        if error is not ErrorCode.none and self._has_nothing_to_end(topic_partition, error):
+            self._closed.append((topic_partition, error))
+        else:
+            self._outcomes.append((topic_partition, error))
         self._waiting_count -= 1
         if self._waiting_count == 0:
             self._report()
+
+    def _has_nothing_to_end(self, topic_partition: TopicPartition, error: ErrorCode) -> bool:
+        """The marker is older than what the partition knows, and nothing of the producer is open.
+
+        What was verified for the transaction is void then, as by the marker: no batch that waits
+        may still open it (INV-3).
+        """
+        from oncelog.transaction.events import MARKER_REFUSALS
+
+        partition = self._partitions.get(*topic_partition)
+        if error not in MARKER_REFUSALS or partition is None:
+            return False
+        producer_id = self._markers.producer_id
+        known = partition.log.producer_state(producer_id)
+        if known is None or known.transaction_first_offset >= 0:
+            return False
+        partition.log.verifications.marked(producer_id, self._markers.producer_epoch)
+        return True
 
     def _report(self) -> None:
         from oncelog.transaction.events import MarkersWritten
@@ -126,6 +155,7 @@ class MarkerBatch:
                 tuple(self._outcomes),
                 self._deleted,
                 markers.ordinal,
+                tuple(self._closed),
             )
         )
 

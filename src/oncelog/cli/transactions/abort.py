@@ -7,6 +7,9 @@ Two ways, for two troubles:
   the transaction: a marker past it could abort here what commits elsewhere.
 - the open transaction of a **transactional id**: its coordinator aborts it on every partition, as
   it would for a new producer (InitProducerId), and fences the producer.
+
+And for an id that is stuck in Prepare*, because a partition refuses the coordinator's marker:
+``--as-decided`` writes there what the coordinator has decided.
 """
 
 from __future__ import annotations
@@ -45,6 +48,11 @@ __all__ = ["command"]
 @click.option(
     "--force", is_flag=True, help="Write the marker though a coordinator has the transaction."
 )
+@click.option(
+    "--as-decided",
+    is_flag=True,
+    help="End it as its coordinator has decided, where its own marker is refused.",
+)
 def command(
     servers: str,
     transactional_id: str | None,
@@ -53,6 +61,7 @@ def command(
     start_offset: int | None,
     producer_id: int | None,
     force: bool,
+    as_decided: bool,
 ) -> None:
     """Abort a hanging transaction, or what a transactional id has open."""
     if transactional_id is not None:
@@ -65,7 +74,20 @@ def command(
             "name a transactional id, or --topic and --partition with --start-offset or"
             " --producer-id (see `oncelog transactions find-hanging`)"
         )
-    run(lambda: _abort_in(servers, topic, partition, start_offset, producer_id, force), servers)
+    if force and as_decided:
+        raise click.UsageError("--force aborts, --as-decided does what the coordinator decided")
+
+    async def work() -> None:
+        async with administrator(servers) as admin:
+            one = await _find(admin, topic, partition, start_offset, producer_id)
+            if as_decided:
+                await _end(admin, one, commit=await _is_commit_decided(admin, one))
+                return
+            if not force:
+                await _require_hanging(admin, one)
+            await _end(admin, one, commit=False)
+
+    run(work, servers)
 
 
 async def _abort_id(servers: str, transactional_id: str) -> None:
@@ -94,44 +116,53 @@ def _nothing_to_abort(found: TransactionDescription) -> str:
     return text
 
 
-async def _abort_in(
-    servers: str,
+async def _find(
+    admin: Admin,
     topic: str,
     partition: int,
     start_offset: int | None,
     producer_id: int | None,
-    force: bool,
-) -> None:
-    async with administrator(servers) as admin:
-        partitions = await partitions_to_search(admin, (topic,), partition)
-        found = [
-            one
-            for one in await find_open(admin, partitions)
-            if start_offset in (None, one.start_offset)
-            and producer_id in (None, one.producer.producer_id)
-        ]
-        if not found:
-            named = (
-                f"from offset {start_offset}" if start_offset is not None else "of that producer"
-            )
-            raise Failure(
-                f"{topic}-{partition} has no open transaction {named}: see"
-                f" `oncelog transactions watch --topic {topic} --count 1`"
-            )
-        (one,) = found
-        if not force:
-            await _require_hanging(admin, one)
-        producer = one.producer
-        await admin.abort_transaction(
-            one.topic_partition,
-            producer.producer_id,
-            producer.producer_epoch,
-            producer.coordinator_epoch,
+) -> OpenTransaction:
+    partitions = await partitions_to_search(admin, (topic,), partition)
+    for one in await find_open(admin, partitions):
+        if start_offset in (None, one.start_offset) and producer_id in (
+            None,
+            one.producer.producer_id,
+        ):
+            return one
+    named = "of that producer" if start_offset is None else f"from offset {start_offset}"
+    raise Failure(
+        f"{topic}-{partition} has no open transaction {named}: see"
+        f" `oncelog transactions watch --topic {topic} --count 1`"
+    )
+
+
+async def _end(admin: Admin, one: OpenTransaction, *, commit: bool) -> None:
+    producer = one.producer
+    await admin.end_transaction(
+        one.topic_partition,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        commit=commit,
+    )
+    say(
+        f"{'committed' if commit else 'aborted'} in {one.topic_partition}: producer"
+        f" {producer.producer_id}, epoch {producer.producer_epoch}, from offset {one.start_offset}"
+    )
+
+
+async def _is_commit_decided(admin: Admin, one: OpenTransaction) -> bool:
+    owner = (await owners_of(admin, (one,))).get(one.producer.producer_id)
+    if owner is None or one.topic_partition not in owner.partitions:
+        raise Failure(
+            f"no coordinator has decided about this transaction of {one.topic_partition}: abort it"
+            " without --as-decided"
         )
-        say(
-            f"aborted in {one.topic_partition}: producer {producer.producer_id},"
-            f" epoch {producer.producer_epoch}, from offset {one.start_offset}"
-        )
+    if not owner.state.startswith("Prepare"):
+        text = f"{owner.transactional_id} is {owner.state}: nothing is decided yet"
+        raise Failure(f"{text}; see `oncelog transactions show {owner.transactional_id}`")
+    return owner.state == "PrepareCommit"
 
 
 async def _require_hanging(admin: Admin, one: OpenTransaction) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from oncelog.cli.connecting import connection_options
-from oncelog.cli.output import Column, is_terminal, print_rows, say
+from oncelog.cli.output import Column, is_terminal, print_rows, say, warn
 from oncelog.cli.tool import Failure, ToolCommand, json_option, run
-from oncelog.cli.transactions.common import administrator
+from oncelog.cli.transactions.common import administrator, duration_text, now_ms
 
 if TYPE_CHECKING:
     from oncelog.client import TransactionListing
@@ -31,7 +31,10 @@ _COLUMNS = (
     Column("coordinator", "Coordinator", numeric=True),
     Column("producer_id", "Producer id", numeric=True),
     Column("state", "State"),
+    Column("expires_at_ms", "Expires"),
 )
+_DAY_MS: Final = 86_400_000
+"""An id that expires within a day is warned of: its producer fails then."""
 
 
 @click.command("list", cls=ToolCommand)
@@ -73,7 +76,10 @@ def command(
     pattern: str | None,
     as_json: bool,
 ) -> None:
-    """List transactional ids: coordinator, producer id, state."""
+    """List transactional ids: coordinator, producer id, state, and when they expire.
+
+    Apache Kafka does not tell when they expire.
+    """
     from oncelog.client import FatalError
     from oncelog.core.errors import ErrorCode
 
@@ -96,4 +102,28 @@ def command(
     if not listed and not as_json and is_terminal():
         say("no transactional id passes these filters", style="yellow")
         return
-    print_rows(_COLUMNS, listed, as_json=as_json)
+    if as_json or not is_terminal():
+        print_rows(_COLUMNS, listed, as_json=as_json)
+    else:
+        print_rows(_COLUMNS, [(*one[:-1], _left_text(one)) for one in listed], as_json=False)
+    _warn_of_expiry(listed)
+
+
+def _left_text(one: TransactionListing) -> str | None:
+    left_ms = _left_ms(one)
+    return None if left_ms is None else f"in {duration_text(left_ms)}"
+
+
+def _left_ms(one: TransactionListing) -> int | None:
+    return None if one.expires_at_ms is None else max(0, one.expires_at_ms - now_ms())
+
+
+def _warn_of_expiry(listed: list[TransactionListing]) -> None:
+    near = [one for one in listed if (left_ms := _left_ms(one)) is not None and left_ms < _DAY_MS]
+    if near:
+        first = min(near, key=lambda one: one.expires_at_ms or 0)
+        warn(
+            f"{len(near)} of these expire within a day unless they are used, the first is"
+            f" {first.transactional_id}, {_left_text(first)}: keep it by a transaction, or raise"
+            " transactional.id.expiration.ms"
+        )

@@ -1,4 +1,7 @@
-"""``oncelog transactions show``: where a transactional id stands, and what happened to it."""
+"""``oncelog transactions show``: where a transactional id stands, and what happened to it.
+
+An Oncelog coordinator tells the life of an id; of Apache Kafka's only the state can be had.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncelog.cli.connecting import connection_options
-from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text
+from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, warn
 from oncelog.cli.tool import Failure, ToolCommand, did_you_mean, json_option, nearest, run
 from oncelog.cli.transactions.common import (
     OpenTransaction,
@@ -20,7 +23,7 @@ from oncelog.cli.transactions.common import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.client import Admin, TransactionDescription
+    from oncelog.client import Admin, TransactionDescription, TransactionStep
 
 __all__ = ["command"]
 
@@ -28,6 +31,15 @@ _PARTITIONS = (
     Column("topic", "Topic", style="cyan"),
     Column("partition", "Partition", numeric=True),
     Column("start_offset", "From offset", numeric=True),
+)
+
+
+_LIFE = (
+    Column("time", "Time", style="dim"),
+    Column("step", "Step"),
+    Column("producer", "Producer", style="dim"),
+    Column("where", "Where", style="cyan"),
+    Column("why", "Why", style="yellow"),
 )
 
 
@@ -56,6 +68,12 @@ def command(transactional_id: str, servers: str, as_json: bool) -> None:
         if is_terminal():
             click.echo()
         print_rows(_PARTITIONS, rows, as_json=False)
+    if found.life:
+        if is_terminal():
+            click.echo()
+        print_rows(_LIFE, [_step_row(step) for step in found.life], as_json=False)
+    if found.trouble:
+        warn(f"stuck: {found.trouble}")
 
 
 async def _describe(admin: Admin, transactional_id: str) -> TransactionDescription:
@@ -87,7 +105,28 @@ def _as_json(
             {"topic": topic, "partition": index, "start_offset": offset}
             for topic, index, offset in rows
         ],
+        "trouble": found.trouble or None,
+        "life": [_step_json(step) for step in found.life],
     }
+
+
+def _step_json(step: TransactionStep) -> dict[str, object]:
+    return {
+        "time_ms": step.at_ms,
+        "step": step.kind,
+        "producer_id": step.producer_id,
+        "producer_epoch": step.producer_epoch,
+        "partitions": [{"topic": topic, "partition": index} for topic, index in step.partitions],
+        "error": step.error,
+        "cause": step.cause or None,
+    }
+
+
+def _step_row(step: TransactionStep) -> tuple[str | None, ...]:
+    why = ": ".join(text for text in (step.error, step.cause) if text)
+    producer = f"{step.producer_id}, epoch {step.producer_epoch}"
+    where = ", ".join(map(str, step.partitions)) or None
+    return (moment_text(step.at_ms), step.kind, producer, where, why or None)
 
 
 def _sentences(found: TransactionDescription) -> list[tuple[str, str | None]]:

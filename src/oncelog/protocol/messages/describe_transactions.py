@@ -1,9 +1,23 @@
-"""DescribeTransactions."""
+"""DescribeTransactions.
+
+Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`).
+"""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String
+from oncelog.protocol.fields import (
+    OWN_TAGS,
+    Boolean,
+    Error,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Tag,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +25,7 @@ class DescribeTransactionsRequest(RequestFor["DescribeTransactionsResponse"]):
     """DescribeTransactions, versions 0 to 0."""
 
     transactional_ids: tuple[String, ...] = ()
+    include_life: Annotated[Boolean, Tag(OWN_TAGS)] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +34,22 @@ class TopicData:
 
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeStep:
+    """An element of `life` in TransactionState: something that happened to the id.
+
+    `kind` is one of `oncelog.transaction.life.StepKind`.
+    """
+
+    timestamp_ms: Int64 = 0
+    kind: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: tuple[TopicData, ...] = ()
+    error_code: Error = ErrorCode.none
+    cause: String = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +64,8 @@ class TransactionState:
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     topics: tuple[TopicData, ...] = ()
+    life: Annotated[tuple[LifeStep, ...], Tag(OWN_TAGS)] = ()
+    trouble: Annotated[String, Tag(OWN_TAGS + 1)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,23 @@
-"""ListTransactions."""
+"""ListTransactions.
+
+Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`).
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String, Versions
+from oncelog.protocol.fields import (
+    OWN_TAGS,
+    Boolean,
+    Error,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Tag,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +28,7 @@ class ListTransactionsRequest(RequestFor["ListTransactionsResponse"]):
     producer_id_filters: tuple[Int64, ...] = ()
     duration_filter: Annotated[Int64, Versions(1)] = -1
     transactional_id_pattern: Annotated[String | None, Versions(2)] = None
+    include_expiry: Annotated[Boolean, Tag(OWN_TAGS)] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +38,8 @@ class TransactionState:
     transactional_id: String = ""
     producer_id: Int64 = 0
     transaction_state: String = ""
+    expires_at_ms: Annotated[Int64, Tag(OWN_TAGS)] = -1
+    """When the id expires unless it is used; -1 while a transaction is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

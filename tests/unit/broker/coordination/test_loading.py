@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -77,6 +78,16 @@ async def test_a_long_log_is_read_off_the_loop_and_taken_in_by_turns(
     assert len(disk.lanes) >= 4
     assert set(disk.lanes) == {Lane.READ}
     assert turns >= 4 + 10  # A run of plain batches is taken in at once.
+
+
+async def test_a_load_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    partition = partition_of(tmp_path, [b"a", b"b", b"a"])
+    with caplog.at_level(logging.INFO):
+        await load(partition, WatchedDisk())
+    (line,) = caplog.messages
+    assert line == (
+        f"{partition.topic_partition} is loaded: 3 records up to offset 3, of which 2 counted"
+    )
 
 
 async def test_a_stretch_is_bounded_by_records_and_by_bytes(

@@ -72,3 +72,18 @@ def test_what_is_to_be_aborted_must_be_named(oncelog: Oncelog, topic: str) -> No
         assert oncelog("transactions", "abort", *arguments).exit_code == 2, arguments
     line = error_line(oncelog("transactions", "abort", "--transactional-id", "no-such-id"))
     assert line.startswith("no transactional id no-such-id")
+
+
+def test_what_a_coordinator_decided_is_written_only_where_it_has_decided(
+    oncelog: Oncelog, embedded: EmbeddedBroker, topic: str
+) -> None:
+    id_ = some_id()
+    producer_id = open_transaction(embedded.bootstrap_servers, id_, topic)
+    where = ("--topic", topic, "--partition", "0", "--as-decided")
+    line = error_line(oncelog("transactions", "abort", *where, "--producer-id", str(producer_id)))
+    assert line.startswith(f"{id_} is Ongoing: nothing is decided yet")
+    hang(embedded, topic, producer_id=9101)
+    line = error_line(oncelog("transactions", "abort", *where, "--producer-id", "9101"))
+    assert line.startswith(f"no coordinator has decided about this transaction of {topic}-0")
+    both = oncelog("transactions", "abort", *where, "--producer-id", "9101", "--force")
+    assert both.exit_code == 2

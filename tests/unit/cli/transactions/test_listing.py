@@ -15,7 +15,7 @@ def test_filters_choose_among_the_ids(oncelog: Oncelog, bootstrap_server: str, t
         ("--duration-filter", "0"),
     ):
         listed = rows(oncelog("transactions", "list", "--json", *filters))
-        assert {**line, "state": "Ongoing"} in listed, filters
+        assert {**line, "state": "Ongoing", "expires_at_ms": None} in listed, filters
     for filters in (
         ("--state", "Empty"),
         ("--producer-id", str(producer_id + 1000)),
@@ -37,4 +37,4 @@ def test_a_pattern_that_is_none_is_named(
 def test_piped_lines_have_tabs(oncelog: Oncelog, bootstrap_server: str, topic: str) -> None:
     id_ = some_id()
     producer_id = open_transaction(bootstrap_server, id_, topic)
-    assert f"{id_}\t1\t{producer_id}\tOngoing" in oncelog("transactions", "list").stdout
+    assert f"{id_}\t1\t{producer_id}\tOngoing\t-" in oncelog("transactions", "list").stdout

@@ -24,3 +24,28 @@ def test_an_unknown_id_brings_the_nearest(
     open_transaction(bootstrap_server, id_, topic)
     line = error_line(oncelog("transactions", "show", f"{id_}x"))
     assert line.startswith(f"no transactional id {id_}x: did you mean {id_}")
+
+
+def test_the_life_of_an_id_is_told_with_its_causes(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    id_ = some_id()
+    open_transaction(bootstrap_server, id_, topic)
+    oncelog("transactions", "abort", "--transactional-id", id_)
+    (found,) = rows(oncelog("transactions", "show", id_, "--json"))
+    life = found["life"]
+    assert isinstance(life, list)
+    assert [step["step"] for step in life] == [
+        "producer",
+        "partitions added",
+        "prepare abort",
+        "marker",
+        "complete abort",
+        "producer",
+    ]
+    cause = "InitProducerId of another producer, client 'oncelog-transactions' at 127.0.0.1"
+    assert [step["cause"] for step in life] == [None, None, cause, None, None, cause]
+    assert found["trouble"] is None
+    lines = oncelog("transactions", "show", id_).stdout.splitlines()
+    (aborted,) = [line for line in lines if "\tprepare abort\t" in line]
+    assert aborted.split("\t")[3:] == [f"{topic}-0", cause]

@@ -1,0 +1,159 @@
+"""What happened to transactional ids lately, for people who ask (`oncelog transactions show`).
+
+The coordinator keeps what it has in hand anyway: each committed move as its `TransactionMetadata`,
+each report about markers, and the cause of a move that the client did not ask for. `Lives.steps`
+makes sentences' worth of it only when somebody asks, so that a transaction costs one append to a
+deque per move and per report.
+
+Volatile, as D2 asks to be said: bounded per id and in ids, and gone with the leadership. After a
+load it begins with the moves that the log still has.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import (
+    CONSUMER_OFFSETS_TOPIC,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+
+__all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind"]
+
+
+class StepKind(Enum):
+    """What a step is; the values are what DescribeTransactions says."""
+
+    PRODUCER = "producer"
+    """A producer was given the id, or a new epoch of it."""
+    PARTITIONS = "partitions added"
+    OFFSETS = "offsets sent"
+    """The offsets of groups joined the transaction: partitions of `__consumer_offsets`."""
+    PREPARE_COMMIT = "prepare commit"
+    PREPARE_ABORT = "prepare abort"
+    MARKER = "marker"
+    """Markers are written, or with an error are not; without partitions nothing is owed there."""
+    COMPLETE_COMMIT = "complete commit"
+    COMPLETE_ABORT = "complete abort"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened to an id; `cause` says why, where the client did not ask for it."""
+
+    at_ms: int
+    kind: StepKind
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[TopicPartition, ...] = ()
+    error: ErrorCode = ErrorCode.none
+    cause: str = ""
+
+
+class Cause(NamedTuple):
+    """Why the move after it was made."""
+
+    text: str
+
+
+class Markers(NamedTuple):
+    """What partition leaders answered; `remark` where that says too little."""
+
+    at_ms: int
+    outcomes: tuple[tuple[TopicPartition, ErrorCode], ...]
+    remark: str = ""
+
+
+Life = deque[TransactionMetadata | Markers | Cause]
+"""What is remembered of one id, oldest first."""
+
+_S = TransactionState
+_KINDS = {
+    _S.PREPARE_COMMIT: StepKind.PREPARE_COMMIT,
+    _S.PREPARE_ABORT: StepKind.PREPARE_ABORT,
+    _S.COMPLETE_COMMIT: StepKind.COMPLETE_COMMIT,
+    _S.COMPLETE_ABORT: StepKind.COMPLETE_ABORT,
+}
+
+
+class Lives:
+    """The lives of one shard's ids."""
+
+    __slots__ = ("by_id",)
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Life] = {}
+        """To append to. Looked into in place, as every move of every transaction does."""
+
+    def begin(self, transactional_id: str) -> Life:
+        """Begin to remember an id, which may push out the one that was begun first."""
+        life = self.by_id[transactional_id] = deque(maxlen=LIFE_STEPS_PER_ID_COUNT_MAX)
+        if len(self.by_id) > LIVES_REMEMBERED_COUNT_MAX:
+            del self.by_id[next(iter(self.by_id))]
+        return life
+
+    def steps(self, transactional_id: str) -> tuple[Step, ...]:
+        """What happened to an id, oldest first."""
+        return tuple(_steps(self.by_id.get(transactional_id, ())))
+
+
+def _steps(life: Iterable[TransactionMetadata | Markers | Cause]) -> Iterator[Step]:
+    cause, before = "", None
+    for item in life:
+        match item:
+            case Cause():
+                cause = item.text
+            case Markers():
+                if before is not None:
+                    yield from _marker_steps(item, before)
+            case TransactionMetadata():
+                yield from _move_steps(item, before, cause)
+                cause, before = "", item
+
+
+def _move_steps(
+    after: TransactionMetadata, before: TransactionMetadata | None, cause: str
+) -> Iterator[Step]:
+    at_ms = after.last_update_timestamp_ms
+    ids = (after.producer_id, after.producer_epoch)
+    kind = _KINDS.get(after.state)
+    if kind is not None:
+        yield Step(at_ms, kind, *ids, tuple(sorted(after.partitions)), cause=cause)
+        return
+    if after.state is TransactionState.EMPTY:
+        yield Step(at_ms, StepKind.PRODUCER, *ids, cause=cause)
+        return
+    known = frozenset[TopicPartition]()
+    if before is not None and before.state is TransactionState.ONGOING:
+        known = before.partitions
+    added = sorted(after.partitions - known)
+    offsets = tuple(one for one in added if one.topic == CONSUMER_OFFSETS_TOPIC)
+    others = tuple(one for one in added if one.topic != CONSUMER_OFFSETS_TOPIC)
+    if others:
+        yield Step(at_ms, StepKind.PARTITIONS, *ids, others, cause=cause)
+    if offsets:
+        yield Step(at_ms, StepKind.OFFSETS, *ids, offsets, cause=cause)
+
+
+def _marker_steps(report: Markers, prepared: TransactionMetadata) -> Iterator[Step]:
+    """One step for all partitions with the same outcome."""
+    by_error: dict[ErrorCode, list[TopicPartition]] = {}
+    for topic_partition, error in report.outcomes:
+        by_error.setdefault(error, []).append(topic_partition)
+    ids = (prepared.producer_id, prepared.producer_epoch)
+    for error, partitions in by_error.items():
+        yield Step(
+            report.at_ms,
+            StepKind.MARKER,
+            *ids,
+            tuple(sorted(partitions)),
+            error,
+            report.remark,
+        )

@@ -1,0 +1,126 @@
+"""The coordinator's lines in the broker's log: what happened to whom, where and why.
+
+Only what a client did not ask for: an abort by timeout, a fencing, a marker that cannot be written,
+what a new leader takes up. `Notice` is an effect, so that a line appears once what it says is
+committed. `oncelog transactions show` tells the rest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import PARTITIONS_NAMED_COUNT_MAX
+from oncelog.transaction.events import InitProducerId, Notice
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+
+__all__ = [
+    "aborted",
+    "advice",
+    "expires_soon",
+    "fenced",
+    "marker_retry_lasts",
+    "refused_in_vain",
+    "resumed",
+    "stuck",
+    "takeover",
+]
+
+
+def takeover(event: InitProducerId, *, is_own: bool) -> str:
+    """Why an id gets a new epoch: its own producer asked for one (KIP-360), or a new one came."""
+    who = f", {event.client}" if event.client else ""
+    if is_own:
+        return f"InitProducerId of its own producer{who}"
+    return f"InitProducerId of another producer{who}"
+
+
+def aborted(before: TransactionMetadata, after: TransactionMetadata, cause: str) -> Notice:
+    """The coordinator aborts an open transaction and fences its producer."""
+    text = f"{_who(before)}: aborted and fenced, the epoch is now {after.producer_epoch}"
+    return Notice(f"{text}; partitions: {_named(before.partitions)}; cause: {cause}")
+
+
+def fenced(before: TransactionMetadata, after: TransactionMetadata, cause: str) -> Notice:
+    """A producer without an open transaction is fenced."""
+    now = f"producer {after.producer_id}, epoch {after.producer_epoch}"
+    return Notice(f"{_who(before)}: fenced by {now}; cause: {cause}")
+
+
+def resumed(metadata: TransactionMetadata) -> Notice:
+    """After a load, the end of a transaction is taken up again."""
+    what = _outcome(metadata)
+    return Notice(
+        f"{_who(metadata)}: {what} markers are sent again after a load;"
+        f" partitions: {_named(metadata.partitions)}"
+    )
+
+
+def marker_retry_lasts(
+    metadata: TransactionMetadata,
+    failed: Sequence[tuple[TopicPartition, ErrorCode]],
+    lasts_ms: int,
+) -> Notice:
+    """Some leaders could not write a marker for a while."""
+    text = f"{_who(metadata)}: no {_outcome(metadata)} marker yet after {lasts_ms} ms, trying on"
+    return Notice(f"{text}: {_answers(failed)}", is_warning=True)
+
+
+def refused_in_vain(
+    metadata: TransactionMetadata, closed: Sequence[tuple[TopicPartition, ErrorCode]]
+) -> Notice:
+    """Leaders refused a marker, and have nothing that it would end."""
+    return Notice(
+        f"{_who(metadata)}: the {_outcome(metadata)} marker was refused, but nothing is open"
+        f" there any more, so the transaction ends without it: {_answers(closed)}",
+        is_warning=True,
+    )
+
+
+def stuck(metadata: TransactionMetadata, refused: Mapping[TopicPartition, ErrorCode]) -> Notice:
+    """Leaders refuse the marker of a transaction that is open there."""
+    return Notice(f"{_who(metadata)}: {advice(metadata, refused)}", is_warning=True)
+
+
+def advice(metadata: TransactionMetadata, refused: Mapping[TopicPartition, ErrorCode]) -> str:
+    """What a stuck id waits for, and the command that frees it."""
+    first = min(refused)
+    return (
+        f"the {_outcome(metadata)} marker is refused: {_answers(tuple(refused.items()))}; once"
+        " nobody else coordinates the id, end it there with: oncelog transactions abort"
+        f" --topic {first.topic} --partition {first.partition} --producer-id {metadata.producer_id}"
+        " --as-decided"
+    )
+
+
+def expires_soon(transactional_ids: Sequence[str], within_ms: int) -> Notice:
+    """Ids that nobody used for long."""
+    named = ", ".join(transactional_ids[:PARTITIONS_NAMED_COUNT_MAX])
+    more = len(transactional_ids) - PARTITIONS_NAMED_COUNT_MAX
+    rest = f" and {more} more" if more > 0 else ""
+    return Notice(
+        f"unless they are used, transactional ids expire within {within_ms} ms"
+        f" (transactional.id.expiration.ms), and their producers fail then: {named}{rest}",
+        is_warning=True,
+    )
+
+
+def _who(metadata: TransactionMetadata) -> str:
+    id_, producer_id = metadata.transactional_id, metadata.producer_id
+    return f"transactional id {id_} (producer {producer_id}, epoch {metadata.producer_epoch})"
+
+
+def _outcome(metadata: TransactionMetadata) -> str:
+    return "commit" if metadata.state is TransactionState.PREPARE_COMMIT else "abort"
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    every = sorted(partitions)
+    named = ", ".join(map(str, every[:PARTITIONS_NAMED_COUNT_MAX]))
+    more = len(every) - PARTITIONS_NAMED_COUNT_MAX
+    return (named or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def _answers(outcomes: Sequence[tuple[TopicPartition, ErrorCode]]) -> str:
+    named = [f"{one} {error.name.upper()}" for one, error in outcomes[:PARTITIONS_NAMED_COUNT_MAX]]
+    more = len(outcomes) - PARTITIONS_NAMED_COUNT_MAX
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

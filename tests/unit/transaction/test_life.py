@@ -1,0 +1,133 @@
+"""What a coordinator remembers of an id, and says to those who ask."""
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
+from oncelog.transaction import TransactionState
+from oncelog.transaction.life import Lives, Step, StepKind
+from tests.unit.transaction.context import ID, OFFSETS, P0, P1, Context
+
+S = TransactionState
+K = StepKind
+
+
+def told(context: Context) -> list[tuple[StepKind, tuple[object, ...], str]]:
+    return [(step.kind, step.partitions, step.cause) for step in context.describe().life]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_told_step_by_step(version: int) -> None:
+    context = Context(version=version)
+    context.init()
+    context.now_ms += 10
+    context.add(P0)
+    context.now_ms += 10
+    context.add(P1, OFFSETS)
+    context.now_ms += 10
+    context.end(True)
+    context.now_ms += 10
+    (effect,) = context.markers
+    context.answer(effect, partitions=(P0,))
+    context.answer(effect, partitions=(P1, OFFSETS))
+    every = (OFFSETS, P0, P1)
+    assert told(context) == [
+        (K.PRODUCER, (), ""),
+        (K.PARTITIONS, (P0,), ""),
+        (K.PARTITIONS, (P1,), ""),
+        (K.OFFSETS, (OFFSETS,), ""),
+        (K.PREPARE_COMMIT, every, ""),
+        (K.MARKER, (P0,), ""),
+        (K.MARKER, (OFFSETS, P1), ""),
+        (K.COMPLETE_COMMIT, (), ""),
+    ]
+    steps = context.describe().life
+    assert [step.at_ms - steps[0].at_ms for step in steps] == [0, 10, 20, 20, 30, 40, 40, 40]
+    bumped = steps[0].producer_epoch + (version - 1)
+    assert {step.producer_epoch for step in steps[4:]} == {bumped}
+
+
+def test_the_next_transaction_names_all_its_partitions_again() -> None:
+    context = Context()
+    context.go_to(S.COMPLETE_COMMIT)
+    context.add(P0)
+    assert told(context)[-1] == (K.PARTITIONS, (P0,), "")
+
+
+def test_an_abort_by_timeout_says_so() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    context.tick(70_000)
+    context.answer_markers()
+    prepared = [step for step in context.describe().life if step.kind is K.PREPARE_ABORT]
+    assert [step.cause for step in prepared] == ["transaction timeout of 60000 ms"]
+
+
+def test_a_takeover_says_who_came() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    context.start_init()
+    context.answer_markers()
+    causes = [cause for _, _, cause in told(context) if cause]
+    assert causes == ["InitProducerId of another producer"] * 2
+
+
+def test_a_move_that_was_not_committed_is_not_told() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    before = told(context)
+    context.holds = True
+    context.start_init()
+    context.fail_held(ErrorCode.not_enough_replicas)
+    context.holds = False
+    assert told(context) == before
+    assert context.describe().cause is None
+    assert context.notices == []
+
+
+def test_a_refused_marker_and_a_deleted_topic_are_told() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.answer(effect, ErrorCode.invalid_producer_epoch, partitions=(P0,), is_closed=True)
+    context.answer(effect, deleted=(P1,), partitions=(P1,))
+    refused, deleted, _ = context.describe().life[-3:]
+    assert (refused.partitions, refused.error) == ((P0,), ErrorCode.invalid_producer_epoch)
+    assert refused.cause == "nothing is open there: nothing to end"
+    assert deleted.cause == "the topic is deleted: nothing to end there"
+    assert context.state is S.COMPLETE_COMMIT
+
+
+def test_after_a_fail_over_the_life_begins_with_what_the_log_has() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    context.fail_over()
+    assert [kind for kind, _, _ in told(context)][-1] is K.PREPARE_COMMIT
+    assert "commit markers are sent again after a load; partitions: t-0, t-1" in (
+        context.notices[-1].text
+    )
+
+
+def test_a_life_is_bounded_in_steps_and_in_ids() -> None:
+    context = Context()
+    context.init()
+    for _ in range(LIFE_STEPS_PER_ID_COUNT_MAX):
+        context.add(P0)
+        context.end(True)
+        context.answer_markers()
+    assert len(context.describe().life) <= LIFE_STEPS_PER_ID_COUNT_MAX
+    lives = Lives()
+    for number in range(LIVES_REMEMBERED_COUNT_MAX + 1):
+        lives.begin(f"id-{number}").append(replace(context.metadata, transactional_id="x"))
+    assert lives.steps("id-0") == ()
+    assert isinstance(lives.steps("id-1")[0], Step)
+
+
+def test_only_who_asks_is_told() -> None:
+    from oncelog.transaction import DescribeTransaction
+
+    context = Context()
+    context.init()
+    assert context.results[context.send(DescribeTransaction(ID))].life == ()
