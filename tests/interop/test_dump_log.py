@@ -25,6 +25,25 @@ def dump(paths: Path | list[Path], *options: str) -> str:
     raise AssertionError(f"no class of {DUMP} is in the jars")
 
 
+def settle_two_members(bootstrap_servers: str) -> None:
+    """A group of the new protocol with a pattern and a static member, in all its records."""
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "members",
+        "group.protocol": "consumer",
+    }
+    members = [Consumer(settings), Consumer({**settings, "group.instance.id": "static"})]
+    members[0].subscribe(["^se.*"])
+    members[1].subscribe(["seen"])
+    for _ in range(300):
+        for member in members:
+            member.poll(0.05)
+        if any(member.assignment() for member in members):
+            break
+    for member in members:
+        member.close()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data folder of a broker that was stopped after transactions and offset commits."""
@@ -57,6 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), 30)
             producer.commit_transaction(30)
         consumer.close()
+        settle_two_members(broker.bootstrap_servers)
         producer.flush(30)
     return path
 
@@ -92,6 +112,17 @@ def test_the_offsets_topic_is_decoded(folder: Path) -> None:
     text = dump(first(folder, "__consumer_offsets-*/*.log"), "--offsets-decoder")
     assert "readers" in text
     assert "seen" in text
+
+
+def test_the_records_of_consumer_groups_are_decoded(folder: Path) -> None:
+    logs = sorted(folder.glob("__consumer_offsets-*/*.log"))
+    text = dump([path for path in logs if path.stat().st_size], "--offsets-decoder")
+    for kind in (3, 5, 6, 7, 8, 16):
+        assert f'"type":"{kind}"' in text, kind
+    for name in ("memberEpoch", "assignmentEpoch", "subscribedTopicNames", "metadataHash"):
+        assert name in text
+    assert '"assignmentEpochs"' in text
+    assert "Failed to decode" not in text
 
 
 def test_producer_snapshots_and_aborted_transactions_are_read(folder: Path) -> None:

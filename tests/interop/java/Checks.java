@@ -79,8 +79,9 @@ public class Checks {
         checks.put("offsets-commit", () -> offsets(true));
         checks.put("offsets-abort", () -> offsets(false));
         checks.put("stale-group-metadata", Checks::staleGroupMetadata);
-        checks.put("group-range", () -> group("Range"));
-        checks.put("group-cooperative", () -> group("CooperativeSticky"));
+        checks.put("group-range", () -> group(strategy("Range")));
+        checks.put("group-cooperative", () -> group(strategy("CooperativeSticky")));
+        checks.put("group-new-protocol", () -> group("group.protocol", "consumer"));
         checks.put("seek-and-times", Checks::seekAndTimes);
         checks.put("topics", Checks::topics);
         checks.put("configs", Checks::configs);
@@ -168,6 +169,10 @@ public class Checks {
         }
         for (int at = 0; at < settings.length; at += 2) {
             all.put(settings[at], settings[at + 1]);
+        }
+        if (all.containsKey("group.protocol")) {
+            // The broker says it, and the client refuses to.
+            all.remove("heartbeat.interval.ms");
         }
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
@@ -428,13 +433,17 @@ public class Checks {
         return found;
     }
 
-    static void group(String assignor) throws Exception {
-        String strategy = "org.apache.kafka.clients.consumer." + assignor + "Assignor";
+    static Object[] strategy(String assignor) {
+        String name = "org.apache.kafka.clients.consumer." + assignor + "Assignor";
+        return new Object[] {"partition.assignment.strategy", name};
+    }
+
+    static void group(Object... settings) throws Exception {
         String name = topic(4, Map.of());
         String group = fresh("group");
         Set<Integer> all = Set.of(0, 1, 2, 3);
-        var first = consumer(group, "partition.assignment.strategy", strategy);
-        var second = consumer(group, "partition.assignment.strategy", strategy);
+        var first = consumer(group, settings);
+        var second = consumer(group, settings);
         first.subscribe(List.of(name));
         until(() -> {
             first.poll(Duration.ofMillis(20));
