@@ -10,7 +10,7 @@ RUNS ?= 200
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench clean
+.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ simulate: $(STAMP) ## search for defects under virtual time (ARGS="--runs 500 --
 
 bench: $(STAMP) ## Oncelog beside Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-quick: $(STAMP) ## counts and CPU of these sources beside a commit (ARGS="--base main~5")
+	@$(BIN)/python -m bench.quick $(ARGS)
 
 clean: ## what the other targets made, but not .venv
 	rm -rf .cache build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

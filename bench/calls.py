@@ -14,6 +14,7 @@ any build of the broker.
 """
 
 import asyncio
+import json
 import os.path
 import socket
 import sys
@@ -400,7 +401,10 @@ def count(repeats: int = REPEATS, *, metrics: bool = False) -> dict[str, Calls]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table, or with ``--json`` the calls in all."""
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({name: calls.total for name, calls in count().items()}))
+        return 0
     table = Table(title=f"Python function calls per request, Python {sys.version.split()[0]}")
     table.add_column("request")
     table.add_column("until its reply", justify="right")

@@ -6,6 +6,7 @@ between adds a little, so they are told per request of many.
 """
 
 import asyncio
+import json
 import shutil
 import signal
 import subprocess
@@ -86,11 +87,14 @@ def parsed(lines: Sequence[str]) -> dict[str, int]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table, or with ``--json`` the calls in all."""
     counted = count()
     if counted is None:
         print("strace is missing, or may not look into a process", file=sys.stderr)
         return 1
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({name: calls["total"] for name, calls in counted.items()}))
+        return 0
     table = Table(title="System calls per request")
     for heading in ("request", "in all", "which"):
         table.add_column(heading)
