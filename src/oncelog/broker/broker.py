@@ -34,7 +34,9 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
 from oncelog.controller.image import ImageDelta, MetadataImage
+from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
 from oncelog.core.listeners import Endpoint
@@ -143,6 +145,9 @@ class Broker:
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         new_folder = not len(self.logs) and not self.logs.lost
         await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
+        problem = partition_count_problem(self.image, self.config)
+        if problem is not None:
+            raise OncelogError(problem)
         self.logs.missing = await self.controller.directories() - self.logs.directory_ids
         await self.disk.run(self._open_logs)
         await self._note_directories()
@@ -175,7 +180,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.store)
         markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
         self.transactions = transaction_coordinator(
-            config, self.partitions, self.producer_ids, markers.handle
+            config, self.partitions, self.producer_ids, markers.handle, lambda: self.image
         )
         exits.callback(self.transactions.close)
         self.groups = group_coordinator(config, self.partitions, lambda: self.image)

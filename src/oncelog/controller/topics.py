@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig, check_topic_overrides
@@ -26,7 +27,13 @@ __all__ = [
     "decide_creation",
     "name_problem",
     "new_internal_topic",
+    "partition_count_problem",
 ]
+
+_PARTITION_COUNT_KEYS: Final = {
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
+    CONSUMER_OFFSETS_TOPIC: "offsets.topic.num.partitions",
+}
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _DEFAULT = -1
@@ -86,6 +93,24 @@ def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> N
         min(config.get_int(f"{prefix}.replication.factor"), brokers_count),
         config=settings,
     )
+
+
+def partition_count_problem(image: MetadataImage, config: BrokerConfig) -> str | None:
+    """Why an internal topic does not go with the settings, None when it does.
+
+    Its partition count is fixed: it says which partition an id belongs to (D9).
+    """
+    for name, key in _PARTITION_COUNT_KEYS.items():
+        topic = image.topic(name)
+        if topic is None or not config.is_given(key):
+            continue
+        found, wanted = len(topic.partitions), config.get_int(key)
+        if found != wanted:
+            return (
+                f"{key}={wanted}, but {name} has {found} partitions, and by that number each id is "
+                f"found in them: set {key}={found}, or leave it out"
+            )
+    return None
 
 
 def name_problem(name: str) -> str | None:

@@ -201,6 +201,10 @@ class BrokerConfig:
                 f"{len(names)} {have} no effect on a lone broker: {', '.join(names)}"
             )
 
+    def is_given(self, name: str) -> bool:
+        """Whether a value was given, not only the default."""
+        return name in self._given
+
     def get_int(self, name: str) -> int:
         """The value of a key of type SHORT, INT or LONG."""
         return as_int(self._values[name])

@@ -42,6 +42,7 @@ PASSED_OVER: Final = (
     "group.coordinator.cached.buffer.max.bytes",
     *_names("", "offsets.load.buffer.size transaction.state.log.load.buffer.size"),
     *_names("offsets.", "topic.compression.codec commit.required.acks"),
+    *_names("add.partitions.to.txn.retry.backoff.", "ms max.ms"),
     *_names("", "log.initial.task.delay.ms log.dir.failure.timeout.ms"),
     # A quorum of controllers, and brokers that know each other.
     *_names("controller.quorum.", "voters bootstrap.servers append.linger.ms auto.join.enable"),
@@ -108,6 +109,11 @@ PASSED_OVER: Final = (
 """Accepted, and named in one line at the start."""
 
 EXPLAINED: Final = {
+    **{
+        name: f"{name} has no effect: a partition waits for the answer of the transaction's "
+        "coordinator, it does not ask again"
+        for name in _names("add.partitions.to.txn.retry.backoff.", "ms max.ms")
+    },
     "zookeeper.connect": (
         "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
         "data folder; topics that are registered in that ZooKeeper are not taken over"

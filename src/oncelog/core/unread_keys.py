@@ -9,11 +9,8 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
 UNREAD_BROKER_KEYS: Final = frozenset(
     {
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
         "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
-        "transaction.partition.verification.enable",
         "transaction.version",
         "unclean.leader.election.enable",
     }

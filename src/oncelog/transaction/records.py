@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
@@ -17,8 +17,12 @@ _PARTITION_SETS_CACHED_COUNT = 256
 _STATE_BY_STATUS = {state.value: state for state in TransactionState if state not in _NEVER_WRITTEN}
 
 
-def encode(metadata: TransactionMetadata) -> CoordinatorRecord:
-    """Make the record that says `metadata`. An empty state has no partition list, as in Kafka."""
+def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> CoordinatorRecord:
+    """Make the record that says `metadata`. An empty state has no partition list, as in Kafka.
+
+    At level 0 of `transaction.version` it has version 0, which older brokers read, unless that
+    would lose what the newer protocol needs.
+    """
     is_empty = metadata.state is TransactionState.EMPTY
     value = transaction_log.TransactionLogValue(
         producer_id=metadata.producer_id,
@@ -33,7 +37,13 @@ def encode(metadata: TransactionMetadata) -> CoordinatorRecord:
         client_transaction_version=metadata.client_transaction_version,
     )
     key = transaction_log.encode_key(metadata.transactional_id)
-    return CoordinatorRecord(key, transaction_log.encode_value(value))
+    version = 0 if finalized_version == 0 and not _needs_tags(value) else 1
+    return CoordinatorRecord(key, transaction_log.encode_value(value, version))
+
+
+def _needs_tags(value: transaction_log.TransactionLogValue) -> bool:
+    ids = (value.previous_producer_id, value.next_producer_id)
+    return value.client_transaction_version != 0 or ids != (NO_PRODUCER_ID, NO_PRODUCER_ID)
 
 
 @lru_cache(maxsize=_PARTITION_SETS_CACHED_COUNT)

@@ -48,7 +48,12 @@ from oncelog.transaction.events import (
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import FreshProducerId, TransactionConfig, TransactionStore
+from oncelog.transaction.store import (
+    FinalizedVersion,
+    FreshProducerId,
+    TransactionConfig,
+    TransactionStore,
+)
 
 _MAPPED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -75,9 +80,10 @@ class TransactionCoordinatorShard(CoordinatorShard):
         coordinator_epoch: int,
         fresh_producer_id: FreshProducerId,
         config: TransactionConfig | None = None,
+        finalized_version: FinalizedVersion | None = None,
     ) -> None:
         self._store = TransactionStore(
-            coordinator_epoch, config or TransactionConfig(), fresh_producer_id
+            coordinator_epoch, config or TransactionConfig(), fresh_producer_id, finalized_version
         )
         self._sweeps = timers.Sweeps(self._store)
 

@@ -38,6 +38,11 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 FreshProducerId = Callable[[], ProducerId | None]
 """Takes the next producer id from a durable block (INV-11); None while no block is at hand."""
 
+FinalizedVersion = Callable[[], int]
+"""The finalized level of the feature `transaction.version`, now. It rules how the coordinator's own
+aborts bump, and the version of its records; of a request its version decides, as in Kafka.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
@@ -52,10 +57,7 @@ class TransactionConfig:
     expire_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`"""
     transaction_version: int = 2
-    """The finalized level of the feature `transaction.version`.
-
-    It rules how the coordinator's own aborts bump.
-    """
+    """The level of the feature `transaction.version` where nobody says what is finalized."""
 
 
 @dataclass(slots=True)
@@ -92,11 +94,16 @@ class TransactionStore:
     """
 
     def __init__(
-        self, coordinator_epoch: int, config: TransactionConfig, fresh_producer_id: FreshProducerId
+        self,
+        coordinator_epoch: int,
+        config: TransactionConfig,
+        fresh_producer_id: FreshProducerId,
+        finalized_version: FinalizedVersion | None = None,
     ) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.config = config
         self.fresh_producer_id = fresh_producer_id
+        self.finalized_version = finalized_version or (lambda: config.transaction_version)
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: set[str] = set()
         self.to_complete: dict[str, int] = {}
@@ -115,7 +122,7 @@ class TransactionStore:
         """Turn moves of one id into entries, and note what goes with them when committed."""
         entries: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
-            entries += (records.encode(move.after),)
+            entries += (records.encode(move.after, self.finalized_version()),)
         self._proposed[entries[0].key] = tuple(zip(entries, moves, strict=True))
         return entries
 

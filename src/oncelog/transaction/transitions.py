@@ -65,7 +65,7 @@ def prepare_fence(
     further bump (KAFKA-20090).
     """
     fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, now_ms)
-    version = store.config.transaction_version
+    version = store.finalized_version()
     if version >= EPOCH_BUMP_VERSION:
         ending = prepare(store, fencing, commit=False, version=version, now_ms=now_ms)
         return ending if isinstance(ending, ErrorCode) else replace(ending, cause=cause)

@@ -2,9 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from oncelog.broker.coordination.coordinators import import_machines
+from oncelog.core.errors import OncelogError
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
+from tests.unit.broker.context import running
 
 LATER = (
     "oncelog.group.shard",
@@ -45,3 +51,24 @@ async def test_the_machines_are_imported_after_a_pause_in_pieces() -> None:
     assert clock.slept_ms[0] == MACHINE_IMPORT_DELAY_MS
     assert len(clock.slept_ms) > 2
     assert {"oncelog.group.shard", "oncelog.transaction.shard"} <= set(sys.modules)
+
+
+@pytest.mark.parametrize(
+    ("key", "topic"),
+    [
+        ("transaction.state.log.num.partitions", TRANSACTION_STATE_TOPIC),
+        ("offsets.topic.num.partitions", CONSUMER_OFFSETS_TOPIC),
+    ],
+)
+async def test_another_partition_count_of_an_internal_topic_is_refused_with_the_reason(
+    tmp_path: Path, key: str, topic: str
+) -> None:
+    async with running(tmp_path, {key: 3}) as context:
+        await context.broker.controller.internal_topic(topic)
+    with pytest.raises(OncelogError, match=f"{key}=4, but {topic} has 3 partitions.*set {key}=3"):
+        async with running(tmp_path, {key: 4}):
+            pass
+    async with running(tmp_path, {key: 3}) as context:
+        held = context.broker.image.topic(topic)
+        assert held is not None
+        assert len(held.partitions) == 3

@@ -1,5 +1,7 @@
 """Records of `__transaction_state` and the metadata that they hold."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,3 +72,23 @@ def test_states_that_are_never_written_are_not_read(state: TransactionState) -> 
     entry = records.encode(TransactionMetadata("a", *PRODUCER, 10, state))
     with pytest.raises(ProtocolError, match="unknown transaction status"):
         records.decode(entry)
+
+
+@pytest.mark.parametrize("finalized_version", [0, 1, 2])
+def test_records_have_version_0_at_level_0_only(finalized_version: int) -> None:
+    entry = records.encode(TransactionMetadata("a", *PRODUCER, 10), finalized_version)
+    assert entry.value is not None
+    assert int.from_bytes(entry.value[:2], "big") == min(finalized_version, 1)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"client_transaction_version": 2},
+        {"next_producer_id": ProducerId(8)},
+        {"previous_producer_id": ProducerId(8)},
+    ],
+)
+def test_no_level_loses_what_a_record_has_to_say(more: dict[str, Any]) -> None:
+    metadata = TransactionMetadata("a", *PRODUCER, 10, TransactionState.PREPARE_ABORT, **more)
+    assert records.decode(records.encode(metadata, 0)) == ("a", metadata)

@@ -101,6 +101,9 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
         if version == 11
         else TransactionSupportedOperation.VERIFY_OLD
     )
+    verifies = context.config.get_bool("transaction.partition.verification.enable")
+    if support is not TransactionSupportedOperation.ADD and not verifies:
+        return _append(context, request, produce, NOTHING_REFUSED, verified=True)
     return verify_and(
         context.transactions,
         transactional_id=produce.transactional_id or "",

@@ -21,6 +21,7 @@ from oncelog.broker.coordination.runtime import (
 )
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list
@@ -73,6 +74,7 @@ def transaction_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     effect_handler: EffectHandler,
+    image: Callable[[], MetadataImage],
 ) -> CoordinatorRuntime:
     """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
 
@@ -81,7 +83,10 @@ def transaction_coordinator(
 
         settings = transaction_config(config)
         return TransactionCoordinatorShard(
-            partition.state.leader_epoch, producer_ids.take, settings
+            partition.state.leader_epoch,
+            producer_ids.take,
+            settings,
+            lambda: image().features[TRANSACTION_VERSION],
         )
 
     return CoordinatorRuntime(

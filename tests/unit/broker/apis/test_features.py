@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
+from oncelog.controller.topics import NewTopic
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages.update_features import FeatureUpdateKey
+from oncelog.protocol.records.transaction_log import decode_value
 from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import init_producer, values
 
 NAME = "transaction.version"
 SAFE_DOWNGRADE = 2
+ID = "txn"
+PREPARE_ABORT = 3
 
 
 async def announced(client: Client) -> tuple[dict[str, int], int]:
@@ -110,3 +117,34 @@ async def test_the_setting_finalizes_its_level_at_each_start(tmp_path: Path) -> 
         assert await level_of(context) == 1
     async with running(tmp_path) as context:
         assert await level_of(context) == 1
+
+
+async def fenced_under(context: Running, level: int) -> int:
+    """Fence an open transaction; returns the version under which the coordinator aborted it."""
+    client = await context.connect()
+    await update(client, level, upgrade_type=1 if level else SAFE_DOWNGRADE)
+    given = await init_producer(client, ID, transaction_timeout_ms=60_000)
+    wanted = add_partitions.AddPartitionsToTxnTransaction(
+        transactional_id=ID,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
+    )
+    await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(wanted,))
+    assert (
+        await init_producer(client, ID, transaction_timeout_ms=60_000)
+    ).error_code is ErrorCode.none
+    records = context.broker.partitions.get(TRANSACTION_STATE_TOPIC, 0)
+    assert records is not None
+    raw = records.log.read(0, 2**20, upper_bound=records.log.log_end_offset)
+    states = [decode_value(value) for value in values(raw) if value is not None]
+    aborts = [state for state in states if state.status == PREPARE_ABORT]
+    return aborts[-1].client_transaction_version
+
+
+async def test_the_coordinator_aborts_by_the_level_that_is_finalized_then(tmp_path: Path) -> None:
+    async with running(tmp_path, {"transaction.state.log.num.partitions": 1}) as context:
+        controller = context.broker.controller
+        await controller.create_topics([NewTopic("t")])
+        await controller.internal_topic(TRANSACTION_STATE_TOPIC)
+        assert [await fenced_under(context, level) for level in (0, 2)] == [0, 2]

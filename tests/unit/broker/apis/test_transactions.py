@@ -418,3 +418,29 @@ async def test_inv4_everything_is_still_there_after_a_restart(tmp_path: Path) ->
         again = Producing(await context.connect(), producing.producer_id, producing.epoch)
         assert await again.end(commit=True) is ErrorCode.none
         assert await committed_values(context) == 2
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_without_verification_a_write_of_the_older_protocol_is_taken_unasked(
+    tmp_path: Path, version: int
+) -> None:
+    config = {"transaction.partition.verification.enable": False}
+    async with running(tmp_path / "data", config) as context:
+        await prepare(context)
+        producing = await started(context)
+        assert await producing.produce(version) is ErrorCode.none
+        partition = context.broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log.transaction_is_open(producing.producer_id, producing.epoch)
+
+
+async def test_without_verification_the_newer_protocol_still_adds_its_partition(
+    tmp_path: Path,
+) -> None:
+    config = {"transaction.partition.verification.enable": False}
+    async with running(tmp_path / "data", config) as context:
+        await prepare(context)
+        producing = await started(context)
+        assert await producing.produce(12) is ErrorCode.none
+        assert await producing.end(commit=True, version=5) is ErrorCode.none
+        assert values((await fetch(producing.client, isolation_level=1)).records) == [b"value"]
