@@ -157,7 +157,7 @@ def test_settings_at_their_defaults_show_on_demand(oncelog: Oncelog, topic: str)
     ("arguments", "text", "code"),
     [
         (("topics", "lsit"), "no such command lsit: did you mean list?", 2),
-        (("tpics",), "no such command tpics: did you mean topics?", 2),
+        (("topcis",), "no such command topcis: did you mean topics?", 2),
         (("topics", "create"), "Missing argument 'TOPIC...'", 2),
         (("topics", "create", "x", "--partitions", "0"), "Invalid value for '--partitions'", 2),
         (("topics", "create", "x", "--config", "a"), "'a' is not KEY=VALUE", 2),
