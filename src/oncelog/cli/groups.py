@@ -352,6 +352,6 @@ async def _require_no_members(admin: Admin, name: str) -> None:
     if members:
         clients = ", ".join(sorted({one.client_id for one in members}))
         raise Failure(
-            f"{name} has {len(members)} members ({clients}): stop them, or wait for their session"
-            " timeout, and try again"
+            f"{name} has members ({clients}): stop them, or wait for their session timeout, and try"
+            " again"
         )

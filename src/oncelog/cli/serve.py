@@ -1,6 +1,7 @@
 """``oncelog serve``: one broker in this process, until SIGTERM, SIGINT or SIGHUP.
 
-Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win.
+Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win, and
+`--listen` takes the place of what the file advertises as well.
 Everything that a person may have got wrong ends in one sentence on standard error and exit code 1
 (2 for misuse of the command line itself). The line ``oncelog: ready on ...`` on standard output
 says that clients can connect.
@@ -88,6 +89,8 @@ def gather(
         given["log.dirs"] = data_dir
     if listen is not None:
         host, port = parse_listener("--listen", listen)
+        # What a file advertises is the address that it listens on, which is not this one.
+        given.pop("advertised.listeners", None)
         given["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
     given |= dict(parse_setting(setting) for setting in settings)
     return given

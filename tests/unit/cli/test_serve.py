@@ -17,6 +17,7 @@ import pytest
 
 from oncelog.broker.broker import Broker
 from oncelog.cli.serve import gather, stop_aloud, stop_signals
+from oncelog.core.config import BrokerConfig
 from tests.support.stock_files import STOCK_FILES, properties
 
 WAIT_S = 60
@@ -167,6 +168,17 @@ def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
         process.terminate()
         assert process.stderr is not None
         assert "no authentication yet" in process.stderr.read()
+
+
+def test_another_address_is_advertised_too(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(properties("4.3"))
+    config = BrokerConfig(gather(str(file), None, "127.0.0.1:19092", ()))
+    assert config.listener == ("127.0.0.1", 19092)
+    assert config.advertised_listener is None
+    advertised = "advertised.listeners=PLAINTEXT://kafka.test:1"
+    config = BrokerConfig(gather(str(file), None, "127.0.0.1:19092", (advertised,)))
+    assert config.advertised_listener == ("kafka.test", 1)
 
 
 def test_later_settings_win_over_earlier_ones(tmp_path: Path) -> None:
