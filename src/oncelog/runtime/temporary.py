@@ -1,69 +1,87 @@
-"""Temporary folders that go, at the latest, with the process that made them.
+"""Temporary folders that go, at the latest, with the process that made them, however it ends.
 
-The code that made a folder removes it. What is left when the interpreter ends is removed then, and
-also when SIGTERM or SIGHUP ends the process: for that a handler is set while folders exist, in the
-main thread only and only where the signal would have its default effect, which it then has. A child
-that was forked removes nothing. After SIGKILL the folder stays.
+Whoever made one removes it. What is left when the interpreter ends is removed then. For a process
+that is killed a small shell waits, one per process: it is told each folder through a pipe, and
+removes them when the pipe ends with the process. A handler of SIGTERM would not do: Python runs it
+only once the main thread comes back from C code, and until then nothing would end the process.
+A child that was forked removes nothing.
 """
 
 import atexit
 import os
 import shutil
-import signal
 import tempfile
-import threading
 from pathlib import Path
-from types import FrameType
 
 __all__ = ["make_temporary_folder", "remove_temporary_folder"]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _REMOVALS_COUNT_MAX = 20
 """Another thread may still make files in a folder while it is being removed."""
+_SHELL = "/bin/sh"
+_GUARD = """(
+    trap '' HUP INT QUIT TERM
+    while IFS= read -r folder; do set -- "$@" "$folder"; done
+    for folder; do rm -rf -- "$folder" || rm -rf -- "$folder"; done
+) <&3 3<&- >/dev/null 2>&1 &"""
+"""In the background, so that it is no child of ours that others might wait for."""
 
-_folders: set[str] = set()
+
+class _Guard:
+    """The folders that exist, and the pipe to the shell that removes them after us."""
+
+    def __init__(self) -> None:
+        self.folders: set[str] = set()
+        self._pipe = -1
+
+    def add(self, folder: str) -> None:
+        """Have this folder go with us."""
+        self.folders.add(folder)
+        if self._pipe < 0:
+            self._start()
+        os.write(self._pipe, os.fsencode(folder) + b"\n")
+
+    def _start(self) -> None:
+        read_end, self._pipe = os.pipe()
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        pipe = (os.POSIX_SPAWN_DUP2, read_end, 3)
+        command = [_SHELL, "-c", _GUARD]
+        child = os.posix_spawn(_SHELL, command, os.environ, file_actions=[nothing, pipe])
+        os.close(read_end)
+        os.waitpid(child, 0)
+
+    def forget(self) -> None:
+        """In a forked child: the folders are the parent's, and end with it alone."""
+        self.folders.clear()
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+_guard = _Guard()
 
 
 def make_temporary_folder(prefix: str) -> str:
     """Make a folder that is removed with the process if not before."""
     folder = tempfile.mkdtemp(prefix=prefix)
-    _folders.add(folder)
-    if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _ended_by_signal)
+    _guard.add(folder)
     return folder
 
 
 def remove_temporary_folder(folder: str) -> None:
     """Remove a folder of `make_temporary_folder`; in a forked child this does nothing."""
-    if folder not in _folders:
+    if folder not in _guard.folders:
         return
-    _remove(folder)
-    if not _folders and threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            if signal.getsignal(number) is _ended_by_signal:
-                signal.signal(number, signal.SIG_DFL)
-
-
-def _remove(folder: str) -> None:
     for _ in range(_REMOVALS_COUNT_MAX):
         shutil.rmtree(folder, ignore_errors=True)
         if not Path(folder).exists():
             break
-    _folders.discard(folder)
+    _guard.folders.discard(folder)
 
 
 def _remove_all() -> None:
-    for folder in list(_folders):
-        _remove(folder)
-
-
-def _ended_by_signal(number: int, _frame: FrameType | None) -> None:
-    _remove_all()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+    for folder in list(_guard.folders):
+        remove_temporary_folder(folder)
 
 
 atexit.register(_remove_all)
-os.register_at_fork(after_in_child=_folders.clear)
+os.register_at_fork(after_in_child=_guard.forget)

@@ -14,7 +14,9 @@ from typing import Any
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
 from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import ControlledDisk, Killed
 from oncelog.testing.faults import Faults
@@ -37,6 +39,20 @@ class ControlledBroker(EmbeddedBroker):
         self.faults = Faults(self)
         self._disk = ControlledDisk()
         self._death: _Death | None = None
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> None:
+        """Create a topic; it can be used when this returns. Raises `ValueError` with the reason."""
+        settings: dict[str, str | None] = {key: str(v) for key, v in (config or {}).items()}
+
+        async def create() -> None:
+            new = NewTopic(name, partitions, config=settings)
+            (outcome,) = await self.broker.controller.create_topics([new])
+            if outcome.error is not ErrorCode.none:
+                raise ValueError(f"the topic {name} is not made: {outcome.message}")
+
+        self.run(create())
 
     def revive(self) -> None:
         """Start a broker again that was killed and stayed down; returns when it serves."""

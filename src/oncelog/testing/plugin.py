@@ -1,0 +1,198 @@
+"""The pytest plugin: a broker as a fixture, and what it knows in the report of a failed test.
+
+pytest loads it by the entry point `oncelog`. The rest of the package is imported with the first
+fixture that is used. docs/testing.md is the guide.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from oncelog.testing.broker import ControlledBroker
+    from oncelog.testing.report import BrokerLog
+
+__all__ = ["oncelog", "oncelog_broker", "oncelog_topic"]
+
+MARKER: Final = "oncelog"
+TOPIC_NAME_LENGTH_MAX: Final = 100
+FIXTURES: Final = frozenset({"oncelog", "oncelog_broker", "oncelog_topic"})
+
+
+class _Brokers:
+    """The brokers that fixtures have started in this process, and their log."""
+
+    def __init__(self) -> None:
+        self.running: list[ControlledBroker] = []
+        self.log: BrokerLog | None = None
+        self.topic_numbers = itertools.count(1)
+
+    def start(self, config: dict[str, object]) -> Iterator[ControlledBroker]:
+        from oncelog.testing.broker import ControlledBroker
+        from oncelog.testing.report import BrokerLog
+
+        if self.log is None:
+            self.log = BrokerLog()
+            self.log.install()
+        with ControlledBroker(config=config) as broker:
+            self.running.append(broker)
+            try:
+                yield broker
+            finally:
+                self.running.remove(broker)
+
+
+_BROKERS: Final = pytest.StashKey[_Brokers]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Settings for all brokers that the fixtures start."""
+    parser.addini(
+        "oncelog_config", "settings of the brokers of fixtures, KEY=VALUE", type="linelist"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, and a place for what this session starts."""
+    config.stash[_BROKERS] = _Brokers()
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(config={{}}, partitions=1, topic_config={{}}): settings of the broker of the "
+        "fixture `oncelog`, and of the topic of `oncelog_topic`",
+    )
+
+
+@pytest.fixture(scope="session")
+def oncelog_broker(pytestconfig: pytest.Config) -> Iterator[ControlledBroker]:
+    """A broker for all tests of this process: under pytest-xdist each worker has its own.
+
+    Faults that have not struck are taken back after each test.
+    """
+    yield from pytestconfig.stash[_BROKERS].start(_config_of_session(pytestconfig))
+
+
+@pytest.fixture
+def oncelog(request: pytest.FixtureRequest) -> Iterator[ControlledBroker]:
+    """A broker for this test alone, with the settings of its marker."""
+    config = _config_of_session(request.config) | _wanted(request.node).config
+    yield from request.config.stash[_BROKERS].start(config)
+
+
+@pytest.fixture
+def oncelog_topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that no other test uses, made as the marker says.
+
+    It is on the broker of `oncelog` where the test has one, else on that of `oncelog_broker`.
+    """
+    own = "oncelog" in request.fixturenames
+    wanted = _wanted(request.node)
+    if not own and wanted.config:
+        raise pytest.UsageError(
+            f"{request.node.nodeid}: a marker with config= needs a broker of its own: use the "
+            "fixture `oncelog`"
+        )
+    broker: ControlledBroker = request.getfixturevalue("oncelog" if own else "oncelog_broker")
+    number = next(request.config.stash[_BROKERS].topic_numbers)
+    legal = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:TOPIC_NAME_LENGTH_MAX]
+    name = f"{legal}-{number}"
+    broker.create_topic(name, wanted.partitions, wanted.topic_config)
+    return name
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The log of a test begins with its fixtures."""
+    log = item.config.stash[_BROKERS].log
+    if log is not None:
+        log.clear()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Have the session's broker as the next test expects it: running, without a fault."""
+    for broker in item.config.stash[_BROKERS].running:
+        broker.faults.clear()
+        broker.faults.restart()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the brokers of a failed test know to its report."""
+    report = yield
+    _tell(item, report)
+    return report
+
+
+def _tell(item: pytest.Item, report: pytest.TestReport) -> None:
+    if not report.failed or not FIXTURES & set(getattr(item, "fixturenames", ())):
+        return
+    brokers = item.config.stash[_BROKERS]
+    for broker in brokers.running:
+        report.sections += _sections(broker)
+    if brokers.log is not None and brokers.log.text():
+        report.sections.append(("oncelog: the broker's log", brokers.log.text()))
+
+
+def _sections(broker: ControlledBroker) -> list[tuple[str, str]]:
+    from oncelog.testing.report import topics_text, transactions_text
+
+    address = broker.bootstrap_servers
+    try:
+        topics, transactions = broker.call(
+            lambda inside: (topics_text(inside), transactions_text(inside))
+        )
+    except Exception as error:  # noqa: BLE001 - the report of a failed test must not fail itself
+        return [(f"oncelog: the broker {address}", f"cannot be looked at: {error}")]
+    found = [(f"oncelog: topics of {address}", topics)]
+    if transactions:
+        found.append((f"oncelog: transactions of {address}", transactions))
+    return found
+
+
+def _config_of_session(config: pytest.Config) -> dict[str, object]:
+    lines: list[str] = config.getini("oncelog_config")
+    settings: dict[str, object] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"oncelog_config: expected KEY=VALUE, not {line!r}")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the markers of a test ask for; of several the closest that says it."""
+
+    config: dict[str, object]
+    topic_config: dict[str, object]
+    partitions: int
+
+
+def _wanted(item: pytest.Item) -> _Wanted:
+    said: dict[str, object] = {}
+    for marker in item.iter_markers(MARKER):
+        said = {**marker.kwargs, **said}
+    unknown = sorted(said.keys() - {"config", "partitions", "topic_config"})
+    if unknown:
+        raise pytest.UsageError(
+            f"{item.nodeid}: the marker {MARKER} knows config, partitions and topic_config, "
+            f"not {', '.join(unknown)}"
+        )
+    config, topic_config = said.get("config", {}), said.get("topic_config", {})
+    partitions = said.get("partitions", 1)
+    if not (
+        isinstance(config, dict) and isinstance(topic_config, dict) and isinstance(partitions, int)
+    ):
+        raise pytest.UsageError(
+            f"{item.nodeid}: the marker {MARKER} takes dictionaries and a number of partitions"
+        )
+    return _Wanted(config, topic_config, partitions)

@@ -1,0 +1,122 @@
+"""What a failed test is told about its broker: its log, its topics, the lives of its transactions.
+
+A transaction's life is what stands about it in `__transaction_state`, record by record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from logging import INFO, Formatter, Handler, LogRecord, getLogger
+from typing import TYPE_CHECKING, Final
+
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC
+from oncelog.core.limits import COORDINATOR_LOAD_BYTES
+from oncelog.protocol.records.scan import scan_batches
+from oncelog.protocol.records.transaction_log import (
+    TransactionLogValue,
+    decode_key,
+    decode_value,
+)
+from oncelog.transaction import TransactionState
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+__all__ = ["BrokerLog", "topics_text", "transactions_text"]
+
+LOG_LINES_COUNT_MAX: Final = 200
+LIFE_LINES_COUNT_MAX: Final = 20
+THREAD_PREFIX: Final = "oncelog-"
+
+
+class BrokerLog(Handler):
+    """The last lines that the brokers' own threads logged, of all brokers of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self._lines: deque[str] = deque(maxlen=LOG_LINES_COUNT_MAX)
+
+    def emit(self, record: LogRecord) -> None:
+        """Keep a line."""
+        if threading.current_thread().name.startswith(THREAD_PREFIX):
+            self._lines.append(self.format(record))
+
+    def clear(self) -> None:
+        """Forget what was kept: another test begins."""
+        self._lines.clear()
+
+    def text(self) -> str:
+        """What is kept, a line each."""
+        return "\n".join(self._lines)
+
+    def install(self) -> None:
+        """Listen to our loggers, which from now on say what is of level INFO too."""
+        logger = getLogger("oncelog")
+        logger.addHandler(self)
+        if not logger.level:
+            logger.setLevel(INFO)
+
+
+def topics_text(broker: Broker) -> str:
+    """A line per partition of each topic: where it starts and ends, and how far readers get."""
+    lines = [f"{'partition':40} {'start':>8} {'stable':>8} {'high':>8} {'end':>8}"]
+    for partition in sorted(broker.partitions, key=lambda each: each.topic_partition):
+        log = partition.log
+        if partition.is_internal and log.log_start_offset == log.log_end_offset:
+            continue
+        lines.append(
+            f"{partition.topic_partition!s:40} {log.log_start_offset:8} "
+            f"{partition.last_stable_offset:8} {partition.state.high_watermark:8} "
+            f"{log.log_end_offset:8}"
+        )
+    return "\n".join(lines)
+
+
+def transactions_text(broker: Broker) -> str:
+    """The life of each transactional id, as far as its log tells it."""
+    lives: dict[str, list[str]] = {}
+    for partition in broker.partitions:
+        if partition.topic_partition.topic != TRANSACTION_STATE_TOPIC:
+            continue
+        log = partition.log
+        offset = log.log_start_offset
+        while data := bytes(
+            log.read(offset, COORDINATOR_LOAD_BYTES, upper_bound=log.log_end_offset)
+        ):
+            for scanned in scan_batches(data, offset):
+                offset = scanned.next_offset
+                for _, time_ms, key, value in scanned.records:
+                    id_ = None if key is None else decode_key(key)
+                    if id_ is not None:
+                        lives.setdefault(id_, []).append(_step(time_ms, value))
+    return "\n".join(_told(lives))
+
+
+def _told(lives: dict[str, list[str]]) -> Iterator[str]:
+    for id_, steps in sorted(lives.items()):
+        yield id_
+        left_out = len(steps) - LIFE_LINES_COUNT_MAX
+        if left_out > 0:
+            yield f"  ... {left_out} records before"
+        yield from steps[-LIFE_LINES_COUNT_MAX:]
+
+
+def _step(time_ms: int, value: bytes | None) -> str:
+    at = f"  {_clock_text(time_ms)}"
+    if value is None:
+        return f"{at} forgotten: idle beyond transactional.id.expiration.ms"
+    written: TransactionLogValue = decode_value(value)
+    who = f"producer {written.producer_id}, epoch {written.producer_epoch}"
+    partitions = [f"{topic}-{index}" for topic, all_ in written.partitions or () for index in all_]
+    where = f" on {', '.join(partitions)}" if partitions else ""
+    return f"{at} {TransactionState(written.status).label} ({who}){where}"
+
+
+def _clock_text(time_ms: int) -> str:
+    seconds, ms = divmod(time_ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours % 24:02}:{minutes:02}:{seconds:02}.{ms:03}"
