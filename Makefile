@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 SEED ?= 1
 MINUTES ?= 10
 RUNS ?= 200
+RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
@@ -53,8 +54,9 @@ interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetc
 test-full: $(STAMP) ## everything, with evidence in docs/evidence/
 	@$(BIN)/python -m tests.support.full $(ARGS)
 
-soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, then RUNS of Spark jobs that are killed
+soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, RECORDS copied by each stock client, RUNS of Spark jobs
 	@$(BIN)/python -m tests.support.soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	@$(BIN)/python -m tests.support.copy_soak --records $(RECORDS) --seed $(SEED)
 	@$(BIN)/python -m tests.spark.soak --runs $(RUNS) --seed $(SEED)
 
 check: $(STAMP) ## what CI checks: format, lint, types, layers

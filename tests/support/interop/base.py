@@ -95,6 +95,11 @@ class Reader(ABC):
     @abstractmethod
     def seek(self, topic: str, partition: int, offset: int) -> None: ...
 
+    def seek_all(self, topic: str, offsets: dict[int, int]) -> None:
+        """Go on at these offsets in all partitions that are assigned."""
+        for partition, offset in offsets.items():
+            self.seek(topic, partition, offset)
+
     @abstractmethod
     def poll(self, timeout_s: float = POLL_S) -> list[Received]:
         """What has arrived; empty after `timeout_s`."""

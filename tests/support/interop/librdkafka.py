@@ -140,6 +140,10 @@ class ConfluentReader(Reader):
             # An assignment that has not started yet cannot be sought in.
             self.consumer.assign([TopicPartition(topic, partition, offset)])
 
+    def seek_all(self, topic: str, offsets: dict[int, int]) -> None:
+        with translated():
+            self.consumer.assign([TopicPartition(topic, *place) for place in offsets.items()])
+
     def poll(self, timeout_s: float = POLL_S) -> list[Received]:
         found: list[Received] = []
         for message in self.consumer.consume(500, timeout_s):

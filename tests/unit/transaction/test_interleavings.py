@@ -78,4 +78,4 @@ def test_every_order_of_some_steps_keeps_the_invariants(version: int, start: str
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("version", "start"), CASES)
 def test_every_order_of_more_steps_keeps_the_invariants(version: int, start: str) -> None:
-    assert play_all(version, STARTS[version][start], DEPTHS[start] + 2) > 5_000
+    assert play_all(version, STARTS[version][start], DEPTHS[start] + 2) > 1_000

@@ -1,0 +1,314 @@
+"""`make soak`: stock clients copy a topic exactly once, while they and the broker are killed.
+
+Each client copies 100,000 records by transactions (`tests.support.copying`; Apache's
+TransactionalMessageCopier where its jars can be had) into a topic of its own, with aborts at
+random. Processes of clients and of the broker die by SIGKILL all the while, and a read_committed
+reader reads along. In the end each copy must be its source, record by record: nothing lost, nothing
+twice, in order, both for that reader and for one that comes afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+
+from bench.peer.kafka import PeerUnavailable, jars, java
+from tests.support import evidence
+from tests.support.broker import BrokerProcess
+from tests.support.copying import CLIENTS
+from tests.support.workload import QUIET
+
+SOURCE = "source"
+PARTITION_COUNT = 3
+JAVA = "java"
+COPIER_CLASS = "org.apache.kafka.tools.TransactionalMessageCopier"
+BROKER_KILL_EVERY_S = (5.0, 15.0)
+CLIENT_KILL_EVERY_S = (4.0, 12.0)
+JAVA_KILL_EVERY_S = (10.0, 25.0)
+STUCK_S = 30
+"""A client that tells of nothing for so long is killed as well: librdkafka can hang for ever in
+`send_offsets_to_transaction` when a broker dies (its issues 5456 and 5511)."""
+BOUND_S = 3_600
+FINDINGS_SHOWN_MAX = 20
+
+Copies = dict[int, list[bytes]]
+
+
+@dataclass
+class Copier:
+    """One kind of client over all its processes."""
+
+    kind: str
+    servers: str
+    seed: int
+    folder: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    is_done: bool = False
+    _life: int = 0
+
+    @property
+    def target(self) -> str:
+        return f"copy-{self.kind}"
+
+    def supervise(self, stop: threading.Event) -> None:
+        """New processes until one has copied everything. Only Java has one for each partition."""
+        for partition in range(PARTITION_COUNT if self.kind == JAVA else 1):
+            while not stop.is_set() and self._run(partition) != 0:
+                time.sleep(0.1)
+        self.is_done = not stop.is_set()
+
+    def _command(self, partition: int) -> list[str]:
+        if self.kind != JAVA:
+            command = [sys.executable, "-m", "tests.support.copying", self.kind, self.servers]
+            seed = f"{self.seed}/{self.kind}/{self._life}"
+            return [*command, SOURCE, self.target, str(PARTITION_COUNT), seed]
+        options = {
+            "--broker-list": self.servers,
+            "--input-topic": SOURCE,
+            "--input-partition": str(partition),
+            "--output-topic": self.target,
+            "--consumer-group": f"group-{self.target}",
+            "--transactional-id": f"{self.target}-{partition}",
+        }
+        words = [word for option in options.items() for word in option]
+        return [java(), "-Xmx256m", "-cp", jars(), COPIER_CLASS, *words, "--enable-random-aborts"]
+
+    def _run(self, partition: int) -> int:
+        """One process, to its end or its death."""
+        rng = random.Random(f"{self.seed}/{self.kind}/{self._life}/kill")
+        self._life += 1
+        lasts = JAVA_KILL_EVERY_S if self.kind == JAVA else CLIENT_KILL_EVERY_S
+        path = self.folder / f"{self.kind}.log"
+        begun = path.stat().st_size if path.exists() else 0
+        errors = path.with_suffix(".err")
+        with path.open("ab") as output, errors.open("ab") as trouble:
+            process = subprocess.Popen(self._command(partition), stdout=output, stderr=trouble)
+            # Some lives are spared, so that the clients come on.
+            bound_s = rng.uniform(*lasts) if rng.random() < 0.7 else BOUND_S
+            code = self._watch(process, path, bound_s)
+        with path.open("rb") as told:
+            told.seek(begun)
+            lines = told.read().splitlines()
+        self.counts["committed"] += sum(line.startswith(b"committed") for line in lines)
+        self.counts["aborted"] += sum(line.startswith(b"aborted") for line in lines)
+        self.counts["gave up"] += code > 0
+        return code
+
+    def _watch(self, process: subprocess.Popen[bytes], path: Path, bound_s: float) -> int:
+        """Wait for the end of a process, or kill it; returns its code, -1 if it was killed."""
+        begun_s = told_s = time.monotonic()
+        size = path.stat().st_size
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(0.5)
+            now_s = time.monotonic()
+            if path.stat().st_size != size:
+                size, told_s = path.stat().st_size, now_s
+            is_stuck = now_s - told_s > STUCK_S
+            if is_stuck or now_s - begun_s > bound_s:
+                process.kill()
+                process.wait()
+                self.counts["stuck" if is_stuck else "killed"] += 1
+                return -1
+
+
+class Following:
+    """A read_committed reader that reads all copies while they are written."""
+
+    def __init__(self, servers: str, topics: list[str]) -> None:
+        self.copies: dict[str, Copies] = {topic: defaultdict(list) for topic in topics}
+        self.is_over = threading.Event()
+        self.ends: dict[tuple[str, int], int] = {}
+        self._servers = servers
+        self.thread = threading.Thread(target=self._read, daemon=True)
+
+    def _read(self) -> None:
+        consumer = reading(self._servers)
+        partitions = [TopicPartition(t, p, 0) for t in self.copies for p in range(PARTITION_COUNT)]
+        consumer.assign(partitions)
+        while not self.is_over.is_set() or not self._is_at_the_end(consumer, partitions):
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is None:
+                    topic, partition = message.topic(), message.partition()
+                    self.copies[topic or ""][partition or 0].append(message.value() or b"")
+        consumer.close()
+
+    def _is_at_the_end(self, consumer: Consumer, partitions: list[TopicPartition]) -> bool:
+        return all(
+            at.offset >= self.ends[at.topic, at.partition]
+            for at in consumer.position(partitions)
+            if self.ends[at.topic, at.partition]
+        )
+
+
+def reading(servers: str) -> Consumer:
+    """A read_committed consumer that begins where it is told to."""
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "followers",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            **QUIET,
+        }
+    )
+
+
+def fill(servers: str, topics: list[str], count: int) -> dict[int, list[bytes]]:
+    """Make the topics, and write the source."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    made = [NewTopic(name, PARTITION_COUNT, 1) for name in (SOURCE, *topics)]
+    for future in admin.create_topics(made).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **QUIET})
+    source: dict[int, list[bytes]] = {p: [] for p in range(PARTITION_COUNT)}
+    for number in range(count):
+        partition = number % PARTITION_COUNT
+        value = b"%d:%d" % (partition, len(source[partition]))
+        source[partition].append(value)
+        producer.produce(SOURCE, value, partition=partition)
+        if number % 1000 == 0:
+            producer.poll(0)
+            producer.flush(30)
+    if producer.flush(60):
+        raise TimeoutError("the source could not be written")
+    return source
+
+
+def kill_broker(broker: BrokerProcess, rng: random.Random, stop: threading.Event) -> int:
+    """SIGKILL and start again until told to stop; returns how often."""
+    kills = 0
+    while not stop.wait(rng.uniform(*BROKER_KILL_EVERY_S)):
+        broker.kill()
+        broker.start()
+        kills += 1
+    return kills
+
+
+def ends_of(servers: str, topics: list[str]) -> dict[tuple[str, int], int]:
+    """The next offsets of all copies."""
+    consumer = reading(servers)
+    found = {
+        (topic, p): consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1]
+        for topic in topics
+        for p in range(PARTITION_COUNT)
+    }
+    consumer.close()
+    return found
+
+
+def judge(source: Copies, copies: dict[str, Copies], who: str) -> list[str]:
+    """What is wrong with what a reader saw of the copies."""
+    findings = []
+    for topic, copy in copies.items():
+        for partition, wanted in source.items():
+            seen = copy.get(partition, [])
+            if seen == wanted:
+                continue
+            counts = Counter(seen)
+            twice = sum(count - 1 for count in counts.values())
+            lost = len(set(wanted) - counts.keys())
+            order = "" if twice or lost else ", out of order"
+            findings.append(f"{who}: {topic}-{partition}: {lost} lost, {twice} twice{order}")
+    return findings
+
+
+def run(
+    kinds: list[str], count: int, seed: int, folder: Path, tell: Callable[[str], None]
+) -> tuple[dict[str, object], list[str]]:
+    """Everything; returns the counts and what is wrong."""
+    rng = random.Random(seed)
+    stop = threading.Event()
+    topics = [f"copy-{kind}" for kind in kinds]
+    kills: list[int] = []
+    with BrokerProcess(folder / "data") as broker:
+        servers = broker.bootstrap_servers
+        source = fill(servers, topics, count)
+        copiers = [Copier(kind, servers, seed, folder) for kind in kinds]
+        threads = [threading.Thread(target=c.supervise, args=(stop,)) for c in copiers]
+        following = Following(servers, topics)
+        following.thread.start()
+        murder = threading.Thread(target=lambda: kills.append(kill_broker(broker, rng, stop)))
+        for thread in (*threads, murder):
+            thread.start()
+        deadline_s = time.monotonic() + BOUND_S
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < deadline_s:
+                thread.join(5)
+                tell(", ".join(f"{c.kind} {dict(c.counts)}" for c in copiers))
+        stop.set()
+        murder.join()
+        findings = [f"{c.kind} did not come to its end" for c in copiers if not c.is_done]
+        following.ends = ends_of(servers, topics)
+        following.is_over.set()
+        following.thread.join(60)
+        if following.thread.is_alive():
+            findings.append("the reader did not come to the end of the copies")
+        findings += judge(source, following.copies, "the reader all along")
+        after = Following(servers, topics)
+        after.ends = following.ends
+        after.is_over.set()
+        after.thread.start()
+        after.thread.join(120)
+        findings += judge(source, after.copies, "a reader afterwards")
+    facts = {"broker kills": sum(kills), "clients": {c.kind: dict(c.counts) for c in copiers}}
+    return facts, findings
+
+
+def kinds_here() -> list[str]:
+    """The clients that can run here."""
+    try:
+        jars()
+    except (KafkaException, PeerUnavailable):
+        return list(CLIENTS)
+    return [*CLIENTS, JAVA]
+
+
+def main() -> int:
+    """Exit code 0 if every copy is exact."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", nargs="+", choices=[*CLIENTS, JAVA])
+    arguments = parser.parse_args()
+    console = Console()
+    kinds = arguments.clients or kinds_here()
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-copy-soak-"))
+    console.print(f"seed {arguments.seed}, {arguments.records:,} records, {kinds}, in {folder}")
+    begun = time.monotonic()
+    with console.status("copying") as status:
+        facts, findings = run(kinds, arguments.records, arguments.seed, folder, status.update)
+    for finding in findings[:FINDINGS_SHOWN_MAX]:
+        console.print(f"[red]{finding}[/red]")
+    console.print(facts)
+    evidence.write(
+        "copy-soak",
+        "not exact" if findings else "exact",
+        {
+            "seed": arguments.seed,
+            "records": arguments.records,
+            "seconds": round(time.monotonic() - begun),
+            **facts,
+            "findings": findings[:FINDINGS_SHOWN_MAX],
+        },
+    )
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
