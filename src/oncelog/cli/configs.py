@@ -8,8 +8,15 @@ import click
 
 from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
-from oncelog.cli.output import Column, is_terminal, print_rows, say
-from oncelog.cli.tool import ToolGroup, json_option, parse_pairs, require_topic, run
+from oncelog.cli.output import Column, print_rows, say
+from oncelog.cli.tool import (
+    ConfigChanges,
+    ToolGroup,
+    config_options,
+    json_option,
+    require_topic,
+    run,
+)
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, ConfigEntry
@@ -60,10 +67,9 @@ def describe_command(
         for _, entry in sorted(entries.items())
         if everything or entry.source != "default"
     ]
-    if not rows and not as_json and is_terminal():
-        say("everything is at its default: --all shows it", style="yellow")
-        return
-    print_rows(_COLUMNS, rows, as_json=as_json)
+    print_rows(
+        _COLUMNS, rows, as_json=as_json, empty="everything is at its default: --all shows it"
+    )
 
 
 async def _named(admin: Admin, kind: Kind, names: tuple[str, ...]) -> list[str]:
@@ -86,37 +92,19 @@ async def _named(admin: Admin, kind: Kind, names: tuple[str, ...]) -> list[str]:
 @_KIND
 @click.argument("name", shell_complete=_complete)
 @connection_options
-@click.option(
-    "--config",
-    "configs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="One setting (retention.ms=60000); repeatable.",
-)
-@click.option(
-    "--delete-config",
-    "deleted",
-    metavar="KEY",
-    multiple=True,
-    help="Give a setting back to its default; repeatable.",
-)
+@config_options
 def alter_command(
     kind: Kind, name: str, servers: str, configs: tuple[str, ...], deleted: tuple[str, ...]
 ) -> None:
     """Set or delete settings of one topic, broker or group: all of them, or none."""
-    settings = parse_pairs("--config", configs)
-    twice = sorted(set(settings) & set(deleted))
-    if twice:
-        raise click.UsageError(f"{twice[0]} is both set and deleted")
-    if not settings and not deleted:
+    changes = ConfigChanges.of(configs, deleted)
+    if not changes:
         raise click.UsageError("nothing to change: give --config or --delete-config")
 
     async def work() -> None:
         async with administrator(servers, "configs") as admin:
             (named,) = await _named(admin, kind, (name,))
-            await admin.incremental_alter_configs(named, settings, deleted, kind)
+            await admin.incremental_alter_configs(named, *changes, kind)
 
     run(work, servers)
-    changes = [f"{key}={value}" for key, value in settings.items()]
-    changes += [f"{key} back to the default" for key in deleted]
-    say(f"{name}: {', '.join(changes)}")
+    say(f"{name}: {changes}")

@@ -13,7 +13,7 @@ import click
 
 from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
-from oncelog.cli.output import Cell, Column, is_terminal, print_rows, say
+from oncelog.cli.output import Cell, Column, print_rows, say
 from oncelog.cli.partitions import chosen_partitions
 from oncelog.cli.tool import (
     Failure,
@@ -95,10 +95,7 @@ def list_command(servers: str, as_json: bool) -> None:
         (group, protocol, state or None, kind or None, at)
         for group, protocol, state, kind, at in run(work, servers)
     ]
-    if not rows and not as_json and is_terminal():
-        say("no groups yet", style="yellow")
-        return
-    print_rows(_LIST_COLUMNS, rows, as_json=as_json)
+    print_rows(_LIST_COLUMNS, rows, as_json=as_json, empty="no groups yet")
 
 
 @command.command("show")
@@ -168,10 +165,7 @@ def lag_command(
             return [row for name in wanted for row in await _lag_rows(admin, name, topics)]
 
     rows = run(work, servers)
-    if not rows and not as_json and is_terminal():
-        say("nothing was committed", style="yellow")
-        return
-    print_rows(_LAG_COLUMNS, rows, as_json=as_json)
+    print_rows(_LAG_COLUMNS, rows, as_json=as_json, empty="nothing was committed")
 
 
 async def _lag_rows(admin: Admin, name: str, topics: tuple[str, ...]) -> list[tuple[Cell, ...]]:

@@ -59,9 +59,20 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, as_json: bool) -> None:
-    """Print rows as the module's docstring says."""
-    if as_json:
+def print_rows(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    as_json: bool,
+    empty: str | None = None,
+) -> None:
+    """Print rows as the module's docstring says.
+
+    `empty` is what a person is told in place of a table without rows.
+    """
+    if not rows and empty is not None and is_terminal() and not as_json:
+        say(empty, style="yellow")
+    elif as_json:
         for row in rows:
             print_json({column.key: cell for column, cell in zip(columns, row, strict=True)})
     elif is_terminal():

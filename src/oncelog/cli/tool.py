@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from oncelog.core.errors import OncelogError
 
 __all__ = [
+    "ConfigChanges",
     "Failure",
     "ToolCommand",
     "ToolGroup",
     "ask",
+    "config_options",
     "discard_stdout",
     "is_asked",
     "json_option",
@@ -114,6 +116,49 @@ def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def config_options(function: F) -> F:
+    """Add ``--config`` and ``--delete-config``; `ConfigChanges.of` reads them."""
+    function = click.option(
+        "--delete-config",
+        "deleted",
+        metavar="KEY",
+        multiple=True,
+        help="Give a setting back to its default; repeatable.",
+    )(function)
+    return click.option(
+        "--config",
+        "configs",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="One setting (retention.ms=60000); repeatable.",
+    )(function)
+
+
+class ConfigChanges(NamedTuple):
+    """Settings to set, and those to give back to their defaults."""
+
+    to_set: dict[str, str]
+    to_delete: tuple[str, ...]
+
+    @staticmethod
+    def of(configs: Iterable[str], deleted: tuple[str, ...]) -> ConfigChanges:
+        """What the options say. Raises `click.UsageError` for one that is in both."""
+        to_set = parse_pairs("--config", configs)
+        twice = sorted(set(to_set) & set(deleted))
+        if twice:
+            raise click.UsageError(f"{twice[0]} is both set and deleted")
+        return ConfigChanges(to_set, deleted)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.to_set or self.to_delete)
+
+    def __str__(self) -> str:
+        """What was done, for a person."""
+        changes = [f"{key}={value}" for key, value in self.to_set.items()]
+        return ", ".join(changes + [f"{key} back to the default" for key in self.to_delete])
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]], servers: str) -> T:

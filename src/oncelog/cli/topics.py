@@ -17,9 +17,11 @@ from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
 from oncelog.cli.partitions import chosen_partitions, partition_sizes
 from oncelog.cli.tool import (
+    ConfigChanges,
     Failure,
     ToolGroup,
     ask,
+    config_options,
     is_asked,
     json_option,
     parse_pairs,
@@ -80,10 +82,12 @@ def list_command(servers: str, internal: bool, as_json: bool) -> None:
     rows = [
         (t.name, len(t.partitions), _replication_factor(t), str(t.topic_id or "-")) for t in shown
     ]
-    if not rows and not as_json and is_terminal():
-        say("no topics yet: `oncelog topics create NAME` makes one", style="yellow")
-        return
-    print_rows(_LIST_COLUMNS, rows, as_json=as_json)
+    print_rows(
+        _LIST_COLUMNS,
+        rows,
+        as_json=as_json,
+        empty="no topics yet: `oncelog topics create NAME` makes one",
+    )
 
 
 def _replication_factor(topic: TopicDescription) -> int:
@@ -325,14 +329,7 @@ def _counted(count: int, noun: str) -> str:
     metavar="N",
     help="Add partitions until there are so many in all.",
 )
-@_CONFIG
-@click.option(
-    "--delete-config",
-    "deleted",
-    metavar="KEY",
-    multiple=True,
-    help="Give a setting back to the broker's default; repeatable.",
-)
+@config_options
 @_IF_EXISTS
 def alter_command(
     name: str,
@@ -343,33 +340,22 @@ def alter_command(
     if_exists: bool,
 ) -> None:
     """Add partitions to a topic, set or delete its settings."""
-    settings = parse_pairs("--config", configs)
-    if partitions is None and not settings and not deleted:
+    changes = ConfigChanges.of(configs, deleted)
+    if partitions is None and not changes:
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
-    twice = sorted(set(settings) & set(deleted))
-    if twice:
-        raise click.UsageError(f"{twice[0]} is both set and deleted")
 
     async def work() -> None:
         async with administrator(servers, "topics") as admin:
             for topic in await _existing(admin, (name,), if_exists=if_exists):
-                await _alter(admin, topic, partitions, settings, deleted)
+                await _alter(admin, topic, partitions, changes)
 
     run(work, servers)
 
 
-async def _alter(
-    admin: Admin,
-    name: str,
-    partitions: int | None,
-    settings: Mapping[str, str],
-    deleted: tuple[str, ...],
-) -> None:
-    if settings or deleted:
-        await admin.incremental_alter_configs(name, settings, deleted)
-        changes = [f"{key}={value}" for key, value in settings.items()]
-        changes += [f"{key} back to the default" for key in deleted]
-        say(f"{name}: {', '.join(changes)}")
+async def _alter(admin: Admin, name: str, partitions: int | None, changes: ConfigChanges) -> None:
+    if changes:
+        await admin.incremental_alter_configs(name, *changes)
+        say(f"{name}: {changes}")
     if partitions is None:
         return
     before = len((await require_topic(admin, name)).partitions)

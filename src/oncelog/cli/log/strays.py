@@ -57,7 +57,7 @@ def command(
         ]
         _check_known(only, strays)
         if action is None:
-            print_rows(_COLUMNS, map(_row, strays), as_json=as_json)
+            print_rows(_COLUMNS, list(map(_row, strays)), as_json=as_json)
             return
         with _taken(disk, directories) as folders:
             for stray in strays:
