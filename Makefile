@@ -11,7 +11,7 @@ RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick clean
+.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 install: $(STAMP) ## .venv with everything for development
+
+compiled: $(STAMP) ## the hot rooms as C modules, for ONCELOG_COMPILED=1 (needs a C compiler; about 2 minutes)
+	@$(BIN)/python -m tests.support.compiling
 
 hooks: $(STAMP) ## what `make check` checks, before every commit
 	@$(BIN)/pre-commit install
@@ -64,6 +67,7 @@ check: $(STAMP) ## what CI checks: format, lint, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m tests.support.any_share
+	@$(BIN)/python -m tests.support.compiling --check
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.support.style
 

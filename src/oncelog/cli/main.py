@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from oncelog.cli.lazy import LazyGroup
+from oncelog.compiled import how_it_runs
 
 __all__ = ["main"]
 
@@ -42,6 +43,10 @@ COMMANDS: Final = {
 @click.group(
     cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(package_name="oncelog", prog_name="oncelog")
+@click.version_option(
+    package_name="oncelog",
+    prog_name="oncelog",
+    message=f"%(prog)s, version %(version)s, {how_it_runs()}",
+)
 def main() -> None:
     """Kafka's exactly-once machinery in Python."""

@@ -23,6 +23,7 @@ import click
 
 from oncelog.cli.logs import logging_options
 from oncelog.cli.properties import parse_properties, parse_setting
+from oncelog.compiled import how_it_runs
 from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
@@ -153,7 +154,8 @@ def _announce(broker: Broker) -> None:
     topics = f"{count} topic{'s' if count != 1 else ''}"
     click.echo(
         f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
-        f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics})"
+        f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics}, "
+        f"{how_it_runs()})"
     )
     sys.stdout.flush()
 

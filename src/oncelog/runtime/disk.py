@@ -211,7 +211,7 @@ class Disk(Protocol):
         ...
 
 
-_READ_CACHED: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_READ_CACHED: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Linux only: read what is in the page cache, fail with EAGAIN rather than wait for a device."""
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -268,7 +268,7 @@ class _SystemFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def pread_cached(self, size: int, position: int) -> bytes | bytearray:
-        if _READ_CACHED is None:
+        if not _READ_CACHED:
             raise NotCached(self.path)
         buffer = bytearray(size)
         try:

@@ -60,7 +60,7 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_on_a_signal(
     with ready("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0") as (process, line):
         assert line.startswith("oncelog: ready on 127.0.0.1:")
         assert not line.startswith("oncelog: ready on 127.0.0.1:0 ")
-        assert line.endswith(f"(node 1, data {tmp_path}, 0 topics)")
+        assert line.endswith(f"(node 1, data {tmp_path}, 0 topics, interpreted)")
         process.send_signal(number)
         assert process.wait(WAIT_S) == 0
         assert process.stderr is not None

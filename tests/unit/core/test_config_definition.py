@@ -1,10 +1,22 @@
 """One setting: its text read as a value, and written back."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from oncelog.core.config_definition import ConfigError, ConfigType, Definition, as_int, format_value
+from oncelog.core.config_definition import (
+    ConfigError,
+    ConfigType,
+    ConfigValue,
+    Definition,
+    as_bool,
+    as_float,
+    as_int,
+    as_list,
+    as_str,
+    format_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +67,14 @@ def test_a_value_that_fails_the_check_is_refused_with_its_sentence() -> None:
 
 def test_an_unset_value_is_shown_as_nothing() -> None:
     assert format_value(None) is None
+
+
+@pytest.mark.parametrize(
+    ("narrow", "value"),
+    [(as_int, "1"), (as_int, 1.0), (as_float, "1"), (as_bool, 1), (as_str, None), (as_list, "a")],
+)
+def test_a_value_of_another_type_is_not_taken_for_one(
+    narrow: Callable[[ConfigValue], object], value: ConfigValue
+) -> None:
+    with pytest.raises(TypeError):
+        narrow(value)

@@ -1,0 +1,49 @@
+"""What is compiled, and when a build counts as that of the sources as they are."""
+
+import json
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import setup
+from oncelog.compiled import MANIFEST_NAME, PACKAGE
+from tests.support.compiling import compiled_sources, inputs, is_current, manifest_of, places_of
+
+
+def test_every_group_has_sources_and_none_is_compiled_twice() -> None:
+    paths = [path for group, _ in setup.groups() for path in group]
+    assert len(paths) == len(set(paths))
+    assert all(group for group, _ in setup.groups())
+    assert all((PACKAGE / name).is_file() for name in compiled_sources())
+
+
+def test_messages_and_packages_stay_interpreted() -> None:
+    names = compiled_sources()
+    assert "protocol/produce.py" in names
+    assert not any("/messages/" in name or name.endswith("__init__.py") for name in names)
+
+
+def test_no_compiled_source_has_coroutines_but_the_one_of_the_dispatcher() -> None:
+    # mypy takes an attribute for unchanged across an await, and what mypyc makes relies on it.
+    awaiting = {name for name in compiled_sources() if "async def" in (PACKAGE / name).read_text()}
+    assert awaiting == {"broker/net/dispatch.py"}
+
+
+def test_a_build_is_current_until_one_of_its_inputs_changes(tmp_path: Path) -> None:
+    given = inputs()
+    assert not is_current(tmp_path, given)
+    (tmp_path / MANIFEST_NAME).write_text(json.dumps(manifest_of(given, tmp_path)))
+    assert is_current(tmp_path, given)
+    for name in ("storage/log.py", "mypy", "python", "setup.py"):
+        assert not is_current(tmp_path, given | {name: "another"})
+
+
+def test_modules_are_named_by_their_place(tmp_path: Path) -> None:
+    suffix = EXTENSION_SUFFIXES[0]
+    for name in (f"oncelog/storage/log{suffix}", f"oncelog_core__mypyc{suffix}", "oncelog/x.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert places_of(tmp_path) == {
+        "oncelog.storage.log": f"oncelog/storage/log{suffix}",
+        "oncelog_core__mypyc": f"oncelog_core__mypyc{suffix}",
+    }
