@@ -168,6 +168,11 @@ LIFE_STEPS_PER_ID_COUNT_MAX = 24
 some five transactions.
 """
 
+LIFE_LOG_OFFSETS_COUNT_MAX = 100_000
+"""Last offsets of a partition of `__transaction_state` that are searched for an id's moves, where
+its coordinator does not tell them.
+"""
+
 LIVES_REMEMBERED_COUNT_MAX = 100
 """Transactional ids per partition of `__transaction_state` whose lives are remembered: 5,000 with
 50 partitions, some 5 KB each.

@@ -1,11 +1,13 @@
 """``oncelog transactions show``: where a transactional id stands, and what happened to it.
 
-An Oncelog coordinator tells the life of an id; of Apache Kafka's only the state can be had.
+An Oncelog coordinator tells the life of an id, with markers and causes. Of Apache Kafka's the
+moves are read from the coordinators' log, as far as compaction left them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +23,7 @@ from oncelog.cli.transactions.common import (
     moment_text,
     now_ms,
 )
+from oncelog.cli.transactions.history import read_life
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, TransactionDescription, TransactionStep
@@ -46,13 +49,19 @@ _LIFE = (
 @click.command("show", cls=ToolCommand)
 @click.argument("transactional_id", metavar="ID")
 @connection_options
+@click.option(
+    "--from-log", is_flag=True, help="Read the moves from __transaction_state, in any case."
+)
 @json_option("Print JSON, one object.")
-def command(transactional_id: str, servers: str, as_json: bool) -> None:
+def command(transactional_id: str, servers: str, from_log: bool, as_json: bool) -> None:
     """Show where a transactional id stands, and what happened to it."""
 
     async def work() -> tuple[TransactionDescription, list[OpenTransaction]]:
         async with administrator(servers) as admin:
             found = await _describe(admin, transactional_id)
+            if from_log or not found.life:
+                life = await read_life(admin, servers, transactional_id)
+                found = replace(found, life=life)
             opened = await find_open(admin, found.partitions)
             return found, [one for one in opened if one.producer.producer_id == found.producer_id]
 

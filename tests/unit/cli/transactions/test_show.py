@@ -49,3 +49,19 @@ def test_the_life_of_an_id_is_told_with_its_causes(
     lines = oncelog("transactions", "show", id_).stdout.splitlines()
     (aborted,) = [line for line in lines if "\tprepare abort\t" in line]
     assert aborted.split("\t")[3:] == [f"{topic}-0", cause]
+
+
+def test_the_moves_can_be_read_from_the_coordinators_log(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    """As they are of Apache Kafka, which does not tell the life of an id."""
+    id_ = some_id()
+    open_transaction(bootstrap_server, some_id(), topic)
+    open_transaction(bootstrap_server, id_, topic)
+    oncelog("transactions", "abort", "--transactional-id", id_)
+    (told,) = rows(oncelog("transactions", "show", id_, "--json"))
+    (read,) = rows(oncelog("transactions", "show", id_, "--json", "--from-log"))
+    assert isinstance(told["life"], list)
+    assert isinstance(read["life"], list)
+    without_markers = [{**step, "cause": None} for step in told["life"] if step["step"] != "marker"]
+    assert read["life"] == without_markers
