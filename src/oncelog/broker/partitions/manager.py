@@ -33,6 +33,7 @@ from oncelog.core.limits import (
     COLD_READS_COUNT_MAX,
     DISK_EXECUTOR_THREAD_COUNT,
     PARTITIONS_PER_TURN_COUNT_MAX,
+    PRODUCERS_COUNT_MAX,
     PRODUCERS_SWEPT_PER_TURN_COUNT_MAX,
     TIMER_MS_MAX,
 )
@@ -41,6 +42,7 @@ from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
+from oncelog.storage.producer_room import ProducerRoom
 
 if TYPE_CHECKING:
     from oncelog.broker.partitions.fetch_sessions import FetchSessions
@@ -72,6 +74,7 @@ class PartitionManager:
         self._rng = rng
         self.disk = disk
         self.meters = TopicMeters()
+        self._room = ProducerRoom(PRODUCERS_COUNT_MAX, self._count_producers)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -112,6 +115,9 @@ class PartitionManager:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def _count_producers(self) -> int:
+        return sum(partition.log.producer_count for partition in self._partitions.values())
 
     # --- the image
 
@@ -216,6 +222,7 @@ class PartitionManager:
         config: LogConfig,
     ) -> Partition:
         made.config = config
+        made.limit_producers(self._room)
         state = PartitionState(
             self._broker_id,
             topic.topic_id,

@@ -173,3 +173,21 @@ async def test_a_produce_that_waits_for_replicas_lets_go_of_its_frame(context: R
     assert [bytes(request.body) for request in connection._waiting] == [b""]
     partition.follower_fetched(2, 1)
     assert (await receive_produce(client, 9)).error == 0
+
+
+async def test_one_producer_too_many_is_refused_and_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.broker.partitions.manager.PRODUCERS_COUNT_MAX", 2)
+    async with running(tmp_path) as context:
+        await context.broker.controller.create_topics([NewTopic("t")])
+        client = await context.connect()
+        errors = []
+        for producer_id, sequence in ((1, 0), (2, 0), (3, 0), (1, 1)):
+            records = batch(producer_id=producer_id, epoch=0, sequence=sequence)
+            answer = await produce(client, 9, records)
+            errors.append(error_of(answer))
+            if producer_id == 3:
+                assert "remembers 2 producers" in (answer.error_message or "")
+        refused = ErrorCode.policy_violation
+        assert errors == [ErrorCode.none, ErrorCode.none, refused, ErrorCode.none]
