@@ -11,7 +11,7 @@ RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick clean
+.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -79,6 +79,11 @@ bench: $(STAMP) ## Oncelog beside Apache Kafka (fetched from Maven Central)
 
 bench-quick: $(STAMP) ## counts and CPU of these sources beside a commit (ARGS="--base main~5")
 	@$(BIN)/python -m bench.quick $(ARGS)
+
+site: export NO_MKDOCS_2_WARNING = 1
+site: $(STAMP) ## the documentation as a site, in build/site
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 clean: ## what the other targets made, but not .venv
 	rm -rf .cache build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
