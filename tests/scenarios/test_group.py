@@ -16,6 +16,7 @@ from oncelog.coordinator import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.group import events as e
+from oncelog.group.decision import GroupEvent
 from oncelog.group.records import ConsumerGroupRecord, OffsetRecord, decode
 from oncelog.group.results import (
     DeleteResult,
@@ -54,14 +55,14 @@ class Story:
             replies.append(f"{self.names[token]}: {self.told(self.c.replies[token])}")
         return "\n".join(log + replies + lines) or "ok"
 
-    def submit(self, name: str, event: object) -> None:
+    def submit(self, name: str, event: GroupEvent) -> None:
         self.names[self.c.next_token + 1] = name
         self.c.submit(event)
 
     def line(self, item: Written | Marker) -> str:
         if isinstance(item, Marker):
             return f"marker producer={item.producer_id} commit={item.commit}"
-        record = decode(item.entry, RecordContext(Offset(0), 0))
+        record = decode(item.record, RecordContext(Offset(0), 0))
         assert record is not None
         if isinstance(record, OffsetRecord):
             offset = None if record.value is None else record.value.offset

@@ -26,7 +26,6 @@ from oncelog.broker.coordination.coordinators import (
 )
 from oncelog.broker.coordination.markers import MarkerWriter
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
@@ -48,6 +47,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
     from oncelog.broker.metrics import MetricsServer
 
 __all__ = ["Broker"]
@@ -69,8 +69,8 @@ class Broker:
     partitions: PartitionManager
     mover: PartitionMover
     producer_ids: ProducerIds
-    transactions: CoordinatorRuntime
-    groups: CoordinatorRuntime
+    transactions: TransactionRuntime
+    groups: GroupRuntime
     server: Server
     dispatcher: Dispatcher
     metrics: MetricsServer
@@ -183,7 +183,9 @@ class Broker:
             config, self.partitions, self.producer_ids, markers.handle, lambda: self.image
         )
         exits.callback(self.transactions.close)
-        self.groups = group_coordinator(config, self.partitions, lambda: self.image)
+        self.groups = group_coordinator(
+            config, self.partitions, self.producer_ids, lambda: self.image
+        )
         exits.callback(self.groups.close)
         self.mover = PartitionMover(
             self.partitions, self.logs, self.disk, lambda: self.image, self.controller.tell_again

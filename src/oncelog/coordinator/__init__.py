@@ -1,8 +1,8 @@
 """The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
 
 Pure: it knows no transactions, no groups, no sockets and no time. `shard` says what a coordinator's
-logic looks like, `processor` runs one for one partition of an internal topic, `replay` says what of
-the log a processor has to apply when it loads.
+logic looks like, `event_processor` runs one for one partition of an internal topic, `replay` says
+what of the log a processor has to apply when it loads.
 """
 
 from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
@@ -13,10 +13,14 @@ from oncelog.coordinator.shard import (
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EventContext,
+    FreshProducerId,
     RecordContext,
     Reply,
     Token,
     UnknownKind,
+    answer,
+    replies_to,
 )
 
 __all__ = [
@@ -28,7 +32,9 @@ __all__ = [
     "CoordinatorState",
     "Decision",
     "EndTransactionMarker",
+    "EventContext",
     "EventProcessor",
+    "FreshProducerId",
     "Output",
     "RecordContext",
     "RecordToReplay",
@@ -36,4 +42,6 @@ __all__ = [
     "Reply",
     "Token",
     "UnknownKind",
+    "answer",
+    "replies_to",
 ]

@@ -1,6 +1,6 @@
 """One partition of an internal topic, led by this broker.
 
-Keeps the order of decide, append, apply and reply (D2, D7).
+Keeps the order of decide, append, replay and reply (D2, D7).
 
 Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
 `Output`, and the shell carries it out in this order: write the appends (in their order), release
@@ -22,22 +22,28 @@ The rules of waiting (D7):
   `Decision.resume`.
 
 Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5
-and INV-6); an id has at most one transition in flight; entries are applied exactly once, in the
+and INV-6); an id has at most one transition in flight; records are replayed exactly once, in the
 order in which they were appended.
 """
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Generic, NamedTuple
 
 from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EffectT,
+    EventContext,
+    EventT,
+    FreshProducerId,
     RecordContext,
     Reply,
+    ResultT,
     Token,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
@@ -58,77 +64,77 @@ class CoordinatorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One batch for the internal partition: all entries or none.
+    """One batch for the internal partition: all records or none.
 
-    `timestamp_ms` goes into its records.
+    `timestamp_ms` is the time of each record.
     """
 
     append_id: int
-    entries: tuple[CoordinatorRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     producer: AppendProducer | None
     timestamp_ms: int
 
 
-@dataclass(slots=True)
-class Output:
-    """What the shell has to do, in the order of the fields.
+class Output(NamedTuple, Generic[ResultT, EffectT]):
+    """What the broker has to do, in the order of the fields.
 
     One call to the processor fills it; then it is the caller's.
     """
 
-    appends: list[Append] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    effects: list[object] = field(default_factory=list)
-
-    def release(self, decision: Decision) -> None:
-        """Take over a decision's replies and effects: what they wait for has happened."""
-        self.replies += decision.replies
-        self.effects += decision.effects
+    appends: list[Append]
+    replies: list[Reply[ResultT]]
+    effects: list[EffectT]
 
 
-@dataclass(slots=True, eq=False)
-class _Queued:
+class _Queued(Generic[EventT]):
     """An event that waits for its id. `over`: decided, answered or dropped."""
 
-    event: object
-    token: Token | None
-    id: str
-    deadline_ms: int
-    over: bool = False
+    __slots__ = ("deadline_ms", "event", "id", "over", "token")
+
+    def __init__(self, event: EventT, token: Token | None, id_: str, deadline_ms: int) -> None:
+        self.event = event
+        self.token = token
+        self.id = id_
+        self.deadline_ms = deadline_ms
+        self.over = False
 
 
-@dataclass(slots=True, eq=False)
-class _InFlight:
-    """A decision whose entries are not committed yet, and the event that it is for."""
+class _InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
+    """A decision whose records are not committed yet, and the event that it is for."""
 
     append: Append
-    decision: Decision
-    event: object
+    decision: Decision[EventT, ResultT, EffectT]
+    event: EventT
     token: Token | None
-    parked: _Queued | None
+    parked: _Queued[EventT] | None
 
 
-class EventProcessor:
-    """Runs one shard over one internal partition. Not thread-safe: one task owns it."""
+class EventProcessor(Generic[EventT, ResultT, EffectT]):
+    """Decides the events of one shard, in order. Not thread-safe: one task owns it."""
 
-    def __init__(self, shard: CoordinatorShard) -> None:
+    def __init__(
+        self,
+        shard: CoordinatorShard[EventT, ResultT, EffectT],
+        fresh_producer_id: FreshProducerId,
+    ) -> None:
         self.shard = shard
         self.state = CoordinatorState.LOADING
+        self._fresh_producer_id = fresh_producer_id
         self._next_append_id = 0
-        self._in_flight: dict[int, _InFlight] = {}
+        self._in_flight: dict[int, _InFlight[EventT, ResultT, EffectT]] = {}
         self._pending: dict[str, int] = {}
-        self._queues: dict[str, deque[_Queued]] = {}
-        self._by_token: dict[Token, _Queued] = {}
-        self._deadlines: deque[_Queued] = deque()
+        self._queues: dict[str, deque[_Queued[EventT]]] = {}
+        self._by_token: dict[Token, _Queued[EventT]] = {}
+        self._deadlines: deque[_Queued[EventT]] = deque()
 
     # Replay: from the first record of the internal partition to the end, then activate.
 
-    def replay(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Apply one record of the log, before `activate`."""
         require(
             self.state is CoordinatorState.LOADING, "a processor is replayed before it is activated"
         )
-        self.shard.apply(entry, context)
+        self.shard.replay(record, context)
 
     def replay_end_transaction_marker(
         self,
@@ -146,26 +152,26 @@ class EventProcessor:
         )
         self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
 
-    def activate(self, now_ms: int) -> Output:
+    def activate(self, now_ms: int) -> Output[ResultT, EffectT]:
         """Begin to serve.
 
         The output holds what has to be taken up again, such as markers of a `Prepare*` state.
         """
         require(self.state is CoordinatorState.LOADING, "a processor is activated once")
         self.state = CoordinatorState.ACTIVE
-        output = Output()
-        decision = self.shard.on_loaded(now_ms)
+        output: Output[ResultT, EffectT] = Output([], [], [])
+        decision = self.shard.on_loaded(self._context(None, now_ms))
         require(
-            not decision.entries and not decision.wait, "activation appends and waits for nothing"
+            not decision.records and not decision.wait, "activation appends and waits for nothing"
         )
-        output.release(decision)
+        _release(output, decision)
         return output
 
     # Serving.
 
-    def submit(self, event: object, token: Token | None, now_ms: int) -> Output:
+    def submit(self, event: EventT, token: Token | None, now_ms: int) -> Output[ResultT, EffectT]:
         """Take in one event: decide it now, or queue it behind the transition of its id."""
-        output = Output()
+        output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
         elif token is not None:
@@ -174,19 +180,21 @@ class EventProcessor:
             self._refuse(event, token, error, now_ms, output)
         return output
 
-    def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:
+    def committed(
+        self, append_id: int, base_offset: Offset, now_ms: int
+    ) -> Output[ResultT, EffectT]:
         """The high watermark passed an append, whose first record stands at `base_offset`.
 
         Apply it and release.
 
         After `resign` this does nothing: the next leader replays the record.
         """
-        output = Output()
+        output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._land(append_id)
         producer = flight.append.producer
-        for position, entry in enumerate(flight.append.entries):
+        for position, record in enumerate(flight.append.records):
             offset = Offset(base_offset + position)
             stamp = flight.append.timestamp_ms
             if producer is None:
@@ -194,13 +202,15 @@ class EventProcessor:
             else:
                 ids = (producer.producer_id, producer.producer_epoch)
                 context = RecordContext(offset, stamp, *ids, transactional=True)
-            self.shard.apply(entry, context)
-        output.release(flight.decision)
+            self.shard.replay(record, context)
+        _release(output, flight.decision)
         if flight.decision.id in self._queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
 
-    def append_failed(self, append_id: int, error: ErrorCode, now_ms: int) -> Output:
+    def append_failed(
+        self, append_id: int, error: ErrorCode, now_ms: int
+    ) -> Output[ResultT, EffectT]:
         """An append did not happen, and never will.
 
         Drop the transition and answer with the mapped error.
@@ -208,7 +218,7 @@ class EventProcessor:
         Not for an append that is in the log and merely slow to replicate: that one stays pending
         until it is committed, or until leadership is lost (`resign`).
         """
-        output = Output()
+        output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._land(append_id)
@@ -221,9 +231,9 @@ class EventProcessor:
             self._drain(flight.decision.id, now_ms, output)
         return output
 
-    def tick(self, now_ms: int) -> Output:
+    def tick(self, now_ms: int) -> Output[ResultT, EffectT]:
         """Answer the requests that waited for too long, then do what the shard has due."""
-        output = Output()
+        output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is not CoordinatorState.ACTIVE:
             return output
         if self._deadlines:
@@ -256,24 +266,24 @@ class EventProcessor:
             self._finish(queued)
         self.shard.dropped(token)
 
-    def resign(self, now_ms: int) -> Output:
+    def resign(self, now_ms: int) -> Output[ResultT, EffectT]:
         """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all.
 
         Appends in flight are left.
         """
-        output = Output()
+        output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
         waiting += [(q.event, q.token) for q in self._waiting()]
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
-        output.release(self.shard.on_unloaded())
+        _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
         self.state = CoordinatorState.RESIGNED
         for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
             forgotten.clear()
         self._deadlines.clear()
-        return Output(replies=output.replies)
+        return Output([], output.replies, [])
 
     @property
     def parked_count(self) -> int:
@@ -286,7 +296,12 @@ class EventProcessor:
 
     # Inside.
 
-    def _take(self, event: object, token: Token | None, now_ms: int, output: Output) -> None:
+    def _context(self, token: Token | None, now_ms: int) -> EventContext:
+        return EventContext(now_ms, token, self._fresh_producer_id)
+
+    def _take(
+        self, event: EventT, token: Token | None, now_ms: int, output: Output[ResultT, EffectT]
+    ) -> None:
         """Decide a new event, or queue it if its id is pending or others wait before it."""
         id_ = self.shard.id_of(event)
         if id_ is None or not (id_ in self._pending or id_ in self._queues):
@@ -301,22 +316,23 @@ class EventProcessor:
             error = ErrorCode.concurrent_transactions
             self._refuse(event, token, error, now_ms, output)
             return
-        met = self.shard.park(event, token)
-        self._queue(met, token, id_, now_ms, first=ahead)
+        parked = self.shard.park(event, self._context(token, now_ms))
+        self._queue(parked, token, id_, now_ms, first=ahead)
 
     def _decide(
         self,
-        event: object,
+        event: EventT,
         token: Token | None,
         now_ms: int,
-        output: Output,
-        queued: _Queued | None,
+        output: Output[ResultT, EffectT],
+        queued: _Queued[EventT] | None,
     ) -> bool:
         """Decide one event and start what it asks for.
 
         Returns whether the event waits on (as `queued`, or a new one).
         """
-        decision = self.shard.decide(event, token, now_ms)
+        context = EventContext(now_ms, token, self._fresh_producer_id)
+        decision = self.shard.decide(event, context)
         parked = None
         if decision.wait:
             id_ = decision.id or self.shard.id_of(event)
@@ -324,24 +340,24 @@ class EventProcessor:
             assert id_ is not None
             resume = event if decision.resume is None else decision.resume
             if queued is None:
-                parked = self._queue(resume, token, id_, now_ms, first=bool(decision.entries))
+                parked = self._queue(resume, token, id_, now_ms, first=bool(decision.records))
             else:
                 queued.event = resume
                 parked = queued
-        if decision.entries:
+        if decision.records:
             self._append(decision, event, token, parked, now_ms, output)
         else:
-            output.release(decision)
+            _release(output, decision)
         return decision.wait
 
     def _append(
         self,
-        decision: Decision,
-        event: object,
+        decision: Decision[EventT, ResultT, EffectT],
+        event: EventT,
         token: Token | None,
-        parked: _Queued | None,
+        parked: _Queued[EventT] | None,
         now_ms: int,
-        output: Output,
+        output: Output[ResultT, EffectT],
     ) -> None:
         append_id = self._next_append_id
         self._next_append_id += 1
@@ -349,11 +365,11 @@ class EventProcessor:
             if decision.id in self._pending:
                 raise InvariantViolation(f"{decision.id}: two transitions in flight (D2)")
             self._pending[decision.id] = append_id
-        append = Append(append_id, decision.entries, decision.producer, now_ms)
+        append = Append(append_id, decision.records, decision.producer, now_ms)
         self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
         output.appends.append(append)
 
-    def _land(self, append_id: int) -> _InFlight:
+    def _land(self, append_id: int) -> _InFlight[EventT, ResultT, EffectT]:
         """Take an append out of flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
         if flight is None:
@@ -362,7 +378,7 @@ class EventProcessor:
             del self._pending[flight.decision.id]
         return flight
 
-    def _drain(self, id_: str, now_ms: int, output: Output) -> None:
+    def _drain(self, id_: str, now_ms: int, output: Output[ResultT, EffectT]) -> None:
         """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
         while id_ in self._queues and id_ not in self._pending:
             queued = self._queues[id_][0]
@@ -371,8 +387,8 @@ class EventProcessor:
             self._finish(queued)
 
     def _queue(
-        self, event: object, token: Token | None, id_: str, now_ms: int, first: bool
-    ) -> _Queued:
+        self, event: EventT, token: Token | None, id_: str, now_ms: int, first: bool
+    ) -> _Queued[EventT]:
         queued = _Queued(event, token, id_, now_ms + PARKED_REQUEST_WAIT_MS_MAX)
         queue = self._queues.setdefault(id_, deque())
         if first:
@@ -384,7 +400,7 @@ class EventProcessor:
             self._deadlines.append(queued)
         return queued
 
-    def _finish(self, queued: _Queued) -> None:
+    def _finish(self, queued: _Queued[EventT]) -> None:
         """A queued event was decided, answered or dropped: take it out.
 
         In `_deadlines` it stays until its turn, as over.
@@ -399,7 +415,7 @@ class EventProcessor:
         if queued.token is not None:
             del self._by_token[queued.token]
 
-    def _refuse_overdue(self, now_ms: int, output: Output) -> None:
+    def _refuse_overdue(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
         """Answer the parked requests past their deadline.
 
         All wait equally long, so the oldest are due first.
@@ -414,22 +430,30 @@ class EventProcessor:
                 self._finish(first)
                 self._refuse(first.event, first.token, error, now_ms, output)
 
-    def _waiting(self) -> Iterator[_Queued]:
+    def _waiting(self) -> Iterator[_Queued[EventT]]:
         """Yield what waits in queues, each id's in order of arrival."""
         for queue in self._queues.values():
             yield from queue
 
     def _refuse(
         self,
-        event: object,
+        event: EventT,
         token: Token | None,
         error: ErrorCode,
         now_ms: int,
-        output: Output,
+        output: Output[ResultT, EffectT],
     ) -> None:
-        decision = self.shard.failed(event, token, error, now_ms)
+        decision = self.shard.failed(event, error, self._context(token, now_ms))
         require(
-            not decision.entries and not decision.wait,
+            not decision.records and not decision.wait,
             "a failed event appends and waits for nothing",
         )
-        output.release(decision)
+        _release(output, decision)
+
+
+def _release(
+    output: Output[ResultT, EffectT], decision: Decision[EventT, ResultT, EffectT]
+) -> None:
+    """Take over a decision's replies and effects: what they wait for has happened."""
+    output.replies.extend(decision.replies)
+    output.effects.extend(decision.effects)

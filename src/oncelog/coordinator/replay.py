@@ -41,7 +41,7 @@ class RecordToReplay(NamedTuple):
     """A record that still counts."""
 
     offset: int
-    entry: CoordinatorRecord
+    record: CoordinatorRecord
     context: RecordContext
 
 

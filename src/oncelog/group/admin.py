@@ -1,7 +1,9 @@
 """Describe, list and delete groups."""
 
+from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup, WriteKind
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import DeleteGroup, DescribeGroup, ListGroups
 from oncelog.group.records import group_tombstone, offset_tombstone
 from oncelog.group.results import (
@@ -26,14 +28,13 @@ Before, a Dead group (KIP-1043).
 """
 
 
-def describe(store: GroupStore, event: DescribeGroup, builder: DecisionBuilder) -> None:
+def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> GroupDecision:
     """Describe one group as it is now. Members' metadata is only told of a stable one."""
     group = store.groups.get(event.group_id)
     if group is None:
         is_named = event.version >= DESCRIBE_NOT_FOUND_VERSION_MIN
         error = ErrorCode.group_id_not_found if is_named else ErrorCode.none
-        builder.answer(DescribeResult(error, event.group_id, DEAD))
-        return
+        return answer(context, DescribeResult(error, event.group_id, DEAD))
     is_stable = group.state is GroupState.STABLE
     name = group.protocol_name if is_stable else None
     members = tuple(
@@ -55,10 +56,10 @@ def describe(store: GroupStore, event: DescribeGroup, builder: DecisionBuilder) 
         name or "",
         members,
     )
-    builder.answer(result)
+    return answer(context, result)
 
 
-def list_groups(store: GroupStore, event: ListGroups, builder: DecisionBuilder) -> None:
+def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> GroupDecision:
     """List the groups whose state and type are asked for, in any case of letters."""
     states = {state.strip().lower() for state in event.states}
     types = {kind.strip().lower() for kind in event.types}
@@ -72,26 +73,26 @@ def list_groups(store: GroupStore, event: ListGroups, builder: DecisionBuilder) 
         if (not states or state.lower() in states) and (not types or CONSUMER in types):
             line = ListedGroup(consumer_group.group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
             listed.append(line)
-    builder.answer(ListResult(ErrorCode.none, tuple(listed)))
+    return answer(context, ListResult(ErrorCode.none, tuple(listed)))
 
 
 def _line(group: ClassicGroup) -> ListedGroup:
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
-def delete_group(store: GroupStore, event: DeleteGroup, builder: DecisionBuilder) -> None:
+def delete_group(store: GroupStore, event: DeleteGroup, context: EventContext) -> GroupDecision:
     """Delete a group without members, and all its offsets, those inside transactions too."""
     group = store.groups.get(event.group_id)
     if group is None:
-        builder.answer(DeleteResult(ErrorCode.group_id_not_found, event.group_id))
-        return
+        return answer(context, DeleteResult(ErrorCode.group_id_not_found, event.group_id))
     if group.state is not GroupState.EMPTY:
-        builder.answer(DeleteResult(ErrorCode.non_empty_group, event.group_id))
-        return
+        return answer(context, DeleteResult(ErrorCode.non_empty_group, event.group_id))
     tombstones = [
         offset_tombstone(event.group_id, partition)
         for partition in store.offsets.partitions(event.group_id)
     ]
     tombstones.append(group_tombstone(event.group_id))
+    builder = DecisionBuilder(event, context)
     builder.write(group, WriteKind.DELETED, *tombstones)
-    builder.reply_on_commit(builder.token, DeleteResult(ErrorCode.none, event.group_id))
+    builder.reply_on_commit(context.token, DeleteResult(ErrorCode.none, event.group_id))
+    return builder.build()

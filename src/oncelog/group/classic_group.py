@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from oncelog.coordinator.shard import Reply, Token
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
+from oncelog.group.decision import GroupEvent, GroupResult
 from oncelog.group.events import JoinProtocol
 from oncelog.group.states import MOVES, GroupState
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -94,8 +95,8 @@ class PendingWrite:
     """
 
     kind: WriteKind
-    event: object
-    always: tuple[Reply, ...] = ()
+    event: GroupEvent | None
+    always: tuple[Reply[GroupResult], ...] = ()
     member_id: str = ""
     former: FormerSelf | None = None
     held: list[TimerKey] = field(default_factory=list)

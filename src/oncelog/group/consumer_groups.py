@@ -6,10 +6,18 @@ committed, whatever else is about the group waits in the processor, so that each
 that was decided before.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Final
 
+from oncelog.coordinator.shard import (
+    NOTHING,
+    CoordinatorRecord,
+    Decision,
+    EventContext,
+    answer,
+    replies_to,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group import events, results
@@ -20,7 +28,6 @@ from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from oncelog.group.consumer.heartbeat import heartbeat
 from oncelog.group.consumer.members import (
     JOIN_EPOCH,
-    ConsumerMember,
     MemberState,
 )
 from oncelog.group.consumer.outcome import (
@@ -32,6 +39,7 @@ from oncelog.group.consumer.outcome import (
     TimerChange,
 )
 from oncelog.group.consumer.target import Members
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.offsets import AnyCommit, expire_offsets, refused, write_offsets
 from oncelog.group.records import BatchBudget, group_tombstone, offset_tombstone
@@ -44,8 +52,8 @@ TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
 )
 
 
-def _context(store: GroupStore, builder: DecisionBuilder) -> Context:
-    return Context(builder.now_ms, store.topics(), store.config.consumer)
+def _context(store: GroupStore, now_ms: int) -> Context:
+    return Context(now_ms, store.topics(), store.config.consumer)
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
@@ -76,7 +84,7 @@ def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
 # ConsumerGroupHeartbeat.
 
 
-def beat(store: GroupStore, event: Beat, builder: DecisionBuilder) -> None:
+def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision:
     """Decide a heartbeat. A member that joins makes the group, or takes an empty classic one."""
     group = store.consumer_groups.get(event.group_id)
     emptied = []
@@ -86,109 +94,89 @@ def beat(store: GroupStore, event: Beat, builder: DecisionBuilder) -> None:
             classic.state is not GroupState.EMPTY or bool(classic.pending_joins)
         )
         if is_taken or event.member_epoch != JOIN_EPOCH:
-            _refuse_beat(builder, _no_such_group(event.group_id))
-            return
+            return _refuse_beat(context, _no_such_group(event.group_id))
         if event.group_id in store.recorded:
             emptied.append(group_tombstone(event.group_id))
         group = ConsumerGroup(event.group_id)
-    outcome = heartbeat(group, event, _context(store, builder))
+    outcome = heartbeat(group, event, _context(store, context.now_ms))
     if isinstance(outcome, Refusal):
-        _refuse_beat(builder, outcome)
-        return
-    _plan(store, event.group_id, outcome.timers, builder.now_ms)
-    builder.write_all(event.group_id, [*emptied, *outcome.entries])
-    builder.reply_on_commit(builder.token, outcome.result)
+        return _refuse_beat(context, outcome)
+    _plan(store, event.group_id, outcome.timers, context.now_ms)
+    return _write(event.group_id, [*emptied, *outcome.records], context, outcome.result)
 
 
-def leave_group(store: GroupStore, event: Quit, builder: DecisionBuilder) -> None:
+def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupDecision:
     """Decide the last heartbeat of a member."""
     group = store.consumer_groups.get(event.group_id)
     if group is None:
-        _refuse_beat(builder, _no_such_group(event.group_id))
-        return
+        return _refuse_beat(context, _no_such_group(event.group_id))
     member = leaving.leaving_member(group, event)
     if isinstance(member, Refusal):
-        _refuse_beat(builder, member)
-        return
+        return _refuse_beat(context, member)
     if leaving.is_for_now(event):
-        builder.write_all(event.group_id, [leaving.leave_for_now(group, member)])
+        written = [leaving.leave_for_now(group, member)]
     else:
-        _remove(store, group, member, builder)
-    builder.reply_on_commit(builder.token, leaving.farewell(event))
+        written = _remove(store, group, frozenset({member.member_id}), context.now_ms)
+    return _write(event.group_id, written, context, leaving.farewell(event))
 
 
 def _no_such_group(group_id: str) -> Refusal:
     return Refusal(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
 
 
-def _refuse_beat(builder: DecisionBuilder, refusal: Refusal) -> None:
-    builder.answer(BeatResult(refusal.error, message=refusal.message))
+def _refuse_beat(context: EventContext, refusal: Refusal) -> GroupDecision:
+    return answer(context, BeatResult(refusal.error, message=refusal.message))
+
+
+def _write(
+    group_id: str,
+    written: Sequence[CoordinatorRecord],
+    context: EventContext,
+    result: GroupResult,
+) -> GroupDecision:
+    """Write records as a transition of the group's id, and answer when they are committed."""
+    replies = replies_to(context.token, result)
+    return Decision(tuple(written), replies, id=group_id if written else None)
 
 
 def _remove(
-    store: GroupStore, group: ConsumerGroup, member: ConsumerMember, builder: DecisionBuilder
-) -> None:
-    gone = frozenset({member.member_id})
-    entries = leaving.remove_members(group, gone, _context(store, builder))
-    builder.write_all(group.group_id, entries)
-    _plan(store, group.group_id, leaving.stopped_timers(gone), builder.now_ms)
+    store: GroupStore, group: ConsumerGroup, gone: frozenset[str], now_ms: int
+) -> list[CoordinatorRecord]:
+    """Return the records that remove members, and stop their timers."""
+    written = leaving.remove_members(group, gone, _context(store, now_ms))
+    _plan(store, group.group_id, leaving.stopped_timers(gone), now_ms)
+    return written
 
 
 # Timers.
 
 
-def session_expired(
-    store: GroupStore, event: events.SessionExpired, builder: DecisionBuilder
-) -> None:
-    """A member was silent for its session timeout: it is out."""
-    _overdue(store, event.group_id, event.member_id, MemberTimer.SESSION, builder)
-
-
-def revocation_over(store: GroupStore, event: RevocationOver, builder: DecisionBuilder) -> None:
-    """A member did not give its partitions up within its rebalance timeout: it is out."""
-    _overdue(store, event.group_id, event.member_id, MemberTimer.REVOCATION, builder)
-
-
-def _overdue(
-    store: GroupStore,
-    group_id: str,
-    member_id: str,
-    timer: MemberTimer,
-    builder: DecisionBuilder,
-) -> None:
+def overdue(
+    store: GroupStore, group_id: str, member_id: str, timer: MemberTimer, context: EventContext
+) -> GroupDecision:
+    """Remove a member that was silent for its session timeout, or kept partitions for too long."""
     group = store.consumer_groups.get(group_id)
     member = group.members.get(member_id) if group is not None else None
     was_renewed = TimerKey(TIMER_KINDS[timer], group_id, member_id) in store.timers
     if group is None or member is None or was_renewed or not leaving.is_overdue(member, timer):
-        return
-    _remove(store, group, member, builder)
+        return NOTHING
+    written = _remove(store, group, frozenset({member_id}), context.now_ms)
+    return Decision(tuple(written), id=group_id if written else None)
 
 
 # Requests of the classic protocol.
 
 
-def join_classic(store: GroupStore, event: events.Join, builder: DecisionBuilder) -> None:
+def join_classic(store: GroupStore, event: events.Join, context: EventContext) -> GroupDecision:
     """A member of the classic protocol takes over an empty group, and no other."""
     group = store.consumer_groups[event.group_id]
     if group.members:
         result = results.JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id)
-        builder.answer(result)
-        return
-    builder.write_all(event.group_id, records.no_group(group))
-    builder.wait = True
+        return answer(context, result)
+    return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
 
 
-def sync_classic(store: GroupStore, event: events.Sync, builder: DecisionBuilder) -> None:
-    """No member speaks the classic protocol."""
-    builder.answer(results.SyncResult(ErrorCode.unknown_member_id))
-
-
-def heartbeat_classic(store: GroupStore, event: events.Heartbeat, builder: DecisionBuilder) -> None:
-    """No member speaks the classic protocol."""
-    builder.answer(results.HeartbeatResult(ErrorCode.unknown_member_id))
-
-
-def leave_classic(store: GroupStore, event: events.Leave, builder: DecisionBuilder) -> None:
+def leave_classic(store: GroupStore, event: events.Leave, context: EventContext) -> GroupDecision:
     """Remove members, each with an outcome of its own; an administrator may name any."""
     group = store.consumer_groups[event.group_id]
     outcomes, gone = [], set()
@@ -202,47 +190,47 @@ def leave_classic(store: GroupStore, event: events.Leave, builder: DecisionBuild
         else:
             gone.add(member.member_id)
         outcomes.append(results.LeftMember(each.member_id, each.group_instance_id, error))
-    entries = leaving.remove_members(group, frozenset(gone), _context(store, builder))
-    if entries:
-        builder.write_all(group.group_id, entries)
-    _plan(store, group.group_id, leaving.stopped_timers(frozenset(gone)), builder.now_ms)
+    written = _remove(store, group, frozenset(gone), context.now_ms)
     result = results.LeaveResult(ErrorCode.none, tuple(outcomes))
-    builder.reply_on_commit(builder.token, result)
+    return _write(group.group_id, written, context, result)
 
 
 # Offsets.
 
 
-def commit(store: GroupStore, event: AnyCommit, builder: DecisionBuilder) -> None:
+def commit(store: GroupStore, event: AnyCommit, context: EventContext) -> GroupDecision:
     """Decide an OffsetCommit or TxnOffsetCommit; the member's epoch fences it (INV-8)."""
     group = store.consumer_groups[event.group_id]
     error, stale = check_commit(group, event)
     if error is not ErrorCode.none:
-        builder.answer(refused(event, error))
-        return
-    write_offsets(store, event, builder, stale)
+        return answer(context, refused(event, error))
+    return write_offsets(store, event, context, stale)
 
 
-def delete_offsets(store: GroupStore, event: events.OffsetDelete, builder: DecisionBuilder) -> None:
+def delete_offsets(
+    store: GroupStore, event: events.OffsetDelete, context: EventContext
+) -> GroupDecision:
     """Decide an OffsetDelete: nothing that the group is subscribed to."""
     group = store.consumer_groups[event.group_id]
     subscribed = Members.of(group).subscribed_names()
+    tombstones = []
     outcomes = []
     for partition in event.partitions:
         error = ErrorCode.none
         if partition.topic in subscribed:
             error = ErrorCode.group_subscribed_to_topic
         elif store.offsets.is_known(event.group_id, partition):
-            builder.entries.append(offset_tombstone(event.group_id, partition))
+            tombstones.append(offset_tombstone(event.group_id, partition))
         outcomes.append(results.PartitionOutcome(*partition, error))
     result = results.OffsetDeleteResult(ErrorCode.none, tuple(outcomes))
-    builder.reply_on_commit(builder.token, result)
+    return Decision(tuple(tombstones), replies_to(context.token, result))
 
 
-def expire(store: GroupStore, event: events.ExpireOffsets, builder: DecisionBuilder) -> None:
+def expire(store: GroupStore, event: events.ExpireOffsets, context: EventContext) -> GroupDecision:
     """Delete offsets that outlived their retention, and with the last one an empty group."""
     group = store.consumer_groups[event.group_id]
     subscribed = Members.of(group).subscribed_names()
+    builder = DecisionBuilder(event, context)
     batch = BatchBudget(store.config.append_bytes_max)
 
     def base_ms(partition: TopicPartition, value: CommittedOffset) -> int | None:
@@ -252,12 +240,15 @@ def expire(store: GroupStore, event: events.ExpireOffsets, builder: DecisionBuil
     last = records.no_group(group)
     if is_whole and not group.members and not stay and all(batch.take(each) for each in last):
         builder.write_all(event.group_id, last)
+    return builder.build()
 
 
 # Administration.
 
 
-def describe(store: GroupStore, event: DescribeConsumerGroup, builder: DecisionBuilder) -> None:
+def describe(
+    store: GroupStore, event: DescribeConsumerGroup, context: EventContext
+) -> GroupDecision:
     """Describe a group as it is now."""
     group = store.consumer_groups.get(event.group_id)
     if group is None:
@@ -275,42 +266,65 @@ def describe(store: GroupStore, event: DescribeConsumerGroup, builder: DecisionB
             tuple(group.members.values()),
             dict(group.target),
         )
-    builder.answer(result)
+    return answer(context, result)
 
 
-def delete_group(store: GroupStore, event: events.DeleteGroup, builder: DecisionBuilder) -> None:
+def delete_group(
+    store: GroupStore, event: events.DeleteGroup, context: EventContext
+) -> GroupDecision:
     """Delete a group without members, and all its offsets."""
     group = store.consumer_groups[event.group_id]
     if group.state is not ConsumerGroupState.EMPTY:
-        builder.answer(results.DeleteResult(ErrorCode.non_empty_group, event.group_id))
-        return
+        return answer(context, results.DeleteResult(ErrorCode.non_empty_group, event.group_id))
     offsets = store.offsets.partitions(event.group_id)
     tombstones = [offset_tombstone(event.group_id, partition) for partition in offsets]
-    builder.write_all(event.group_id, [*tombstones, *records.no_group(group)])
     result = results.DeleteResult(ErrorCode.none, event.group_id)
-    builder.reply_on_commit(builder.token, result)
+    return _write(event.group_id, [*tombstones, *records.no_group(group)], context, result)
 
 
-Handler: TypeAlias = Callable[[GroupStore, Any, DecisionBuilder], None]
+# Routing.
 
-HANDLERS: Final[dict[type, Handler]] = {
-    events.Join: join_classic,
-    events.Sync: sync_classic,
-    events.Heartbeat: heartbeat_classic,
-    events.Leave: leave_classic,
-    events.OffsetCommit: commit,
-    events.TxnOffsetCommit: commit,
-    events.OffsetDelete: delete_offsets,
-    events.ExpireOffsets: expire,
-    events.DeleteGroup: delete_group,
-    events.SessionExpired: session_expired,
-}
-"""What an event that every group knows does to a consumer group, where that is another thing."""
 
-OWN_HANDLERS: Final[dict[type, Handler]] = {
-    Beat: beat,
-    Quit: leave_group,
-    DescribeConsumerGroup: describe,
-    RevocationOver: revocation_over,
-}
-"""What only consumer groups know."""
+def decide(store: GroupStore, event: GroupEvent, context: EventContext) -> GroupDecision | None:
+    """Decide an event that every group knows, about a consumer group.
+
+    None where it does the same to a group of either protocol.
+    """
+    match event:
+        case events.OffsetCommit() | events.TxnOffsetCommit():
+            return commit(store, event, context)
+        case events.SessionExpired(group_id, member_id):
+            return overdue(store, group_id, member_id, MemberTimer.SESSION, context)
+        case events.Join():
+            return join_classic(store, event, context)
+        case events.Sync():
+            # No member speaks the classic protocol.
+            return answer(context, results.SyncResult(ErrorCode.unknown_member_id))
+        case events.Heartbeat():
+            return answer(context, results.HeartbeatResult(ErrorCode.unknown_member_id))
+        case events.Leave():
+            return leave_classic(store, event, context)
+        case events.OffsetDelete():
+            return delete_offsets(store, event, context)
+        case events.ExpireOffsets():
+            return expire(store, event, context)
+        case events.DeleteGroup():
+            return delete_group(store, event, context)
+    return None
+
+
+def decide_own(
+    store: GroupStore,
+    event: Beat | Quit | DescribeConsumerGroup | RevocationOver,
+    context: EventContext,
+) -> GroupDecision:
+    """Decide an event that only consumer groups know."""
+    match event:
+        case Beat():
+            return beat(store, event, context)
+        case Quit():
+            return leave_group(store, event, context)
+        case DescribeConsumerGroup():
+            return describe(store, event, context)
+        case RevocationOver(group_id, member_id):
+            return overdue(store, group_id, member_id, MemberTimer.REVOCATION, context)

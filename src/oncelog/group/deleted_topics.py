@@ -20,17 +20,30 @@ topic id (a format before version 4), which goes when the topic of that name is 
 
 from collections.abc import Iterable, Iterator
 
+from oncelog.coordinator.shard import NOTHING, Decision
 from oncelog.core.ids import TopicPartition
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import ZERO_TOPIC_ID, Leftover, RemoveOffsets, TopicDeleted, TopicsKnown
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import BatchBudget, offset_tombstone
-from oncelog.group.store import DecisionBuilder, GroupStore
+from oncelog.group.store import GroupStore
 
 RETRIED = (TopicDeleted, RemoveOffsets)
 """Events that are submitted again with the next sweep if their append failed."""
 
 
-def topic_deleted(store: GroupStore, event: TopicDeleted, builder: DecisionBuilder) -> None:
+def decide(store: GroupStore, event: TopicDeleted | TopicsKnown | RemoveOffsets) -> GroupDecision:
+    """Decide what becomes of the offsets of deleted topics."""
+    match event:
+        case TopicDeleted():
+            return topic_deleted(store, event)
+        case TopicsKnown():
+            return topics_known(store, event)
+        case RemoveOffsets():
+            return _remove(store, event.leftovers)
+
+
+def topic_deleted(store: GroupStore, event: TopicDeleted) -> GroupDecision:
     """Delete the offsets of a topic that is gone, in all groups.
 
     Not those of a newer topic of that name.
@@ -41,10 +54,10 @@ def topic_deleted(store: GroupStore, event: TopicDeleted, builder: DecisionBuild
         for group_id, partition in _all(store)
         if partition.topic == event.topic
     )
-    _remove(store, leftovers, builder)
+    return _remove(store, leftovers)
 
 
-def topics_known(store: GroupStore, event: TopicsKnown, _draft: DecisionBuilder) -> None:
+def topics_known(store: GroupStore, event: TopicsKnown) -> GroupDecision:
     """Look for offsets of topics that are gone. What is found is deleted from the next tick on."""
     found = []
     for group_id, partition in _all(store):
@@ -57,16 +70,13 @@ def topics_known(store: GroupStore, event: TopicsKnown, _draft: DecisionBuilder)
             found.append(Leftover(group_id, partition, frozenset(gone)))
     if found:
         store.due.append(RemoveOffsets(tuple(found)))
+    return NOTHING
 
 
-def remove_offsets(store: GroupStore, event: RemoveOffsets, builder: DecisionBuilder) -> None:
-    """Go on with what an earlier event left."""
-    _remove(store, event.leftovers, builder)
-
-
-def _remove(store: GroupStore, leftovers: Iterable[Leftover], builder: DecisionBuilder) -> None:
+def _remove(store: GroupStore, leftovers: Iterable[Leftover]) -> GroupDecision:
     """Write as many tombstones as one append may hold, and plan the rest."""
     batch = BatchBudget(store.config.append_bytes_max)
+    tombstones = []
     undecided = []
     remaining = iter(leftovers)
     for leftover in remaining:
@@ -78,16 +88,17 @@ def _remove(store: GroupStore, leftovers: Iterable[Leftover], builder: DecisionB
             continue
         found = {value.topic_id for value in _values(store, group_id, partition)}
         if found and found <= topic_ids:
-            entry = offset_tombstone(group_id, partition)
-            if not batch.take(entry):
+            tombstone = offset_tombstone(group_id, partition)
+            if not batch.take(tombstone):
                 store.due.append(RemoveOffsets((leftover, *remaining)))
                 break
-            builder.entries.append(entry)
+            tombstones.append(tombstone)
         elif found & topic_ids:
             # A transaction holds an offset of the newer topic, which a tombstone would delete too.
             undecided.append(leftover)
     if undecided:
         store.retries.append(RemoveOffsets(tuple(undecided)))
+    return Decision(tuple(tombstones))
 
 
 def _all(store: GroupStore) -> Iterator[tuple[str, TopicPartition]]:

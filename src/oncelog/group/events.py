@@ -7,7 +7,7 @@ make stand at the end. Nothing here knows bytes, connections or the wire classes
 Ids that need randomness come in with the event (`fresh_id`): the shard holds none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -155,7 +155,7 @@ class TxnOffsetCommit:
     member_id: str
     offsets: tuple[OffsetToCommit, ...]
     group_instance_id: str | None = None
-    permit: object | None = None
+    permit: Hashable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group import events, results
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
 from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
+from oncelog.group.decision import GroupEvent, GroupResult
 from oncelog.group.offsets import refused
 
 APPEND_ERRORS = {
@@ -32,7 +33,7 @@ def coordinator_error(error: ErrorCode) -> ErrorCode:
     return APPEND_ERRORS.get(error, error)
 
 
-def refusal(event: object, error: ErrorCode) -> object:
+def refusal(event: GroupEvent, error: ErrorCode) -> GroupResult | None:
     """Answer a request as a whole with one error; None for events that nobody waits for."""
     match event:
         case events.Join():

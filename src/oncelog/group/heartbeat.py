@@ -1,7 +1,9 @@
 """Heartbeat and LeaveGroup: a member says that it is there, or that it goes."""
 
+from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import NO_MEMBER_ID, Heartbeat, Leave, LeavingMember
 from oncelog.group.rebalance import rebalance_or_complete, remove_member
 from oncelog.group.results import HeartbeatResult, LeaveResult, LeftMember
@@ -9,12 +11,12 @@ from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
 
 
-def heartbeat(store: GroupStore, event: Heartbeat, builder: DecisionBuilder) -> None:
+def heartbeat(store: GroupStore, event: Heartbeat, context: EventContext) -> GroupDecision:
     """Renew a member's session; REBALANCE_IN_PROGRESS calls it to join again."""
-    builder.answer(HeartbeatResult(_heartbeat(store, event, builder)))
+    return answer(context, HeartbeatResult(_heartbeat(store, event, context.now_ms)))
 
 
-def _heartbeat(store: GroupStore, event: Heartbeat, builder: DecisionBuilder) -> ErrorCode:
+def _heartbeat(store: GroupStore, event: Heartbeat, now_ms: int) -> ErrorCode:
     if not event.group_id:
         return ErrorCode.invalid_group_id
     group = store.groups.get(event.group_id)
@@ -25,17 +27,17 @@ def _heartbeat(store: GroupStore, event: Heartbeat, builder: DecisionBuilder) ->
         return error
     if event.generation_id != group.generation_id:
         return ErrorCode.illegal_generation
-    store.renew_session(group, group.members[event.member_id], builder.now_ms)
+    store.renew_session(group, group.members[event.member_id], now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none
 
 
-def leave(store: GroupStore, event: Leave, builder: DecisionBuilder) -> None:
+def leave(store: GroupStore, event: Leave, context: EventContext) -> GroupDecision:
     """Remove members, each with an outcome of its own, then rebalance once."""
     if not event.group_id:
-        builder.answer(LeaveResult(ErrorCode.invalid_group_id))
-        return
+        return answer(context, LeaveResult(ErrorCode.invalid_group_id))
+    builder = DecisionBuilder(event, context)
     group = store.groups.get(event.group_id)
     outcomes = []
     for leaving in event.members:
@@ -46,7 +48,8 @@ def leave(store: GroupStore, event: Leave, builder: DecisionBuilder) -> None:
     has_left = any(outcome.error is ErrorCode.none for outcome in outcomes)
     if group is not None and has_left and group.state is not GroupState.EMPTY:
         rebalance_or_complete(store, group, builder)
-    builder.reply_on_commit(builder.token, LeaveResult(ErrorCode.none, tuple(outcomes)))
+    builder.reply_on_commit(context.token, LeaveResult(ErrorCode.none, tuple(outcomes)))
+    return builder.build()
 
 
 def _leave(

@@ -6,8 +6,10 @@ without its id takes the place of its former self, and a stable group stays stab
 does not change.
 """
 
+from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, FormerSelf, Member, WriteKind
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import NO_MEMBER_ID, Join
 from oncelog.group.rebalance import (
     complete_join_if_ready,
@@ -16,7 +18,7 @@ from oncelog.group.rebalance import (
     prepare_rebalance,
     rebalance_or_complete,
 )
-from oncelog.group.records import group_entry
+from oncelog.group.records import group_record
 from oncelog.group.results import JoinResult
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting, session_key
@@ -28,19 +30,18 @@ SKIP_ASSIGNMENT_VERSION_MIN = 9
 """From here on a restarted static leader can be told to leave the assignment (KIP-814)."""
 
 
-def join(store: GroupStore, event: Join, builder: DecisionBuilder) -> None:
+def join(store: GroupStore, event: Join, context: EventContext) -> GroupDecision:
     """Decide a JoinGroup; the reply may come later, through the group's rebalance."""
     error = _check_request(store, event)
     if error is not ErrorCode.none:
-        builder.answer(JoinResult(error, event.member_id))
-        return
+        return answer(context, JoinResult(error, event.member_id))
     group = store.groups.get(event.group_id)
     is_unknown = event.member_id == NO_MEMBER_ID
     if group is None and not is_unknown:
-        builder.answer(JoinResult(ErrorCode.unknown_member_id, event.member_id))
-        return
+        return answer(context, JoinResult(ErrorCode.unknown_member_id, event.member_id))
     if group is None:
         group = ClassicGroup(event.group_id)
+    builder = DecisionBuilder(event, context)
     if not _accepts_joining_member(store, group, event.member_id):
         _turn_away(store, group, event, builder)
     elif not group.supports(event.protocol_type, event.protocols):
@@ -49,6 +50,7 @@ def join(store: GroupStore, event: Join, builder: DecisionBuilder) -> None:
         _join_new(store, group, event, builder)
     else:
         _join_known(store, group, event, builder)
+    return builder.build()
 
 
 def _check_request(store: GroupStore, event: Join) -> ErrorCode:
@@ -224,8 +226,8 @@ def _store_replacement(
     Only its record changes, and the member gets its old assignment by SyncGroup.
     """
     assignments = {m.member_id: m.assignment for m in group.members.values()}
-    entry = group_entry(group, assignments)
-    write = builder.write(group, WriteKind.STATIC_MEMBER, entry)
+    record = group_record(group, assignments)
+    write = builder.write(group, WriteKind.STATIC_MEMBER, record)
     write.former = former
     write.member_id = member.member_id
     is_leader = group.leader_id == member.member_id

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from oncelog.core.ids import TopicPartition
+from oncelog.group.decision import GroupEvent
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.transactions import PendingOffsets
 
@@ -23,7 +24,7 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        self._in_flight: dict[str, dict[TopicPartition, deque[object]]] = {}
+        self._in_flight: dict[str, dict[TopicPartition, deque[GroupEvent]]] = {}
         self.pending = PendingOffsets()
 
     # Durable.
@@ -90,7 +91,7 @@ class OffsetStore:
     # Volatile.
 
     def add_in_flight(
-        self, group_id: str, partitions: Iterable[TopicPartition], commit: object
+        self, group_id: str, partitions: Iterable[TopicPartition], commit: GroupEvent
     ) -> None:
         """Remember that `commit`, an event, handed these partitions to the log."""
         flying = self._in_flight.setdefault(group_id, {})
@@ -104,7 +105,7 @@ class OffsetStore:
             commits.popleft()
             self._prune(group_id, partition)
 
-    def fail_in_flight(self, group_id: str, commit: object) -> None:
+    def fail_in_flight(self, group_id: str, commit: GroupEvent) -> None:
         """`commit` did not come into the log. One that was never on its way changes nothing."""
         for partition, commits in tuple(self._in_flight.get(group_id, {}).items()):
             kept = deque(other for other in commits if other is not commit)

@@ -10,12 +10,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from oncelog.coordinator.shard import AppendProducer
+from oncelog.coordinator.shard import (
+    NOTHING,
+    AppendProducer,
+    Decision,
+    EventContext,
+    answer,
+    replies_to,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group.classic_group import ClassicGroup, WriteKind
 from oncelog.group.consumer.commits import check_fetch
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import (
     NO_MEMBER_ID,
     ZERO_TOPIC_ID,
@@ -27,7 +35,7 @@ from oncelog.group.events import (
     TxnOffsetCommit,
 )
 from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
-from oncelog.group.records import BatchBudget, group_tombstone, offset_entry, offset_tombstone
+from oncelog.group.records import BatchBudget, group_tombstone, offset_record, offset_tombstone
 from oncelog.group.results import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -53,35 +61,32 @@ TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 6
 AnyCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
 
 
-def commit(store: GroupStore, event: OffsetCommit, builder: DecisionBuilder) -> None:
+def commit(store: GroupStore, event: OffsetCommit, context: EventContext) -> GroupDecision:
     """Decide an OffsetCommit. It counts as a heartbeat."""
     group = store.groups.get(event.group_id)
     error = _check_commit(group, event)
     if error is not ErrorCode.none:
-        builder.answer(refused(event, error))
-        return
+        return answer(context, refused(event, error))
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         member = group.members.get(event.member_id)
         if member is not None:
-            store.renew_session(group, member, builder.now_ms)
-    write_offsets(store, event, builder)
+            store.renew_session(group, member, context.now_ms)
+    return write_offsets(store, event, context)
 
 
 def commit_in_transaction(
-    store: GroupStore, event: TxnOffsetCommit, builder: DecisionBuilder
-) -> None:
+    store: GroupStore, event: TxnOffsetCommit, context: EventContext
+) -> GroupDecision:
     """Decide a TxnOffsetCommit.
 
     The offsets are written now, and visible after the marker (INV-6).
     """
     if not event.group_id:
-        builder.answer(refused(event, ErrorCode.invalid_group_id))
-        return
+        return answer(context, refused(event, ErrorCode.invalid_group_id))
     error = _check_commit(store.groups.get(event.group_id), event)
     if error is not ErrorCode.none:
-        builder.answer(refused(event, error))
-        return
-    write_offsets(store, event, builder)
+        return answer(context, refused(event, error))
+    return write_offsets(store, event, context)
 
 
 def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
@@ -116,17 +121,19 @@ def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
 def write_offsets(
     store: GroupStore,
     event: AnyCommit,
-    builder: DecisionBuilder,
+    context: EventContext,
     stale: frozenset[TopicPartition] = frozenset(),
-) -> None:
+) -> GroupDecision:
     """Write the offsets of a commit that is allowed, but for those of `stale` partitions."""
     expire_ms = NO_TIMESTAMP
+    producer = None
     if isinstance(event, TxnOffsetCommit):
         producer_id = ProducerId(event.producer_id)
         producer_epoch = ProducerEpoch(event.producer_epoch)
-        builder.producer = AppendProducer(producer_id, producer_epoch, event.permit)
+        producer = AppendProducer(producer_id, producer_epoch, event.permit)
     elif event.retention_ms >= 0:
-        expire_ms = builder.now_ms + event.retention_ms
+        expire_ms = context.now_ms + event.retention_ms
+    records = []
     outcomes = []
     written = []
     for wanted in event.offsets:
@@ -141,16 +148,17 @@ def write_offsets(
                 wanted.offset,
                 wanted.leader_epoch,
                 metadata,
-                builder.now_ms,
+                context.now_ms,
                 expire_ms,
                 wanted.topic_id,
             )
-            builder.entries.append(offset_entry(event.group_id, partition, value))
+            records.append(offset_record(event.group_id, partition, value))
             written.append(partition)
         outcomes.append(PartitionOutcome(wanted.topic, wanted.partition, error))
     if written:
         store.offsets.add_in_flight(event.group_id, written, event)
-    builder.reply_on_commit(builder.token, OffsetCommitResult(tuple(outcomes)))
+    replies = replies_to(context.token, OffsetCommitResult(tuple(outcomes)))
+    return Decision(tuple(records), replies, producer=producer)
 
 
 def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
@@ -159,7 +167,7 @@ def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
     return OffsetCommitResult(tuple(outcomes))
 
 
-def fetch(store: GroupStore, event: OffsetFetch, builder: DecisionBuilder) -> None:
+def fetch(store: GroupStore, event: OffsetFetch, context: EventContext) -> GroupDecision:
     """Read committed offsets.
 
     `require_stable` turns those that may be about to change into UNSTABLE_OFFSET_COMMIT.
@@ -172,8 +180,7 @@ def fetch(store: GroupStore, event: OffsetFetch, builder: DecisionBuilder) -> No
     if consumer_group is not None:
         error = check_fetch(consumer_group, event)
         if error is not ErrorCode.none:
-            builder.answer(OffsetFetchResult(error))
-            return
+            return answer(context, OffsetFetchResult(error))
     if event.offsets is not None:
         wanted = event.offsets
     else:
@@ -182,7 +189,7 @@ def fetch(store: GroupStore, event: OffsetFetch, builder: DecisionBuilder) -> No
             known |= dict.fromkeys(store.offsets.partitions(event.group_id))
         wanted = tuple(OffsetToFetch(p.topic, p.partition) for p in known)
     found = tuple(_fetch_one(store, event, offset) for offset in wanted)
-    builder.answer(OffsetFetchResult(ErrorCode.none, found))
+    return answer(context, OffsetFetchResult(ErrorCode.none, found))
 
 
 def _fetch_one(store: GroupStore, event: OffsetFetch, wanted: OffsetToFetch) -> FetchedOffset:
@@ -205,33 +212,32 @@ def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
     return known and value.topic_id != wanted.topic_id
 
 
-def delete(store: GroupStore, event: OffsetDelete, builder: DecisionBuilder) -> None:
+def delete(store: GroupStore, event: OffsetDelete, context: EventContext) -> GroupDecision:
     """Decide an OffsetDelete.
 
     Nothing that the group is subscribed to, and no group of another kind while it has members.
     """
     if not event.group_id:
-        builder.answer(OffsetDeleteResult(ErrorCode.invalid_group_id))
-        return
+        return answer(context, OffsetDeleteResult(ErrorCode.invalid_group_id))
     group = store.groups.get(event.group_id)
     if group is None:
-        builder.answer(OffsetDeleteResult(ErrorCode.group_id_not_found))
-        return
+        return answer(context, OffsetDeleteResult(ErrorCode.group_id_not_found))
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
-        builder.answer(OffsetDeleteResult(ErrorCode.non_empty_group))
-        return
+        return answer(context, OffsetDeleteResult(ErrorCode.non_empty_group))
+    records = []
     outcomes = []
     for partition in event.partitions:
         error = ErrorCode.none
         if group.is_subscribed_to(partition.topic):
             error = ErrorCode.group_subscribed_to_topic
         elif store.offsets.is_known(event.group_id, partition):
-            builder.entries.append(offset_tombstone(event.group_id, partition))
+            records.append(offset_tombstone(event.group_id, partition))
         outcomes.append(PartitionOutcome(*partition, error))
-    builder.reply_on_commit(builder.token, OffsetDeleteResult(ErrorCode.none, tuple(outcomes)))
+    result = OffsetDeleteResult(ErrorCode.none, tuple(outcomes))
+    return Decision(tuple(records), replies_to(context.token, result))
 
 
-def expire(store: GroupStore, event: ExpireOffsets, builder: DecisionBuilder) -> None:
+def expire(store: GroupStore, event: ExpireOffsets, context: EventContext) -> GroupDecision:
     """Delete the offsets of a group that outlived their retention.
 
     With the last one an empty group goes too. What does not fit into one append waits for another
@@ -239,21 +245,23 @@ def expire(store: GroupStore, event: ExpireOffsets, builder: DecisionBuilder) ->
     """
     group = store.groups.get(event.group_id)
     if group is None:
-        return
+        return NOTHING
+    builder = DecisionBuilder(event, context)
     batch = BatchBudget(store.config.append_bytes_max)
     is_whole, stay = expire_offsets(store, group.group_id, builder, batch, partial(_base_ms, group))
     if not is_whole:
-        return
+        return builder.build()
     is_over = group.state is GroupState.EMPTY and not group.pending_joins and not stay
-    if is_over and (builder.entries or group.group_id in store.recorded):
+    if is_over and (builder.records or group.group_id in store.recorded):
         last = group_tombstone(group.group_id)
         if batch.take(last):
             builder.write(group, WriteKind.DELETED, last)
         else:
-            store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
+            store.timers.set(TimerKey(TimerKind.SWEEP), context.now_ms + EXPIRY_CONTINUE_MS)
     elif is_over:
         # It never came to a record: there is nothing to undo in the log.
         store.forget(group)
+    return builder.build()
 
 
 def expire_offsets(
@@ -278,7 +286,7 @@ def expire_offsets(
         if not batch.take(tombstone):
             store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
             return False, stay
-        builder.entries.append(tombstone)
+        builder.records.append(tombstone)
     stay += sum(
         store.offsets.is_unstable(group_id, partition)
         for partition in store.offsets.partitions(group_id)

@@ -6,10 +6,12 @@ Kafka's `GroupMetadataManager`: `prepareRebalance`, `completeClassicGroupJoin`, 
 and what they call.
 """
 
+from oncelog.coordinator.shard import NOTHING, EventContext
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
+from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.events import NO_MEMBER_ID, JoinPhaseOver, SessionExpired, SyncPhaseOver
-from oncelog.group.records import group_entry
+from oncelog.group.records import group_record
 from oncelog.group.results import JoinedMember, JoinResult, SyncResult
 from oncelog.group.states import GroupState, may_rebalance
 from oncelog.group.store import (
@@ -88,7 +90,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         return
     group.start_generation(builder.now_ms)
     if group.state is GroupState.EMPTY:
-        builder.write(group, WriteKind.EMPTIED, group_entry(group, {}))
+        builder.write(group, WriteKind.EMPTIED, group_record(group, {}))
         return
     for member in group.members.values():
         answer_join(builder, member, current_generation(group, member))
@@ -121,38 +123,49 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def join_phase_over(store: GroupStore, event: JoinPhaseOver, builder: DecisionBuilder) -> None:
+def join_phase_over(
+    store: GroupStore, event: JoinPhaseOver, context: EventContext
+) -> GroupDecision:
     """The time to join is up; a first rebalance goes on while new members arrive."""
     group = store.groups.get(event.group_id)
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
-        return
+        return NOTHING
     if group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms:
         group.new_member_added = False
         passed_ms = group.initial_delay_ms
         delay_ms = min(store.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.initial_remaining_ms - passed_ms, 0)
-        store.timers.set(group.join_key, builder.now_ms + delay_ms)
-    else:
-        complete_join(store, group, builder)
+        store.timers.set(group.join_key, context.now_ms + delay_ms)
+        return NOTHING
+    builder = DecisionBuilder(event, context)
+    complete_join(store, group, builder)
+    return builder.build()
 
 
-def sync_phase_over(store: GroupStore, event: SyncPhaseOver, builder: DecisionBuilder) -> None:
+def sync_phase_over(
+    store: GroupStore, event: SyncPhaseOver, context: EventContext
+) -> GroupDecision:
     """Members that joined but never sent SyncGroup are out, and the others rebalance."""
     group = store.groups.get(event.group_id)
     if group is None or group.generation_id != event.generation_id or not group.pending_syncs:
-        return
+        return NOTHING
     require(may_rebalance(group.state), f"{group.group_id}: waits for SyncGroup in {group.state}")
     for member_id in sorted(group.pending_syncs):
         store.drop_member(group, member_id)
+    builder = DecisionBuilder(event, context)
     prepare_rebalance(store, group, builder)
+    return builder.build()
 
 
-def session_expired(store: GroupStore, event: SessionExpired, builder: DecisionBuilder) -> None:
+def session_expired(
+    store: GroupStore, event: SessionExpired, context: EventContext
+) -> GroupDecision:
     """A member was silent for too long: it is out, unless a request of its own waits for us."""
     group = store.groups.get(event.group_id)
     if group is None:
-        return
+        return NOTHING
+    builder = DecisionBuilder(event, context)
     member = group.members.get(event.member_id)
     if event.member_id in group.pending_joins:
         group.remove(event.member_id)
@@ -163,6 +176,7 @@ def session_expired(store: GroupStore, event: SessionExpired, builder: DecisionB
             prepare_rebalance(store, group, builder)
         else:
             complete_join_if_all_here(store, group, builder)
+    return builder.build()
 
 
 def complete_join_if_all_here(
@@ -181,7 +195,7 @@ def remove_member(
     store.drop_member(group, member.member_id)
 
 
-def is_stale(store: GroupStore, event: object) -> bool:
+def is_stale(store: GroupStore, event: GroupEvent) -> bool:
     """Whether a timer's event came too late: its deadline has been moved since."""
     match event:
         case SessionExpired(group_id, member_id) if group_id in store.groups:

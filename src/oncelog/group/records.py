@@ -60,26 +60,26 @@ class BatchBudget:
         return fits
 
 
-def decode(entry: CoordinatorRecord, context: RecordContext) -> AnyRecord | None:
+def decode(record: CoordinatorRecord, context: RecordContext) -> AnyRecord | None:
     """Read one record; None for a key of a kind that is not known."""
-    key = group_log.decode_key(entry.key)
+    key = group_log.decode_key(record.key)
     if isinstance(key, group_log.OffsetCommitKey):
         partition = TopicPartition(key.topic, key.partition)
         value = None
-        if entry.value is not None:
-            value = _committed(group_log.decode_offset_commit_value(entry.value), context)
+        if record.value is not None:
+            value = _committed(group_log.decode_offset_commit_value(record.value), context)
         return OffsetRecord(key.group, partition, value)
     if isinstance(key, group_log.GroupMetadataKey):
         metadata = None
-        if entry.value is not None:
-            metadata = group_log.decode_group_metadata_value(entry.value)
+        if record.value is not None:
+            metadata = group_log.decode_group_metadata_value(record.value)
         return GroupRecord(key.group, metadata)
-    consumer_key = consumer_group_log.decode_key(entry.key)
+    consumer_key = consumer_group_log.decode_key(record.key)
     if consumer_key is None:
         return None
     value_of_kind = None
-    if entry.value is not None:
-        value_of_kind = consumer_group_log.decode_value(consumer_key.kind, entry.value)
+    if record.value is not None:
+        value_of_kind = consumer_group_log.decode_value(consumer_key.kind, record.value)
     return ConsumerGroupRecord(consumer_key, value_of_kind)
 
 
@@ -95,7 +95,7 @@ def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> Co
     )
 
 
-def offset_entry(
+def offset_record(
     group_id: str, partition: TopicPartition, value: CommittedOffset
 ) -> CoordinatorRecord:
     """The record of an offset commit."""
@@ -122,7 +122,7 @@ def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
     return group_log.encode_offset_commit_key(key)
 
 
-def group_entry(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
     """The record of a group's generation, with what each member was assigned."""
     members = tuple(
         group_log.GroupMember(

@@ -20,15 +20,14 @@ It knows no bytes (`records`), no clock and no randomness. Invariants: INV-6 and
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Never, assert_never
 
 from oncelog.coordinator.shard import (
     NOTHING,
     CoordinatorRecord,
     CoordinatorShard,
-    Decision,
+    EventContext,
     RecordContext,
-    Token,
     UnknownKind,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
@@ -48,54 +47,18 @@ from oncelog.group import (
 from oncelog.group.classic_group import ClassicGroup, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer import records as consumer_records
-from oncelog.group.consumer.events import DescribeConsumerGroup, RevocationOver
+from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit, RevocationOver
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.failures import coordinator_error, refusal
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting
 from oncelog.group.timers import TimerKey, TimerKind
 from oncelog.protocol.records.consumer_group_log import ConsumerGroupKind
 
-Handler: TypeAlias = Callable[[GroupStore, Any, DecisionBuilder], None]
 
-HANDLERS: dict[type, Handler] = {
-    events.Join: join.join,
-    events.Sync: sync.sync,
-    events.Heartbeat: heartbeat.heartbeat,
-    events.Leave: heartbeat.leave,
-    events.OffsetCommit: offsets.commit,
-    events.TxnOffsetCommit: offsets.commit_in_transaction,
-    events.OffsetFetch: offsets.fetch,
-    events.OffsetDelete: offsets.delete,
-    events.TopicDeleted: deleted_topics.topic_deleted,
-    events.TopicsKnown: deleted_topics.topics_known,
-    events.RemoveOffsets: deleted_topics.remove_offsets,
-    events.ExpireOffsets: offsets.expire,
-    events.DescribeGroup: admin.describe,
-    events.ListGroups: admin.list_groups,
-    events.DeleteGroup: admin.delete_group,
-    events.SessionExpired: rebalance.session_expired,
-    events.JoinPhaseOver: rebalance.join_phase_over,
-    events.SyncPhaseOver: rebalance.sync_phase_over,
-    **consumer_groups.OWN_HANDLERS,
-}
-
-UNORDERED = (
-    events.DescribeGroup,
-    DescribeConsumerGroup,
-    events.ListGroups,
-    events.TopicDeleted,
-    events.TopicsKnown,
-    events.RemoveOffsets,
-)
-"""Events that no group's transition holds back.
-
-OffsetFetch is not among them: it must not overtake a commit of its own connection that waits (D13).
-"""
-
-
-class GroupCoordinatorShard(CoordinatorShard):
+class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     """Decides for the groups of one partition.
 
     `store` is open to tests and to describing tools; write nothing there.
@@ -104,48 +67,92 @@ class GroupCoordinatorShard(CoordinatorShard):
     def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
         self.store = GroupStore(config, topics)
 
-    def id_of(self, event: object) -> str | None:
-        """All but the unordered events wait for the group's transition."""
-        if isinstance(event, UNORDERED):
-            return None
-        return str(getattr(event, "group_id"))  # noqa: B009 - all the others name a group
+    def id_of(self, event: GroupEvent) -> str | None:
+        """Name the group whose transition holds an event back.
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        """Hand the event to its handler. See the module."""
-        if self.store.resumed:
-            self.store.resume(now_ms)
-        if token is None:
+        None for what is about several groups, and for DescribeGroups. OffsetFetch waits: it must
+        not overtake a commit of its own connection that waits (D13).
+        """
+        match event:
+            case (
+                events.DescribeGroup()
+                | DescribeConsumerGroup()
+                | events.ListGroups()
+                | events.TopicDeleted()
+                | events.TopicsKnown()
+                | events.RemoveOffsets()
+            ):
+                return None
+        return event.group_id
+
+    def decide(self, event: GroupEvent, context: EventContext) -> GroupDecision:
+        """Route an event to the function that decides it. See the module."""
+        store = self.store
+        if store.resumed:
+            store.resume(context.now_ms)
+        if context.token is None:
             # Only what we planned ourselves may come too late.
-            if rebalance.is_stale(self.store, event):
+            if rebalance.is_stale(store, event):
                 return NOTHING
             is_waiting_kind = isinstance(event, events.Join | events.Sync)
             require(not is_waiting_kind, "JoinGroup and SyncGroup need a token")
-        builder = DecisionBuilder(event, token, now_ms)
-        self._handler(event)(self.store, event, builder)
-        return builder.decision()
-
-    def _handler(self, event: object) -> Handler:
-        """Find what an event does to a group of its kind."""
-        of_consumer_groups = consumer_groups.HANDLERS.get(type(event))
-        if of_consumer_groups is not None and self.id_of(event) in self.store.consumer_groups:
-            return of_consumer_groups
-        return HANDLERS[type(event)]
+        group_id = self.id_of(event)
+        if group_id is not None and group_id in store.consumer_groups:
+            decision = consumer_groups.decide(store, event, context)
+            if decision is not None:
+                return decision
+        match event:
+            case events.Heartbeat():
+                return heartbeat.heartbeat(store, event, context)
+            case events.OffsetCommit():
+                return offsets.commit(store, event, context)
+            case events.TxnOffsetCommit():
+                return offsets.commit_in_transaction(store, event, context)
+            case events.OffsetFetch():
+                return offsets.fetch(store, event, context)
+            case events.Join():
+                return join.join(store, event, context)
+            case events.Sync():
+                return sync.sync(store, event, context)
+            case events.Leave():
+                return heartbeat.leave(store, event, context)
+            case events.OffsetDelete():
+                return offsets.delete(store, event, context)
+            case events.DescribeGroup():
+                return admin.describe(store, event, context)
+            case events.ListGroups():
+                return admin.list_groups(store, event, context)
+            case events.DeleteGroup():
+                return admin.delete_group(store, event, context)
+            case events.SessionExpired():
+                return rebalance.session_expired(store, event, context)
+            case events.JoinPhaseOver():
+                return rebalance.join_phase_over(store, event, context)
+            case events.SyncPhaseOver():
+                return rebalance.sync_phase_over(store, event, context)
+            case events.ExpireOffsets():
+                return offsets.expire(store, event, context)
+            case events.TopicDeleted() | events.TopicsKnown() | events.RemoveOffsets():
+                return deleted_topics.decide(store, event)
+            case Beat() | Quit() | DescribeConsumerGroup() | RevocationOver():
+                return consumer_groups.decide_own(store, event, context)
+        assert_never(event)
 
     # Durable state.
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record."""
-        decoded = records.decode(entry, context)
+        decoded = records.decode(record, context)
         if isinstance(decoded, records.OffsetRecord):
-            self._apply_offset(decoded, context)
+            self._replay_offset(decoded, context)
         elif isinstance(decoded, records.GroupRecord):
-            self._apply_group(decoded, context)
+            self._replay_group(decoded, context)
         elif isinstance(decoded, records.ConsumerGroupRecord):
-            self._apply_consumer_group(decoded)
+            self._replay_consumer_group(decoded)
         else:
-            raise UnknownKind(entry.key)
+            raise UnknownKind(record.key)
 
-    def _apply_offset(self, record: records.OffsetRecord, context: RecordContext) -> None:
+    def _replay_offset(self, record: records.OffsetRecord, context: RecordContext) -> None:
         store = self.store.offsets
         if record.value is None:
             store.remove(record.group_id, record.partition)
@@ -161,7 +168,7 @@ class GroupCoordinatorShard(CoordinatorShard):
         else:
             store.put(record.group_id, record.partition, record.value)
 
-    def _apply_group(self, record: records.GroupRecord, context: RecordContext) -> None:
+    def _replay_group(self, record: records.GroupRecord, context: RecordContext) -> None:
         group = self.store.groups.get(record.group_id)
         write = group.write if group is not None else None
         if record.value is None:
@@ -180,7 +187,7 @@ class GroupCoordinatorShard(CoordinatorShard):
             group.move(GroupState.STABLE, context.timestamp_ms)
         self._settle(group, write)
 
-    def _apply_consumer_group(self, record: records.ConsumerGroupRecord) -> None:
+    def _replay_consumer_group(self, record: records.ConsumerGroupRecord) -> None:
         group_id = record.key.group_id
         group = self.store.consumer_groups.get(group_id)
         if record.value is None and record.key.kind is ConsumerGroupKind.GROUP_EPOCH:
@@ -213,10 +220,10 @@ class GroupCoordinatorShard(CoordinatorShard):
 
     # Failures.
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+    def failed(self, event: GroupEvent, error: ErrorCode, context: EventContext) -> GroupDecision:
         """Answer an event that could not be carried out; take back what its handler did."""
         code = coordinator_error(error)
-        builder = DecisionBuilder(event, token, now_ms)
+        builder = DecisionBuilder(event, context)
         group_id = self.id_of(event)
         group = self.store.groups.get(group_id or "")
         write = group.write if group is not None else None
@@ -226,22 +233,24 @@ class GroupCoordinatorShard(CoordinatorShard):
             if write.kind is WriteKind.ASSIGNMENT:
                 self._settle(group, write)
                 sync.assignment_failed(self.store, group, builder, code)
-                return builder.decision()
+                return builder.build()
             if write.kind is WriteKind.STATIC_MEMBER:
                 join.undo_replacement(self.store, group, builder, code)
                 self._settle(group, write)
-                return builder.decision()
+                return builder.build()
             self._settle(group, write)
         elif group_id is not None:
             self.store.offsets.fail_in_flight(group_id, event)
         elif isinstance(event, deleted_topics.RETRIED):
             self.store.retries.append(event)
-        builder.answer(refusal(event, code))
-        return builder.decision()
+        result = refusal(event, code)
+        if result is not None:
+            builder.answer(result)
+        return builder.build()
 
     # Time.
 
-    def tick(self, now_ms: int) -> list[object]:
+    def tick(self, now_ms: int) -> list[GroupEvent]:
         """Turn the deadlines that have passed into events."""
         if self.store.resumed:
             self.store.resume(now_ms)
@@ -273,37 +282,37 @@ class GroupCoordinatorShard(CoordinatorShard):
 
     # Leadership.
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, context: EventContext) -> GroupDecision:
         """Start the sessions of the members that the log named, and the sweep."""
-        builder = DecisionBuilder(None, None, now_ms)
-        self._plan_sweep(now_ms)
+        builder = DecisionBuilder(None, context)
+        self._plan_sweep(context.now_ms)
         for consumer_group in self.store.consumer_groups.values():
-            consumer_groups.start_timers(self.store, consumer_group, now_ms)
+            consumer_groups.start_timers(self.store, consumer_group, context.now_ms)
         for group in self.store.groups.values():
             for member in group.members.values():
-                self.store.renew_session(group, member, now_ms)
+                self.store.renew_session(group, member, context.now_ms)
             if len(group.members) > self.store.config.max_size:
                 # The limit was lowered meanwhile. The members learn it when they rejoin.
                 rebalance.prepare_rebalance(self.store, group, builder)
-        return builder.decision()
+        return builder.build()
 
-    def on_unloaded(self) -> Decision:
+    def on_unloaded(self, context: EventContext) -> GroupDecision:
         """Answer the members that wait with NOT_COORDINATOR: they find the next one."""
-        builder = DecisionBuilder(None, None, 0)
+        builder = DecisionBuilder(None, context)
         for group in self.store.groups.values():
             for member in group.members.values():
                 refuse_waiting(builder, member, ErrorCode.not_coordinator, member.member_id)
-        return builder.decision()
+        return builder.build()
 
 
-def _event_of_member(key: TimerKey) -> object:
+def _event_of_member(key: TimerKey) -> GroupEvent:
     """What a timer of a consumer group's member says."""
     if key.kind is TimerKind.REVOCATION:
         return RevocationOver(key.group_id, key.member_id)
     return events.SessionExpired(key.group_id, key.member_id)
 
 
-def _event_of(key: TimerKey, group: ClassicGroup) -> object:
+def _event_of(key: TimerKey, group: ClassicGroup) -> GroupEvent:
     if key.kind is TimerKind.SESSION:
         return events.SessionExpired(key.group_id, key.member_id)
     if key.kind is TimerKind.JOIN:

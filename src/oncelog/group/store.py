@@ -1,24 +1,25 @@
-"""What the handlers of one shard share: its groups, offsets, timers, and the builder of a decision.
+"""What the decision functions of the group coordinator share: its state, and how they answer.
 
-A handler is a function `(store, event, builder)`. It reads `store`, changes volatile state there,
-and puts replies and records into the builder; it never changes durable state.
+Each decision function has the form `decide(store, event, context)`. It reads `store`, changes
+volatile state there, and returns a decision; it never changes durable state.
 """
 
 from collections.abc import Callable, Iterable
 
-from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, Decision, Reply, Token
+from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.offset_store import OffsetStore
 from oncelog.group.results import JoinResult, SyncResult
 from oncelog.group.timers import TimerKey, TimerKind, Timers
 
 
 class GroupStore:
-    """The state of one shard.
+    """The state of one shard of the group coordinator.
 
     `recorded` (durable) names the groups that have a record in the log.
     """
@@ -35,9 +36,9 @@ class GroupStore:
         self.timers = Timers()
         self.resumed: list[TimerKey] = []
         """Timers that a group's write held back, and that go on as soon as the time is known."""
-        self.due: list[object] = []
+        self.due: list[GroupEvent] = []
         """Events that go on with a larger piece of work, each for the next tick."""
-        self.retries: list[object] = []
+        self.retries: list[GroupEvent] = []
         """Events that are submitted again with the next sweep."""
 
     def resume(self, now_ms: int) -> None:
@@ -83,60 +84,68 @@ class GroupStore:
 
 
 class DecisionBuilder:
-    """A decision in the making, about one event at one time."""
+    """Collects the decision about one event where several functions add to it."""
 
-    def __init__(self, event: object, token: Token | None, now_ms: int) -> None:
+    __slots__ = (
+        "_on_commit",
+        "_replies",
+        "_write",
+        "_written_id",
+        "event",
+        "now_ms",
+        "records",
+        "token",
+        "wait",
+    )
+
+    def __init__(self, event: GroupEvent | None, context: EventContext) -> None:
         self.event = event
-        self.token = token
-        self.now_ms = now_ms
-        self.entries: list[CoordinatorRecord] = []
-        self.producer: AppendProducer | None = None
-        self._replies: list[Reply] = []
-        self._on_commit: list[Reply] = []
+        self.token = context.token
+        self.now_ms = context.now_ms
+        self.records: list[CoordinatorRecord] = []
+        self._replies: list[Reply[GroupResult]] = []
+        self._on_commit: list[Reply[GroupResult]] = []
         self._write: PendingWrite | None = None
         self._written_id: str | None = None
         self.wait = False
         """Whether the event is to be decided again once what is written is committed."""
 
-    def reply(self, token: Token | None, value: object) -> None:
+    def reply(self, token: Token | None, result: GroupResult) -> None:
         """Answer a request, whether or not anything that is written succeeds."""
         if token is not None:
-            self._replies.append(Reply(token, value))
+            self._replies.append(Reply(token, result))
 
-    def answer(self, value: object) -> None:
+    def answer(self, result: GroupResult) -> None:
         """Answer the event's own request."""
-        self.reply(self.token, value)
+        self.reply(self.token, result)
 
-    def reply_on_commit(self, token: Token | None, value: object) -> None:
+    def reply_on_commit(self, token: Token | None, result: GroupResult) -> None:
         """Answer a request only if what is written is committed; else `failed` answers it."""
         if token is not None:
-            self._on_commit.append(Reply(token, value))
+            self._on_commit.append(Reply(token, result))
 
     def write(
-        self, group: ClassicGroup, kind: WriteKind, *entries: CoordinatorRecord
+        self, group: ClassicGroup, kind: WriteKind, *records: CoordinatorRecord
     ) -> PendingWrite:
         """Write the group's record: until it is committed the group stands still (D2)."""
         require(group.write is None, f"{group.group_id}: two transitions in flight (D2)")
-        self.entries.extend(entries)
+        self.records.extend(records)
         group.write = PendingWrite(kind, self.event)
         self._write, self._written_id = group.write, group.group_id
         return group.write
 
-    def write_all(self, group_id: str, entries: Iterable[CoordinatorRecord]) -> None:
+    def write_all(self, group_id: str, records: Iterable[CoordinatorRecord]) -> None:
         """Write a consumer group's records, a transition of its id (D2) if there are any."""
-        self.entries.extend(entries)
-        if self.entries:
+        self.records.extend(records)
+        if self.records:
             self._written_id = group_id
 
-    def decision(self) -> Decision:
-        """Freeze the builder."""
+    def build(self) -> GroupDecision:
+        """Return the decision."""
         if self._write is not None:
             self._write.always = tuple(self._replies)
         replies = tuple(self._replies + self._on_commit)
-        entries = tuple(self.entries)
-        return Decision(
-            entries, replies, id=self._written_id, producer=self.producer, wait=self.wait
-        )
+        return Decision(tuple(self.records), replies, id=self._written_id, wait=self.wait)
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:

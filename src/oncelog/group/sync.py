@@ -7,39 +7,38 @@ empty one. Nobody learns an assignment before the record that holds it is commit
 fail-over the group is in the generation that its members know.
 """
 
+from oncelog.coordinator.shard import NOTHING, EventContext, answer
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
+from oncelog.group.decision import GroupDecision
 from oncelog.group.events import Sync
 from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
-from oncelog.group.records import group_entry
+from oncelog.group.records import group_record
 from oncelog.group.results import SyncResult
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
 
 
-def sync(store: GroupStore, event: Sync, builder: DecisionBuilder) -> None:
+def sync(store: GroupStore, event: Sync, context: EventContext) -> GroupDecision:
     """Decide a SyncGroup; a follower's reply comes with the leader's."""
     group = store.groups.get(event.group_id)
     if not event.group_id:
-        builder.answer(SyncResult(ErrorCode.invalid_group_id))
-        return
+        return answer(context, SyncResult(ErrorCode.invalid_group_id))
     if group is None:
-        builder.answer(SyncResult(ErrorCode.unknown_member_id))
-        return
+        return answer(context, SyncResult(ErrorCode.unknown_member_id))
     error = _check(group, event)
     if error is not ErrorCode.none:
-        builder.answer(SyncResult(error))
-        return
+        return answer(context, SyncResult(error))
     member = group.members[event.member_id]
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         store.timers.cancel(group.sync_key)
     if group.state is GroupState.STABLE:
-        builder.answer(assignment_of(group, member, member.assignment))
-        return
-    member.sync_token = builder.token
+        return answer(context, assignment_of(group, member, member.assignment))
+    member.sync_token = context.token
     if group.leader_id == member.member_id:
-        _store_assignment(store, group, event, builder)
+        return _store_assignment(store, group, event, context)
+    return NOTHING
 
 
 def _check(group: ClassicGroup, event: Sync) -> ErrorCode:
@@ -62,16 +61,18 @@ def _differs(theirs: str | None, ours: str | None) -> bool:
 
 
 def _store_assignment(
-    store: GroupStore, group: ClassicGroup, event: Sync, builder: DecisionBuilder
-) -> None:
+    store: GroupStore, group: ClassicGroup, event: Sync, context: EventContext
+) -> GroupDecision:
+    builder = DecisionBuilder(event, context)
     given = dict(event.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-    builder.write(group, WriteKind.ASSIGNMENT, group_entry(group, assignments))
+    builder.write(group, WriteKind.ASSIGNMENT, group_record(group, assignments))
     for member in group.members.values():
         if member.sync_token is not None:
             result = assignment_of(group, member, assignments[member.member_id])
             builder.reply_on_commit(member.sync_token, result)
-            store.renew_session(group, member, builder.now_ms)
+            store.renew_session(group, member, context.now_ms)
+    return builder.build()
 
 
 def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> SyncResult:

@@ -9,24 +9,29 @@ call per event. Replay is not counted: it repeats what was counted when it happe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Never
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
 from oncelog.coordinator.shard import (
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EffectT,
+    EventContext,
+    EventT,
     RecordContext,
+    ResultT,
     Token,
 )
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import DEAD, GroupState
 from oncelog.metadata.store import MetadataStore
@@ -38,7 +43,16 @@ from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction import InitProducerId, TransactionCoordinatorShard, TransactionState
-from oncelog.transaction.events import AbortTimedOut, Parked
+from oncelog.transaction.events import (
+    AbortTimedOut,
+    TransactionDecision,
+    TransactionEffect,
+    TransactionEvent,
+    TransactionResult,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
 
 __all__ = [
     "ObservedBroker",
@@ -49,39 +63,46 @@ __all__ = [
 ]
 
 
-class ObservedShard(CoordinatorShard):
+class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
     """Passes everything on to `inner`."""
 
-    def __init__(self, inner: CoordinatorShard, coverage: Coverage, watch: BrokerWatch) -> None:
+    def __init__(
+        self,
+        inner: CoordinatorShard[EventT, ResultT, EffectT],
+        coverage: Coverage,
+        watch: BrokerWatch,
+    ) -> None:
         self.inner = inner
         self.coverage = coverage
         self.watch = watch
         self.is_active = False
         watch.loading_count += 1
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+    def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
         """See `CoordinatorShard`."""
-        return self.inner.decide(event, token, now_ms)
+        return self.inner.decide(event, context)
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """See `CoordinatorShard`."""
-        self.inner.apply(entry, context)
+        self.inner.replay(record, context)
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+    def failed(
+        self, event: EventT, error: ErrorCode, context: EventContext
+    ) -> Decision[EventT, ResultT, EffectT]:
         """See `CoordinatorShard`."""
-        return self.inner.failed(event, token, error, now_ms)
+        return self.inner.failed(event, error, context)
 
-    def id_of(self, event: object) -> str | None:
+    def id_of(self, event: EventT) -> str | None:
         """See `CoordinatorShard`."""
         return self.inner.id_of(event)
 
-    def overtakes(self, event: object) -> bool:
+    def overtakes(self, event: EventT) -> bool:
         """See `CoordinatorShard`."""
         return self.inner.overtakes(event)
 
-    def park(self, event: object, token: Token | None) -> object:
+    def park(self, event: EventT, context: EventContext) -> EventT:
         """See `CoordinatorShard`."""
-        return self.inner.park(event, token)
+        return self.inner.park(event, context)
 
     def replay_end_transaction_marker(
         self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
@@ -93,7 +114,7 @@ class ObservedShard(CoordinatorShard):
         """See `CoordinatorShard`."""
         self.inner.dropped(token)
 
-    def tick(self, now_ms: int) -> Sequence[object]:
+    def tick(self, now_ms: int) -> Sequence[EventT]:
         """See `CoordinatorShard`."""
         return self.inner.tick(now_ms)
 
@@ -101,15 +122,15 @@ class ObservedShard(CoordinatorShard):
         """See `CoordinatorShard`."""
         return self.inner.next_deadline_ms()
 
-    def on_loaded(self, now_ms: int) -> Decision:
-        """Replay is over: from here on moves count."""
+    def on_loaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+        """The load is over: from here on moves count."""
         self._over()
-        return self.inner.on_loaded(now_ms)
+        return self.inner.on_loaded(context)
 
-    def on_unloaded(self) -> Decision:
+    def on_unloaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
         """See `CoordinatorShard`."""
         self._over()
-        return self.inner.on_unloaded()
+        return self.inner.on_unloaded(context)
 
     def _over(self) -> None:
         if not self.is_active:
@@ -117,7 +138,7 @@ class ObservedShard(CoordinatorShard):
             self.watch.loading_count -= 1
 
 
-class ObservedTransactions(ObservedShard):
+class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, TransactionEffect]):
     """Counts the states and moves of transactional ids, and tells the watch of them."""
 
     def __init__(
@@ -127,28 +148,27 @@ class ObservedTransactions(ObservedShard):
         self._transactions = inner.transactions
         self._fenced: set[str] = set()
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+    def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
         """Note which PREPARE_ABORT comes by way of a fence: the state itself is never written."""
-        decision = self.inner.decide(event, token, now_ms)
+        decision = self.inner.decide(event, context)
         id_ = decision.id
-        if decision.entries and id_ is not None:
-            request = event.event if isinstance(event, Parked) else event
+        if decision.records and id_ is not None:
             before = self._transactions.get(id_)
             is_open = before is not None and before.state is TransactionState.ONGOING
-            if is_open and isinstance(request, AbortTimedOut | InitProducerId):
+            if is_open and isinstance(event, AbortTimedOut | InitProducerId):
                 self._fenced.add(id_)
             else:
                 self._fenced.discard(id_)
         return decision
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Compare the id's state before and after."""
-        id_ = transaction_log.decode_key(entry.key)
+        id_ = transaction_log.decode_key(record.key)
         if id_ is None:
-            self.inner.apply(entry, context)
+            self.inner.replay(record, context)
             return
         before = self._transactions.get(id_)
-        self.inner.apply(entry, context)
+        self.inner.replay(record, context)
         after = self._transactions.get(id_)
         if after is None:
             self.watch.forgotten(id_)
@@ -168,7 +188,7 @@ class ObservedTransactions(ObservedShard):
         self.coverage.moved("transaction", None if was is None else was.label, now.label)
 
 
-class ObservedGroups(ObservedShard):
+class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
     """Counts the states and moves of classic groups."""
 
     def __init__(
@@ -177,35 +197,35 @@ class ObservedGroups(ObservedShard):
         super().__init__(inner, coverage, watch)
         self._groups = inner.store.groups
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+    def decide(self, event: GroupEvent, context: EventContext) -> GroupDecision:
         """Compare the state of the event's group before and after."""
         id_ = getattr(event, "group_id", None)
         group = self._groups.get(id_) if id_ is not None else None
         before = _snapshot(group)
-        decision = self.inner.decide(event, token, now_ms)
+        decision = self.inner.decide(event, context)
         if id_ is not None:
             self._compare(id_, group, before)
         return decision
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+    def failed(self, event: GroupEvent, error: ErrorCode, context: EventContext) -> GroupDecision:
         """Compare here too: an assignment that could not be written starts the rebalance anew."""
         id_ = getattr(event, "group_id", None)
         group = self._groups.get(id_) if id_ is not None else None
         before = _snapshot(group)
-        decision = self.inner.failed(event, token, error, now_ms)
+        decision = self.inner.failed(event, error, context)
         if id_ is not None:
             self._compare(id_, group, before)
         return decision
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Compare, if the record is a group's own."""
-        key = group_log.decode_key(entry.key) if self.is_active else None
+        key = group_log.decode_key(record.key) if self.is_active else None
         if not isinstance(key, group_log.GroupMetadataKey):
-            self.inner.apply(entry, context)
+            self.inner.replay(record, context)
             return
         group = self._groups.get(key.group)
         before = _snapshot(group)
-        self.inner.apply(entry, context)
+        self.inner.replay(record, context)
         self._compare(key.group, group, before)
 
     def _compare(self, id_: str, group: ClassicGroup | None, before: _Snapshot) -> None:
@@ -243,8 +263,8 @@ def _snapshot(group: ClassicGroup | None) -> _Snapshot:
 
 
 def observe_broker(
-    transactions: CoordinatorRuntime,
-    groups: CoordinatorRuntime,
+    transactions: TransactionRuntime,
+    groups: GroupRuntime,
     coverage: Coverage,
     watch: BrokerWatch,
 ) -> None:
@@ -252,27 +272,22 @@ def observe_broker(
 
     Call it before the broker leads anything; `ObservedBroker` does.
     """
-    _wrap(transactions, lambda shard: _observed(shard, coverage, watch))
-    _wrap(groups, lambda shard: _observed(shard, coverage, watch))
+    make_transactions, make_groups = transactions.make_shard, groups.make_shard
 
-
-def _wrap(
-    runtime: CoordinatorRuntime, observed: Callable[[CoordinatorShard], CoordinatorShard]
-) -> None:
-    make = runtime.make_shard
-
-    def make_shard(partition: Partition) -> CoordinatorShard:
-        return observed(make(partition))
-
-    runtime.make_shard = make_shard
-
-
-def _observed(shard: CoordinatorShard, coverage: Coverage, watch: BrokerWatch) -> CoordinatorShard:
-    if isinstance(shard, TransactionCoordinatorShard):
+    def observed_transactions(partition: Partition) -> ObservedTransactions:
+        shard = make_transactions(partition)
+        if not isinstance(shard, TransactionCoordinatorShard):
+            raise TypeError(f"no observer for {shard!r}")
         return ObservedTransactions(shard, coverage, watch)
-    if isinstance(shard, GroupCoordinatorShard):
+
+    def observed_groups(partition: Partition) -> ObservedGroups:
+        shard = make_groups(partition)
+        if not isinstance(shard, GroupCoordinatorShard):
+            raise TypeError(f"no observer for {shard!r}")
         return ObservedGroups(shard, coverage, watch)
-    raise TypeError(f"no observer for {shard!r}")
+
+    transactions.make_shard = observed_transactions
+    groups.make_shard = observed_groups
 
 
 class ObservedBroker(Broker):

@@ -25,7 +25,7 @@ from oncelog.transaction.events import (
 )
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
-from oncelog.transaction.store import FreshProducerId, TransactionConfig
+from oncelog.transaction.store import TransactionConfig
 
 __all__ = [
     "LEGAL_PREVIOUS",
@@ -35,7 +35,6 @@ __all__ = [
     "DescribeTransactionResult",
     "EndTxn",
     "EndTxnResult",
-    "FreshProducerId",
     "InitProducerId",
     "InitProducerIdResult",
     "ListTransactions",

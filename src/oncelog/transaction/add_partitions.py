@@ -11,64 +11,70 @@ transaction since, is refused with INVALID_TXN_STATE like a late EndTxn (`end_tx
 would open a transaction that nobody ends, and whose timeout fences the healthy producer.
 """
 
-from oncelog.coordinator.shard import Decision, Reply, Token
+from dataclasses import replace
+
+from oncelog.coordinator.shard import Decision, EventContext, answer, replies_to
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
 from oncelog.transaction.end_txn import is_late
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult, Parked
+from oncelog.transaction.events import (
+    AddPartitions,
+    AddPartitionsResult,
+    Parked,
+    TransactionDecision,
+)
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import EPOCH_BUMP_VERSION
 
 
 def decide(
-    store: TransactionStore,
-    event: AddPartitions,
-    parked: Parked | None,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    store: TransactionStore, event: AddPartitions, context: EventContext
+) -> TransactionDecision:
     """Decide a request to add partitions, or to verify them."""
     if not event.transactional_id:
-        return answer(event, token, ErrorCode.invalid_request)
+        return refuse(event, ErrorCode.invalid_request, context)
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
-        return answer(event, token, ErrorCode.invalid_producer_id_mapping)
+        return refuse(event, ErrorCode.invalid_producer_id_mapping, context)
     if event.verify_only:
-        return _verify(metadata, event, token)
+        return _verify(metadata, event, context)
     if _identity_error(metadata, event) is None and is_late(store, event):
-        return answer(event, token, ErrorCode.invalid_txn_state)
-    if metadata.state.is_prepared and (parked is None or not parked.met_open):
-        return Decision(id=event.transactional_id, wait=True, resume=parked or park(store, event))
-    error = _identity_error(metadata, event) or _late_error(store, metadata, parked)
+        return refuse(event, ErrorCode.invalid_txn_state, context)
+    if metadata.state.is_prepared and (event.parked is None or not event.parked.met_open):
+        resume = park(store, event) if event.parked is None else event
+        return Decision(id=event.transactional_id, wait=True, resume=resume)
+    error = _identity_error(metadata, event) or _late_error(store, metadata, event.parked)
     if error is not None:
-        return answer(event, token, error)
+        return refuse(event, error, context)
     is_ongoing = metadata.state is TransactionState.ONGOING
     if is_ongoing and metadata.partitions.issuperset(event.partitions):
-        return answer(event, token, ErrorCode.none)
+        return refuse(event, ErrorCode.none, context)
     partitions = metadata.partitions.union(event.partitions)
     if len(partitions) > TRANSACTION_PARTITIONS_COUNT_MAX:
-        return answer(event, token, ErrorCode.invalid_request)
-    return _add(store, metadata, event, partitions, token, now_ms)
+        return refuse(event, ErrorCode.invalid_request, context)
+    return _add(store, metadata, event, partitions, context)
 
 
-def park(store: TransactionStore, event: AddPartitions) -> Parked:
-    """Remember which transaction a waiting request met.
+def park(store: TransactionStore, event: AddPartitions) -> AddPartitions:
+    """Note in a waiting request which transaction it found.
 
     It is for that one if that is open, otherwise for the next.
     """
     metadata = store.transactions.get(event.transactional_id)
     met_open = metadata is not None and metadata.state is TransactionState.ONGOING
-    return Parked(event, store.volatile[event.transactional_id].ordinal, met_open=met_open)
+    ordinal = store.volatile[event.transactional_id].ordinal
+    return replace(event, parked=Parked(ordinal, met_open=met_open))
 
 
-def answer(event: AddPartitions, token: Token | None, error: ErrorCode) -> Decision:
-    """Answer every partition of a request with one error."""
-    if token is None:
-        return Decision()
-    each = tuple((partition, error) for partition in event.partitions)
-    return Decision(replies=(Reply(token, AddPartitionsResult(error, each)),))
+def refuse(event: AddPartitions, error: ErrorCode, context: EventContext) -> TransactionDecision:
+    """Answer every partition of a request with one error, or with none."""
+    return answer(context, _result(event, error))
+
+
+def _result(event: AddPartitions, error: ErrorCode) -> AddPartitionsResult:
+    return AddPartitionsResult(error, tuple([(partition, error) for partition in event.partitions]))
 
 
 def _add(
@@ -76,29 +82,28 @@ def _add(
     metadata: TransactionMetadata,
     event: AddPartitions,
     partitions: frozenset[TopicPartition],
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    context: EventContext,
+) -> TransactionDecision:
     begins = metadata.state is not TransactionState.ONGOING
     after = moved(
         metadata,
         TransactionState.ONGOING,
-        now_ms,
+        context.now_ms,
         partitions=partitions,
-        start_timestamp_ms=now_ms if begins else metadata.start_timestamp_ms,
+        start_timestamp_ms=context.now_ms if begins else metadata.start_timestamp_ms,
         client_transaction_version=_logged_version(event.transaction_version),
     )
     last = store.volatile[metadata.transactional_id].last_producer_epoch
-    each = tuple((partition, ErrorCode.none) for partition in event.partitions)
-    result = AddPartitionsResult(ErrorCode.none, each)
     return Decision(
-        entries=store.propose(Proposal(after, last)),
-        replies=() if token is None else (Reply(token, result),),
+        store.propose(Proposal(after, last)),
+        replies_to(context.token, _result(event, ErrorCode.none)),
         id=metadata.transactional_id,
     )
 
 
-def _verify(metadata: TransactionMetadata, event: AddPartitions, token: Token | None) -> Decision:
+def _verify(
+    metadata: TransactionMetadata, event: AddPartitions, context: EventContext
+) -> TransactionDecision:
     """Say which partitions are in the transaction (KIP-890).
 
     It never waits: the log checks again when it appends.
@@ -107,7 +112,7 @@ def _verify(metadata: TransactionMetadata, event: AddPartitions, token: Token | 
     if error is None and metadata.state.is_prepared:
         error = ErrorCode.concurrent_transactions
     if error is not None:
-        return answer(event, token, error)
+        return refuse(event, error, context)
     each = tuple(
         (
             partition,
@@ -115,9 +120,7 @@ def _verify(metadata: TransactionMetadata, event: AddPartitions, token: Token | 
         )
         for partition in event.partitions
     )
-    if token is None:
-        return Decision()
-    return Decision(replies=(Reply(token, AddPartitionsResult(ErrorCode.none, each)),))
+    return answer(context, AddPartitionsResult(ErrorCode.none, each))
 
 
 def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> ErrorCode | None:

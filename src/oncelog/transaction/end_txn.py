@@ -30,18 +30,24 @@ the wire lets us see:
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import NOTHING, Decision, Reply, Token
+from oncelog.coordinator.shard import NOTHING, Decision, EventContext, answer, replies_to
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction import notices
-from oncelog.transaction.events import AbortTimedOut, AddPartitions, EndTxn, EndTxnResult, Parked
+from oncelog.transaction.events import (
+    AbortTimedOut,
+    AddPartitions,
+    EndTxn,
+    EndTxnResult,
+    Parked,
+    TransactionDecision,
+)
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import (
     EPOCH_BUMP_VERSION,
     coming_ids,
-    ending_entries,
+    ending,
     prepare,
     prepare_fence,
 )
@@ -50,23 +56,21 @@ _S = TransactionState
 _COMMITTED = frozenset({_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT})
 
 
-def decide(
-    store: TransactionStore, event: EndTxn, parked: Parked | None, token: Token | None, now_ms: int
-) -> Decision:
-    """Decide an EndTxn that has just arrived, or that waited (`parked`)."""
+def decide(store: TransactionStore, event: EndTxn, context: EventContext) -> TransactionDecision:
+    """Decide an EndTxn that has just arrived, or that waited (`event.parked`)."""
     if not event.transactional_id:
-        return answer(token, ErrorCode.invalid_request)
+        return answer(context, EndTxnResult(ErrorCode.invalid_request))
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
-        return answer(token, ErrorCode.invalid_producer_id_mapping)
+        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
     if event.transaction_version >= EPOCH_BUMP_VERSION:
-        return _decide_tv2(store, metadata, event, parked, token, now_ms)
-    return _decide_tv1(store, metadata, event, parked, token, now_ms)
+        return _decide_tv2(store, metadata, event, context)
+    return _decide_tv1(store, metadata, event, context)
 
 
-def park(store: TransactionStore, event: EndTxn) -> Parked:
-    """Remember which transaction a waiting request met."""
-    return Parked(event, store.volatile[event.transactional_id].ordinal)
+def park(store: TransactionStore, event: EndTxn) -> EndTxn:
+    """Note in a waiting request which transaction it found."""
+    return replace(event, parked=Parked(store.volatile[event.transactional_id].ordinal))
 
 
 def is_late(store: TransactionStore, event: EndTxn | AddPartitions) -> bool:
@@ -78,93 +82,77 @@ def is_late(store: TransactionStore, event: EndTxn | AddPartitions) -> bool:
     return 0 < event.connection < store.volatile[event.transactional_id].end_connection
 
 
-def answer(
-    token: Token | None,
-    error: ErrorCode,
-    producer_id: ProducerId = NO_PRODUCER_ID,
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
-) -> Decision:
-    """Answer without a move."""
-    if token is None:
-        return NOTHING
-    return Decision(replies=(Reply(token, EndTxnResult(error, producer_id, producer_epoch)),))
-
-
 def _decide_tv1(
     store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
-    parked: Parked | None,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    context: EventContext,
+) -> TransactionDecision:
     if metadata.producer_id != event.producer_id:
-        return answer(token, ErrorCode.invalid_producer_id_mapping)
+        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
     if metadata.producer_epoch != event.producer_epoch:
-        return answer(token, ErrorCode.producer_fenced)
+        return answer(context, EndTxnResult(ErrorCode.producer_fenced))
     if metadata.state is _S.EMPTY:
-        return answer(token, ErrorCode.invalid_txn_state)
+        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
     volatile = store.volatile[event.transactional_id]
     if metadata.state is not _S.ONGOING:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(token, ErrorCode.invalid_txn_state)
+            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
         volatile.end_connection = max(volatile.end_connection, event.connection)
         if metadata.state.is_prepared:
-            return _wait(store, event, parked)
-        return answer(token, ErrorCode.none)
-    if parked is not None and parked.ordinal != volatile.ordinal:
-        return answer(token, ErrorCode.concurrent_transactions)
+            return _wait(store, event)
+        return answer(context, EndTxnResult(ErrorCode.none))
+    if event.parked is not None and event.parked.ordinal != volatile.ordinal:
+        return answer(context, EndTxnResult(ErrorCode.concurrent_transactions))
     if is_late(store, event):
-        return answer(token, ErrorCode.invalid_txn_state)
+        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
     volatile.end_connection = max(volatile.end_connection, event.connection)
-    ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
-    return _end(store, ending, token, now_ms, tells_ids=False)
+    prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
+    return _end(store, prepared, context, tells_ids=False)
 
 
 def _decide_tv2(
     store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
-    parked: Parked | None,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    context: EventContext,
+) -> TransactionDecision:
     is_current = _is_current(metadata, event)
     is_retry = _is_retry(metadata, event)
     if metadata.state.is_prepared:
-        return _decide_tv2_prepared(store, metadata, event, parked, token, is_retry)
+        return _decide_tv2_prepared(store, metadata, event, context, is_retry)
     if metadata.producer_id != event.producer_id and not is_retry:
-        return answer(token, ErrorCode.invalid_producer_id_mapping)
+        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
     if not is_current and not (is_retry and metadata.state.is_complete):
-        return answer(token, ErrorCode.producer_fenced)
+        return answer(context, EndTxnResult(ErrorCode.producer_fenced))
     if is_retry:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(token, ErrorCode.invalid_txn_state)
-        return answer(token, ErrorCode.none, metadata.producer_id, metadata.producer_epoch)
+            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+        ids = (metadata.producer_id, metadata.producer_epoch)
+        return answer(context, EndTxnResult(ErrorCode.none, *ids))
     if metadata.state is not _S.ONGOING and event.commit:
-        return answer(token, ErrorCode.invalid_txn_state)
-    ending = prepare(store, metadata, event.commit, event.transaction_version, now_ms)
-    return _end(store, ending, token, now_ms, tells_ids=True)
+        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+    prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
+    return _end(store, prepared, context, tells_ids=True)
 
 
 def _decide_tv2_prepared(
     store: TransactionStore,
     metadata: TransactionMetadata,
     event: EndTxn,
-    parked: Parked | None,
-    token: Token | None,
+    context: EventContext,
     is_retry: bool,
-) -> Decision:
+) -> TransactionDecision:
     """While markers are under way: wait as a retry, or as the end of the next transaction."""
     if is_retry:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(token, ErrorCode.invalid_txn_state)
-        return _wait(store, event, parked)
+            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+        return _wait(store, event)
     if (event.producer_id, event.producer_epoch) == coming_ids(metadata):
-        return _wait(store, event, parked)
+        return _wait(store, event)
     if metadata.producer_id != event.producer_id:
-        return answer(token, ErrorCode.invalid_producer_id_mapping)
-    return answer(token, ErrorCode.producer_fenced)
+        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
+    return answer(context, EndTxnResult(ErrorCode.producer_fenced))
 
 
 def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
@@ -185,43 +173,42 @@ def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
     )
 
 
-def _wait(store: TransactionStore, event: EndTxn, parked: Parked | None) -> Decision:
-    resume = parked or park(store, event)
+def _wait(store: TransactionStore, event: EndTxn) -> TransactionDecision:
+    resume = park(store, event) if event.parked is None else event
     return Decision(id=event.transactional_id, wait=True, resume=resume)
 
 
 def _end(
     store: TransactionStore,
     prepared: Proposal | ErrorCode,
-    token: Token | None,
-    now_ms: int,
+    context: EventContext,
     tells_ids: bool,
-) -> Decision:
+) -> TransactionDecision:
     """Start the ending, and answer once PREPARE is committed."""
     if isinstance(prepared, ErrorCode):
-        return answer(token, prepared)
-    if token is None:
-        return ending_entries(store, prepared, now_ms)
+        return answer(context, EndTxnResult(prepared))
     ids = coming_ids(prepared.after) if tells_ids else ()
-    replies = (Reply(token, EndTxnResult(ErrorCode.none, *ids)),)
-    return ending_entries(store, prepared, now_ms, replies)
+    replies = replies_to(context.token, EndTxnResult(ErrorCode.none, *ids))
+    return ending(store, prepared, context.now_ms, replies)
 
 
-def abort_timed_out(store: TransactionStore, event: AbortTimedOut, now_ms: int) -> Decision:
+def abort_timed_out(
+    store: TransactionStore, event: AbortTimedOut, context: EventContext
+) -> TransactionDecision:
     """Fence and abort a transaction that is open beyond its timeout, if it still is (INV-5).
 
     The sweep saw it earlier: the request that it waited behind may have ended it, and even begun
     another.
     """
     metadata = store.transactions.get(event.transactional_id)
-    if metadata is None or not metadata.is_overdue(now_ms):
+    if metadata is None or not metadata.is_overdue(context.now_ms):
         return NOTHING
     if (metadata.producer_id, metadata.producer_epoch) != (event.producer_id, event.producer_epoch):
         return NOTHING
     cause = f"transaction timeout of {metadata.timeout_ms} ms"
-    ending = prepare_fence(store, metadata, now_ms, cause)
-    if isinstance(ending, ErrorCode):
+    prepared = prepare_fence(store, metadata, context, cause)
+    if isinstance(prepared, ErrorCode):
         return NOTHING
-    begun = ending_entries(store, ending, now_ms)
-    told = notices.aborted(metadata, ending.after, cause)
-    return replace(begun, effects=(*begun.effects, told))
+    begun = ending(store, prepared, context.now_ms)
+    told = notices.aborted(metadata, prepared.after, cause)
+    return begun._replace(effects=(*begun.effects, told))

@@ -12,7 +12,9 @@ from 1; 0 is unknown. It serves only to refuse requests of TV1 that arrive late 
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from oncelog.coordinator.shard import Decision
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import (
     NO_PRODUCER_EPOCH,
@@ -35,6 +37,22 @@ MARKER_REFUSALS = frozenset(
 )
 """A leader's answers to a marker that is older than what its partition knows."""
 
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What a request that waits found when it came (D7). Only the shard makes and reads it.
+
+    `ordinal` is the transaction that it found, `met_open` whether that was still open; `ticket`
+    orders competing InitProducerIds; `has_aborted` says that this InitProducerId has already
+    aborted the transaction that it found open.
+    """
+
+    ordinal: int
+    ticket: int = 0
+    met_open: bool = False
+    has_aborted: bool = False
+
+
 # Requests. Each is answered by the result of the same name.
 
 
@@ -53,6 +71,7 @@ class InitProducerId:
     keep_prepared: bool = False
     enable_two_phase_commit: bool = False
     client: str = ""
+    parked: Parked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,7 @@ class AddPartitions:
     verify_only: bool = False
     transaction_version: int = 1
     connection: int = 0
+    parked: Parked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +108,7 @@ class EndTxn:
     commit: bool
     transaction_version: int = 1
     connection: int = 0
+    parked: Parked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +198,6 @@ class WarnOfExpiry:
     """The sweep found ids that expire soon unless they are used; each is found once."""
 
     transactional_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """A request in a queue, with what it met there (D7). Only the shard makes and reads it.
-
-    `ordinal` is the transaction it met, `met_open` whether that was still open; `ticket` orders
-    competing InitProducerIds; `has_aborted` says that this InitProducerId has already aborted the
-    transaction that it found open.
-    """
-
-    event: "InitProducerId | AddPartitions | EndTxn"
-    ordinal: int
-    ticket: int = 0
-    met_open: bool = False
-    has_aborted: bool = False
 
 
 # Results.
@@ -298,3 +303,33 @@ class Notice:
 
     text: str
     is_warning: bool = False
+
+
+TransactionEvent: TypeAlias = (
+    InitProducerId
+    | AddPartitions
+    | EndTxn
+    | DescribeTransaction
+    | ListTransactions
+    | MarkersWritten
+    | AbortTimedOut
+    | CompletePrepared
+    | ExpireId
+    | WarnOfExpiry
+)
+"""What the transaction coordinator decides. A new event is named here and in `shard.decide`."""
+
+TransactionResult: TypeAlias = (
+    InitProducerIdResult
+    | AddPartitionsResult
+    | EndTxnResult
+    | DescribeTransactionResult
+    | ListTransactionsResult
+)
+"""What the transaction coordinator answers."""
+
+TransactionEffect: TypeAlias = SendMarkers | Notice
+"""What the transaction coordinator wants done outside."""
+
+TransactionDecision: TypeAlias = Decision[TransactionEvent, TransactionResult, TransactionEffect]
+"""What each decision function of this room returns."""

@@ -20,51 +20,56 @@ successor's transaction otherwise (INV-5).
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import Decision, Reply, Token
-from oncelog.core.errors import ErrorCode
+from oncelog.coordinator.shard import Decision, EventContext, answer, replies_to
+from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction import notices
-from oncelog.transaction.events import InitProducerId, InitProducerIdResult, Parked
+from oncelog.transaction.events import (
+    InitProducerId,
+    InitProducerIdResult,
+    Parked,
+    TransactionDecision,
+)
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
-from oncelog.transaction.transitions import coming_ids, ending_entries, prepare_fence
+from oncelog.transaction.transitions import coming_ids, ending, prepare_fence
 
 
 def decide(
-    store: TransactionStore,
-    event: InitProducerId,
-    parked: Parked | None,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
-    """Decide an InitProducerId that has just arrived, or that waited (`parked`)."""
+    store: TransactionStore, event: InitProducerId, context: EventContext
+) -> TransactionDecision:
+    """Decide an InitProducerId that has just arrived, or that waited (`event.parked`)."""
     error = _refusal(store, event)
     if error is not None:
-        return _answer(token, error)
+        return answer(context, InitProducerIdResult(error))
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
-        store.leave_init(token)
-        return _create(store, event, token, now_ms)
-    if _is_superseded(store, metadata, event) and not (parked is not None and parked.has_aborted):
-        return _answer(token, ErrorCode.producer_fenced)
-    if parked is None:
-        parked = park(store, event, token)
+        store.leave_init(context.token)
+        return _create(store, event, context)
+    has_aborted = event.parked is not None and event.parked.has_aborted
+    if _is_superseded(store, metadata, event) and not has_aborted:
+        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
+    if event.parked is None:
+        event = park(store, event, context)
     if metadata.state.is_prepared:
-        return Decision(id=event.transactional_id, wait=True, resume=parked)
-    if not store.is_newest_init(event.transactional_id, parked.ticket):
-        store.leave_init(token)
-        return _answer(token, ErrorCode.producer_fenced)
+        return Decision(id=event.transactional_id, wait=True, resume=event)
+    ticket = 0 if event.parked is None else event.parked.ticket
+    if not store.is_newest_init(event.transactional_id, ticket):
+        store.leave_init(context.token)
+        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
     if metadata.state is TransactionState.ONGOING:
-        return _fence(store, metadata, parked, event, token, now_ms)
-    store.leave_init(token)
-    return _take_over(store, metadata, event, parked.has_aborted, token, now_ms)
+        return _fence(store, metadata, event, context)
+    store.leave_init(context.token)
+    return _take_over(store, metadata, event, has_aborted, context)
 
 
-def park(store: TransactionStore, event: InitProducerId, token: Token | None) -> Parked:
-    """Remember what a waiting request met, and its turn among those that compete for the id."""
-    ticket = store.enter_init(event.transactional_id, None if _is_expecting(event) else token)
-    return Parked(event, store.volatile[event.transactional_id].ordinal, ticket)
+def park(store: TransactionStore, event: InitProducerId, context: EventContext) -> InitProducerId:
+    """Note in a waiting request what it found, and its turn among those that compete for the id."""
+    token = None if _is_expecting(event) else context.token
+    ticket = store.enter_init(event.transactional_id, token)
+    ordinal = store.volatile[event.transactional_id].ordinal
+    return replace(event, parked=Parked(ordinal, ticket))
 
 
 def is_hopeless(store: TransactionStore, event: InitProducerId) -> bool:
@@ -104,47 +109,47 @@ def _refusal(store: TransactionStore, event: InitProducerId) -> ErrorCode | None
 
 
 def _create(
-    store: TransactionStore, event: InitProducerId, token: Token | None, now_ms: int
-) -> Decision:
+    store: TransactionStore, event: InitProducerId, context: EventContext
+) -> TransactionDecision:
     """Give a new id its first producer id, at epoch 0, whatever the producer says it had before."""
-    fresh = store.fresh_producer_id()
+    fresh = context.fresh_producer_id()
     if fresh is None:
-        return _answer(token, ErrorCode.coordinator_load_in_progress)
+        return answer(context, InitProducerIdResult(ErrorCode.coordinator_load_in_progress))
     new = TransactionMetadata(
         transactional_id=event.transactional_id,
         producer_id=fresh,
         producer_epoch=NO_PRODUCER_EPOCH,
         timeout_ms=event.timeout_ms,
     )
-    after = moved(new, TransactionState.EMPTY, now_ms, producer_epoch=ProducerEpoch(0))
-    return _grant(store, Proposal(after, NO_PRODUCER_EPOCH), token)
+    after = moved(new, TransactionState.EMPTY, context.now_ms, producer_epoch=ProducerEpoch(0))
+    return _grant(store, Proposal(after, NO_PRODUCER_EPOCH), context)
 
 
 def _fence(
     store: TransactionStore,
     metadata: TransactionMetadata,
-    parked: Parked,
     event: InitProducerId,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    context: EventContext,
+) -> TransactionDecision:
     """Abort the open transaction under a bumped epoch, and come back when it is over."""
     current = (metadata.producer_id, metadata.producer_epoch)
     if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
-        store.leave_init(token)
-        return _answer(token, ErrorCode.producer_fenced)
+        store.leave_init(context.token)
+        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
     cause = notices.takeover(event, is_own=_is_expecting(event))
-    ending = prepare_fence(store, metadata, now_ms, cause)
-    if isinstance(ending, ErrorCode):
-        store.leave_init(token)
-        return _answer(token, ending)
-    begun = ending_entries(store, ending, now_ms)
-    told = notices.aborted(metadata, ending.after, cause)
-    return replace(
-        begun,
+    prepared = prepare_fence(store, metadata, context, cause)
+    if isinstance(prepared, ErrorCode):
+        store.leave_init(context.token)
+        return answer(context, InitProducerIdResult(prepared))
+    parked = event.parked
+    require(parked is not None, "an InitProducerId that fences has been parked")
+    assert parked is not None
+    begun = ending(store, prepared, context.now_ms)
+    told = notices.aborted(metadata, prepared.after, cause)
+    return begun._replace(
         effects=(*begun.effects, told),
         wait=True,
-        resume=replace(parked, has_aborted=True),
+        resume=replace(event, parked=replace(parked, has_aborted=True)),
     )
 
 
@@ -153,9 +158,8 @@ def _take_over(
     metadata: TransactionMetadata,
     event: InitProducerId,
     has_aborted: bool,
-    token: Token | None,
-    now_ms: int,
-) -> Decision:
+    context: EventContext,
+) -> TransactionDecision:
     """Bump the epoch of an id at rest, or repeat the answer that got lost (KIP-360).
 
     An epoch that is expected is the current or the last one here: others were refused before.
@@ -163,22 +167,23 @@ def _take_over(
     is_expecting = _is_expecting(event)
     if is_expecting and not has_aborted and not _expects_current(metadata, event):
         kept = store.volatile[metadata.transactional_id].last_producer_epoch
-        return _grant(store, Proposal(_emptied(metadata, event, now_ms), kept), token)
+        again = _emptied(metadata, event, context.now_ms)
+        return _grant(store, Proposal(again, kept), context)
     last = event.producer_epoch if is_expecting else NO_PRODUCER_EPOCH
     cause = notices.takeover(event, is_own=is_expecting)
     if not metadata.is_epoch_exhausted:
         epoch = ProducerEpoch(metadata.producer_epoch + 1)
-        after = _emptied(metadata, event, now_ms, producer_epoch=epoch)
+        after = _emptied(metadata, event, context.now_ms, producer_epoch=epoch)
     else:
-        fresh = store.fresh_producer_id()
+        fresh = context.fresh_producer_id()
         if fresh is None:
-            return _answer(token, ErrorCode.coordinator_load_in_progress)
+            return answer(context, InitProducerIdResult(ErrorCode.coordinator_load_in_progress))
         first = ProducerEpoch(0)
-        after = _emptied(metadata, event, now_ms, producer_id=fresh, producer_epoch=first)
-    granted = _grant(store, Proposal(after, last, cause), token)
+        after = _emptied(metadata, event, context.now_ms, producer_id=fresh, producer_epoch=first)
+    granted = _grant(store, Proposal(after, last, cause), context)
     if is_expecting or has_aborted:
         return granted
-    return replace(granted, effects=(notices.fenced(metadata, after, cause),))
+    return granted._replace(effects=(notices.fenced(metadata, after, cause),))
 
 
 def _is_expecting(event: InitProducerId) -> bool:
@@ -226,15 +231,11 @@ def _emptied(
     )
 
 
-def _grant(store: TransactionStore, proposal: Proposal, token: Token | None) -> Decision:
+def _grant(
+    store: TransactionStore, proposal: Proposal, context: EventContext
+) -> TransactionDecision:
     after = proposal.after
     result = InitProducerIdResult(ErrorCode.none, after.producer_id, after.producer_epoch)
     return Decision(
-        entries=store.propose(proposal),
-        replies=() if token is None else (Reply(token, result),),
-        id=after.transactional_id,
+        store.propose(proposal), replies_to(context.token, result), id=after.transactional_id
     )
-
-
-def _answer(token: Token | None, error: ErrorCode) -> Decision:
-    return Decision(replies=() if token is None else (Reply(token, InitProducerIdResult(error)),))

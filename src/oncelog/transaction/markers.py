@@ -19,9 +19,7 @@ Reports may come twice, late, or for a leadership that is over: they are matched
 epoch and coordinator epoch.
 """
 
-from dataclasses import replace
-
-from oncelog.coordinator.shard import NOTHING, Decision
+from oncelog.coordinator.shard import NOTHING, Decision, EventContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import (
@@ -36,7 +34,8 @@ from oncelog.transaction.events import (
     CompletePrepared,
     MarkersWritten,
     Notice,
-    SendMarkers,
+    TransactionDecision,
+    TransactionEffect,
 )
 from oncelog.transaction.life import Life, Markers
 from oncelog.transaction.states import TransactionMetadata
@@ -52,7 +51,9 @@ DONE = frozenset(
 )
 
 
-def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decision:
+def decide(
+    store: TransactionStore, event: MarkersWritten, context: EventContext
+) -> TransactionDecision:
     """Take in what partition leaders answered.
 
     Complete the transaction when nothing is owed any more.
@@ -60,6 +61,7 @@ def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decis
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not _is_about(store, metadata, event):
         return NOTHING
+    now_ms = context.now_ms
     volatile = store.volatile[event.transactional_id]
     lives = store.lives
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
@@ -67,7 +69,7 @@ def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decis
     if type(last) is not Markers or last.outcomes != event.outcomes:
         # Of attempts that end alike the first is remembered.
         life.append(Markers(now_ms, event.outcomes))
-    effects: tuple[object, ...] = ()
+    effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:
         effects = _nothing_owed(store, metadata, event, life, now_ms)
     retries = []
@@ -78,7 +80,7 @@ def decide(store: TransactionStore, event: MarkersWritten, now_ms: int) -> Decis
             retries.append((partition, error))
     if not volatile.markers_left:
         ended = complete_decision(store, metadata, now_ms)
-        return replace(ended, effects=effects) if effects else ended
+        return ended._replace(effects=effects) if effects else ended
     if retries:
         effects += _try_again(store, metadata, retries, now_ms)
     return Decision(effects=effects)
@@ -112,10 +114,10 @@ def _try_again(
     metadata: TransactionMetadata,
     failed: list[tuple[TopicPartition, ErrorCode]],
     now_ms: int,
-) -> tuple[object, ...]:
+) -> tuple[TransactionEffect, ...]:
     """Send what failed again: soon, or rarely where the partition refuses it."""
     volatile = store.volatile[metadata.transactional_id]
-    effects: list[object] = []
+    effects: list[TransactionEffect] = []
     soon = [partition for partition, error in failed if error not in MARKER_REFUSALS]
     refused = {partition: error for partition, error in failed if error in MARKER_REFUSALS}
     if soon:
@@ -132,12 +134,14 @@ def _try_again(
     return tuple(effects)
 
 
-def complete_prepared(store: TransactionStore, event: CompletePrepared, now_ms: int) -> Decision:
+def complete_prepared(
+    store: TransactionStore, event: CompletePrepared, context: EventContext
+) -> TransactionDecision:
     """Append COMPLETE (again) for a transaction that owes no marker."""
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not metadata.state.is_prepared:
         return NOTHING
-    return complete_decision(store, metadata, now_ms)
+    return complete_decision(store, metadata, context.now_ms)
 
 
 def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int) -> None:
@@ -153,12 +157,12 @@ def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int)
         store.to_complete[transactional_id] = now_ms + COMPLETE_RETRY_BACKOFF_MS
 
 
-def resume_all(store: TransactionStore, now_ms: int) -> tuple[SendMarkers | Notice, ...]:
+def resume_all(store: TransactionStore, now_ms: int) -> tuple[TransactionEffect, ...]:
     """After replay.
 
     Send every marker of every prepared transaction again; leaders recognise a repetition (INV-4).
     """
-    effects: list[SendMarkers | Notice] = []
+    effects: list[TransactionEffect] = []
     for metadata in store.transactions.values():
         if not metadata.state.is_prepared:
             continue

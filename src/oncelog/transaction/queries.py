@@ -3,6 +3,7 @@
 Nothing here changes anything (KIP-664).
 """
 
+from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
@@ -12,6 +13,7 @@ from oncelog.transaction.events import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
+    TransactionDecision,
 )
 from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -20,23 +22,26 @@ from oncelog.transaction.store import TransactionStore
 STATE_BY_LABEL = {state.label: state for state in TransactionState}
 
 
-def describe(store: TransactionStore, event: DescribeTransaction) -> DescribeTransactionResult:
+def describe(
+    store: TransactionStore, event: DescribeTransaction, context: EventContext
+) -> TransactionDecision:
     """Say what stands about one id.
 
     INVALID_REQUEST if it is empty, TRANSACTIONAL_ID_NOT_FOUND if there is none.
     """
     id_ = event.transactional_id
     if not id_:
-        return DescribeTransactionResult(ErrorCode.invalid_request, id_)
+        return answer(context, DescribeTransactionResult(ErrorCode.invalid_request, id_))
     metadata = store.transactions.get(id_)
     if metadata is None:
         expired_ms = store.expired.get(id_)
         cause = None if expired_ms is None else f"expired at {expired_ms} ms"
         error = ErrorCode.transactional_id_not_found
-        return DescribeTransactionResult(error, id_, cause=cause, trouble=cause or "")
+        trouble = cause or ""
+        return answer(context, DescribeTransactionResult(error, id_, cause=cause, trouble=trouble))
     volatile = store.volatile[id_]
     partitions = volatile.markers_left if metadata.state.is_prepared else metadata.partitions
-    return DescribeTransactionResult(
+    result = DescribeTransactionResult(
         error=ErrorCode.none,
         transactional_id=id_,
         state=metadata.state,
@@ -52,16 +57,17 @@ def describe(store: TransactionStore, event: DescribeTransaction) -> DescribeTra
         life=store.lives.steps(id_) if event.include_life else (),
         trouble=notices.advice(metadata, volatile.refused) if volatile.refused else "",
     )
+    return answer(context, result)
 
 
 def list_transactions(
-    store: TransactionStore, event: ListTransactions, now_ms: int
-) -> ListTransactionsResult:
+    store: TransactionStore, event: ListTransactions, context: EventContext
+) -> TransactionDecision:
     """List the ids that pass all filters. INVALID_REGULAR_EXPRESSION if the pattern is none."""
     try:
         pattern = Pattern(event.pattern) if event.pattern else None
     except BadPattern:
-        return ListTransactionsResult(ErrorCode.invalid_regular_expression)
+        return answer(context, ListTransactionsResult(ErrorCode.invalid_regular_expression))
     unknown = tuple(sorted(event.states - STATE_BY_LABEL.keys()))
     states = {STATE_BY_LABEL[label] for label in event.states - set(unknown)}
 
@@ -70,7 +76,8 @@ def list_transactions(
             return False
         if event.states and metadata.state not in states:
             return False
-        if event.duration_ms >= 0 and now_ms - metadata.start_timestamp_ms <= event.duration_ms:
+        open_ms = context.now_ms - metadata.start_timestamp_ms
+        if event.duration_ms >= 0 and open_ms <= event.duration_ms:
             return False
         return pattern is None or pattern.matches(metadata.transactional_id)
 
@@ -79,7 +86,7 @@ def list_transactions(
         for id_, metadata in sorted(store.transactions.items())
         if is_listed(metadata)
     )
-    return ListTransactionsResult(ErrorCode.none, listed, unknown)
+    return answer(context, ListTransactionsResult(ErrorCode.none, listed, unknown))
 
 
 def _expiry_ms(store: TransactionStore, metadata: TransactionMetadata) -> int:

@@ -60,16 +60,16 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(transaction_log.encode_key(transactional_id), None)
 
 
-def decode(entry: CoordinatorRecord) -> tuple[str | None, TransactionMetadata | None]:
+def decode(record: CoordinatorRecord) -> tuple[str | None, TransactionMetadata | None]:
     """Read a record: the id and what stands about it.
 
     (id, None) is a tombstone, (None, None) a kind of record that we do not know. Raises
     ProtocolError (corrupt_message) for bytes that make no sense.
     """
-    transactional_id = transaction_log.decode_key(entry.key)
-    if transactional_id is None or entry.value is None:
+    transactional_id = transaction_log.decode_key(record.key)
+    if transactional_id is None or record.value is None:
         return transactional_id, None
-    value = transaction_log.decode_value(entry.value)
+    value = transaction_log.decode_value(record.value)
     state = _STATE_BY_STATUS.get(value.status)
     if state is None:
         message = f"{transactional_id} has the unknown transaction status {value.status}"

@@ -12,17 +12,19 @@ else.
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from oncelog.coordinator.shard import (
     NOTHING,
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EventContext,
     RecordContext,
-    Reply,
     Token,
+    answer,
 )
-from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.errors import ErrorCode
 from oncelog.transaction import (
     add_partitions,
     end_txn,
@@ -38,22 +40,21 @@ from oncelog.transaction.events import (
     DescribeTransaction,
     DescribeTransactionResult,
     EndTxn,
+    EndTxnResult,
     ExpireId,
     InitProducerId,
     InitProducerIdResult,
     ListTransactions,
     ListTransactionsResult,
     MarkersWritten,
-    Parked,
+    TransactionDecision,
+    TransactionEffect,
+    TransactionEvent,
+    TransactionResult,
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import (
-    FinalizedVersion,
-    FreshProducerId,
-    TransactionConfig,
-    TransactionStore,
-)
+from oncelog.transaction.store import FinalizedVersion, TransactionConfig, TransactionStore
 
 _MAPPED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -68,7 +69,9 @@ _MAPPED = {
 """What a client is told about a failed append, as TransactionStateManager maps it."""
 
 
-class TransactionCoordinatorShard(CoordinatorShard):
+class TransactionCoordinatorShard(
+    CoordinatorShard[TransactionEvent, TransactionResult, TransactionEffect]
+):
     """Decides every event of the transaction coordinator for one partition of its log.
 
     `coordinator_epoch` is the leader epoch of that partition: partition leaders refuse markers of
@@ -78,12 +81,11 @@ class TransactionCoordinatorShard(CoordinatorShard):
     def __init__(
         self,
         coordinator_epoch: int,
-        fresh_producer_id: FreshProducerId,
         config: TransactionConfig | None = None,
         finalized_version: FinalizedVersion | None = None,
     ) -> None:
         self._store = TransactionStore(
-            coordinator_epoch, config or TransactionConfig(), fresh_producer_id, finalized_version
+            coordinator_epoch, config or TransactionConfig(), finalized_version
         )
         self._sweeps = timers.Sweeps(self._store)
 
@@ -95,99 +97,88 @@ class TransactionCoordinatorShard(CoordinatorShard):
         """
         return self._store.transactions
 
-    def id_of(self, event: object) -> str | None:
+    def id_of(self, event: TransactionEvent) -> str | None:
         """Name the id an event waits for. Reads, verify-only and hopeless requests never wait."""
         match event:
-            case Parked():
-                return event.event.transactional_id
-            case AddPartitions(verify_only=True):
+            case AddPartitions(verify_only=True) | DescribeTransaction():
+                return None
+            case ListTransactions() | WarnOfExpiry():
                 return None
             case InitProducerId() if init_producer_id.is_hopeless(self._store, event):
                 return None
-            case (
-                InitProducerId()
-                | AddPartitions()
-                | EndTxn()
-                | MarkersWritten()
-                | AbortTimedOut()
-                | CompletePrepared()
-                | ExpireId()
-            ):
-                return event.transactional_id
-        return None
+        return event.transactional_id
 
-    def overtakes(self, event: object) -> bool:
+    def overtakes(self, event: TransactionEvent) -> bool:
         """Let results of markers, and COMPLETE after them, ahead of what waits for them."""
         return isinstance(event, MarkersWritten | CompletePrepared)
 
-    def park(self, event: object, token: Token | None) -> object:
-        """Remember which transaction a request met that has to queue (D7)."""
+    def park(self, event: TransactionEvent, context: EventContext) -> TransactionEvent:
+        """Note which transaction a request found that has to queue (D7)."""
         match event:
             case InitProducerId():
-                return init_producer_id.park(self._store, event, token)
+                return init_producer_id.park(self._store, event, context)
             case AddPartitions():
                 return add_partitions.park(self._store, event)
             case EndTxn():
                 return end_txn.park(self._store, event)
         return event
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
+    def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
         """Route an event to the file that decides it."""
         store = self._store
-        parked = event if isinstance(event, Parked) else None
-        request = parked.event if parked is not None else event
-        match request:
+        match event:
             case InitProducerId():
-                return init_producer_id.decide(store, request, parked, token, now_ms)
+                return init_producer_id.decide(store, event, context)
             case AddPartitions():
-                return add_partitions.decide(store, request, parked, token, now_ms)
+                return add_partitions.decide(store, event, context)
             case EndTxn():
-                return end_txn.decide(store, request, parked, token, now_ms)
+                return end_txn.decide(store, event, context)
             case MarkersWritten():
-                return markers.decide(store, request, now_ms)
+                return markers.decide(store, event, context)
             case AbortTimedOut():
-                return end_txn.abort_timed_out(store, request, now_ms)
+                return end_txn.abort_timed_out(store, event, context)
             case CompletePrepared():
-                return markers.complete_prepared(store, request, now_ms)
+                return markers.complete_prepared(store, event, context)
             case ExpireId():
-                return timers.expire(store, request, now_ms)
+                return timers.expire(store, event, context)
             case WarnOfExpiry():
-                return timers.warn_of_expiry(store, request)
+                return timers.warn_of_expiry(store, event)
             case DescribeTransaction():
-                return _reply(token, queries.describe(store, request))
+                return queries.describe(store, event, context)
             case ListTransactions():
-                return _reply(token, queries.list_transactions(store, request, now_ms))
-        raise InvariantViolation(f"the transaction coordinator does not know {event!r}")
+                return queries.list_transactions(store, event, context)
+        assert_never(event)
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record."""
-        self._store.apply(entry, context)
+        self._store.replay(record, context)
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+    def failed(
+        self, event: TransactionEvent, error: ErrorCode, context: EventContext
+    ) -> TransactionDecision:
         """Answer a request that could not be carried out; plan COMPLETE again if it was that."""
         mapped = _MAPPED.get(error, error)
-        request = event.event if isinstance(event, Parked) else event
-        match request:
+        match event:
             case InitProducerId():
-                self._store.leave_init(token)
-                return _reply(token, InitProducerIdResult(mapped))
+                self._store.leave_init(context.token)
+                return answer(context, InitProducerIdResult(mapped))
             case AddPartitions():
-                return add_partitions.answer(request, token, mapped)
+                return add_partitions.refuse(event, mapped, context)
             case EndTxn():
-                return end_txn.answer(token, mapped)
+                return answer(context, EndTxnResult(mapped))
             case MarkersWritten() | CompletePrepared():
-                markers.complete_failed(self._store, request.transactional_id, now_ms)
+                markers.complete_failed(self._store, event.transactional_id, context.now_ms)
             case DescribeTransaction():
-                return _reply(token, DescribeTransactionResult(mapped, request.transactional_id))
+                return answer(context, DescribeTransactionResult(mapped, event.transactional_id))
             case ListTransactions():
-                return _reply(token, ListTransactionsResult(mapped))
+                return answer(context, ListTransactionsResult(mapped))
         return NOTHING
 
     def dropped(self, token: Token) -> None:
         """A request whose connection is gone competes for no id any more."""
         self._store.leave_init(token)
 
-    def tick(self, now_ms: int) -> Sequence[object]:
+    def tick(self, now_ms: int) -> Sequence[TransactionEvent]:
         """Return what the sweeps find."""
         return self._sweeps.due(now_ms)
 
@@ -195,14 +186,7 @@ class TransactionCoordinatorShard(CoordinatorShard):
         """Say when the next sweep is due; None while there is nothing to sweep."""
         return self._sweeps.next_deadline_ms()
 
-    def on_loaded(self, now_ms: int) -> Decision:
-        """After replay.
-
-        Start the sweeps, and send the markers of every prepared transaction again (INV-4).
-        """
-        self._sweeps.start(now_ms)
-        return Decision(effects=markers.resume_all(self._store, now_ms))
-
-
-def _reply(token: Token | None, value: object) -> Decision:
-    return NOTHING if token is None else Decision(replies=(Reply(token, value),))
+    def on_loaded(self, context: EventContext) -> TransactionDecision:
+        """Start the sweeps, and send the markers of every prepared transaction again (INV-4)."""
+        self._sweeps.start(context.now_ms)
+        return Decision(effects=markers.resume_all(self._store, context.now_ms))

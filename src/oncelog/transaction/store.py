@@ -2,8 +2,8 @@
 
 The durable map, and the volatile state beside it.
 
-Durable: `transactions`, changed by `apply` alone (D2), so that a replay of the log ends in the same
-map (INV-4, INV-5).
+Durable: `transactions`, changed by `replay` alone (D2), so that a replay of the log ends in the
+same map (INV-4, INV-5).
 
 Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, never safety:
 
@@ -17,7 +17,7 @@ Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, nev
   producer was fenced.
 - `VolatileState.markers_told_ms`, `is_warned`: what the log was told already. `lives`: what
   happened lately.
-- `_proposed`: the moves that entries on their way to the log were made from.
+- `_proposed`: the moves that records on their way to the log were made from.
 - `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
   explain it afterwards.
 """
@@ -25,20 +25,18 @@ Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, nev
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
 from oncelog.core.limits import CLOCK_JUMP_MS_MIN, EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.life import Cause, Lives
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
-FreshProducerId = Callable[[], ProducerId | None]
-"""Takes the next producer id from a durable block (INV-11); None while no block is at hand."""
-
-FinalizedVersion = Callable[[], int]
+FinalizedVersion: TypeAlias = Callable[[], int]
 """The finalized level of the feature `transaction.version`, now. It rules how the coordinator's own
 aborts bump, and the version of its records; of a request its version decides, as in Kafka.
 """
@@ -90,19 +88,17 @@ class Proposal:
 class TransactionStore:
     """The state that the shard's parts share.
 
-    They read it to decide; `apply` alone changes `transactions`.
+    They read it to decide; `replay` alone changes `transactions`.
     """
 
     def __init__(
         self,
         coordinator_epoch: int,
         config: TransactionConfig,
-        fresh_producer_id: FreshProducerId,
         finalized_version: FinalizedVersion | None = None,
     ) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.config = config
-        self.fresh_producer_id = fresh_producer_id
         self.finalized_version = finalized_version or (lambda: config.transaction_version)
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: set[str] = set()
@@ -112,19 +108,19 @@ class TransactionStore:
         """What is volatile about each id that has been written or is about to be."""
         self.lives = Lives()
         self._proposed: dict[bytes, tuple[tuple[CoordinatorRecord, Proposal], ...]] = {}
-        """By record key: what the entries that were last proposed for an id were made from."""
+        """By record key: what the records that were last proposed for an id were made from."""
         self._id_of_init: dict[Token, str] = {}
         self._next_ticket = 0
 
     # Deciding.
 
     def propose(self, *moves: Proposal) -> tuple[CoordinatorRecord, ...]:
-        """Turn moves of one id into entries, and note what goes with them when committed."""
-        entries: tuple[CoordinatorRecord, ...] = ()
+        """Turn moves of one id into records, and note what goes with them when committed."""
+        proposed: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
-            entries += (records.encode(move.after, self.finalized_version()),)
-        self._proposed[entries[0].key] = tuple(zip(entries, moves, strict=True))
-        return entries
+            proposed += (records.encode(move.after, self.finalized_version()),)
+        self._proposed[proposed[0].key] = tuple(zip(proposed, moves, strict=True))
+        return proposed
 
     def markers(
         self, metadata: TransactionMetadata, partitions: Iterable[TopicPartition], delay_ms: int = 0
@@ -167,27 +163,27 @@ class TransactionStore:
         """Say whether no later InitProducerId waits for the id."""
         return all(other <= ticket for other in self.volatile[transactional_id].inits.values())
 
-    # Applying.
+    # Replaying.
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record: the only writer of `transactions` (D2)."""
-        proposal = self._proposal_of(entry)
+        proposal = self._proposal_of(record)
         if proposal is not None:
             self._take(proposal.after, proposal)
             return
-        transactional_id, metadata = records.decode(entry)
+        transactional_id, metadata = records.decode(record)
         if metadata is not None:
             self._take(_as_written(metadata, context.timestamp_ms), None)
         elif transactional_id is not None:
-            self._proposed.pop(entry.key, None)
+            self._proposed.pop(record.key, None)
             self._forget(transactional_id, context.timestamp_ms)
         else:
-            raise UnknownKind(entry.key)
+            raise UnknownKind(record.key)
 
-    def _proposal_of(self, entry: CoordinatorRecord) -> Proposal | None:
-        """Find the proposal that this very entry was made from: it need not be decoded again."""
-        for proposed, proposal in self._proposed.get(entry.key, ()):
-            if proposed is entry:
+    def _proposal_of(self, record: CoordinatorRecord) -> Proposal | None:
+        """Find the proposal that this very record was made from: it need not be decoded again."""
+        for proposed, proposal in self._proposed.get(record.key, ()):
+            if proposed is record:
                 return proposal
         return None
 

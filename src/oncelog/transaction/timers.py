@@ -6,14 +6,21 @@ A sweep only finds; each finding becomes an event that is decided in its turn, b
 time.
 """
 
-from oncelog.coordinator.shard import NOTHING, Decision
+from oncelog.coordinator.shard import NOTHING, Decision, EventContext
 from oncelog.core.limits import (
     EXPIRY_WARNING_SHARE,
     TRANSACTION_SWEEP_CONTINUE_MS,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
 )
 from oncelog.transaction import notices, records
-from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId, WarnOfExpiry
+from oncelog.transaction.events import (
+    AbortTimedOut,
+    CompletePrepared,
+    ExpireId,
+    TransactionDecision,
+    TransactionEvent,
+    WarnOfExpiry,
+)
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import TransactionStore
 
@@ -41,9 +48,9 @@ class Sweeps:
             planned.append(self._next_expire_ms)
         return min(planned, default=None)
 
-    def due(self, now_ms: int) -> list[object]:
+    def due(self, now_ms: int) -> list[TransactionEvent]:
         """Return what the sweeps found, and plan the next ones."""
-        found: list[object] = self._due_completions(now_ms)
+        found: list[TransactionEvent] = self._due_completions(now_ms)
         if now_ms >= self._next_abort_ms:
             overdue = self._overdue(now_ms)
             found += overdue
@@ -55,21 +62,21 @@ class Sweeps:
             self._next_expire_ms = now_ms + _pause(self._store.config.expire_interval_ms, idle)
         return found
 
-    def _due_completions(self, now_ms: int) -> list[object]:
+    def _due_completions(self, now_ms: int) -> list[TransactionEvent]:
         due = [id_ for id_, at_ms in self._store.to_complete.items() if at_ms <= now_ms]
         for id_ in due:
             del self._store.to_complete[id_]
         return [CompletePrepared(id_) for id_ in due]
 
-    def _overdue(self, now_ms: int) -> list[object]:
-        found: list[object] = []
+    def _overdue(self, now_ms: int) -> list[TransactionEvent]:
+        found: list[TransactionEvent] = []
         for id_ in sorted(self._store.ongoing):
             metadata = self._store.transactions[id_]
             if metadata.is_overdue(now_ms):
                 found.append(AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch))
         return found[:TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX]
 
-    def _near_expiry(self, now_ms: int) -> list[object]:
+    def _near_expiry(self, now_ms: int) -> list[TransactionEvent]:
         """Find the ids of which only a short time of their idle life is left."""
         left_ms = self._store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
         near = [
@@ -81,8 +88,8 @@ class Sweeps:
         ]
         return [WarnOfExpiry(tuple(near))] if near else []
 
-    def _idle(self, now_ms: int) -> list[object]:
-        found: list[object] = []
+    def _idle(self, now_ms: int) -> list[TransactionEvent]:
+        found: list[TransactionEvent] = []
         for metadata in self._store.transactions.values():
             if _is_idle(self._store, metadata, now_ms):
                 found.append(ExpireId(metadata.transactional_id))
@@ -91,16 +98,16 @@ class Sweeps:
         return found
 
 
-def expire(store: TransactionStore, event: ExpireId, now_ms: int) -> Decision:
+def expire(store: TransactionStore, event: ExpireId, context: EventContext) -> TransactionDecision:
     """Write the tombstone of an id that is still idle."""
     metadata = store.transactions.get(event.transactional_id)
-    if metadata is None or not _is_idle(store, metadata, now_ms):
+    if metadata is None or not _is_idle(store, metadata, context.now_ms):
         return NOTHING
-    entry = records.tombstone(event.transactional_id)
-    return Decision(entries=(entry,), id=event.transactional_id)
+    tombstone = records.tombstone(event.transactional_id)
+    return Decision((tombstone,), id=event.transactional_id)
 
 
-def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> Decision:
+def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> TransactionDecision:
     """Say once which ids expire soon."""
     ids = [id_ for id_ in event.transactional_ids if id_ in store.transactions]
     for id_ in ids:
@@ -114,7 +121,7 @@ def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int
     return metadata.state.is_at_rest and metadata.last_update_timestamp_ms <= idle_since_ms
 
 
-def _pause(interval_ms: int, found: list[object]) -> int:
+def _pause(interval_ms: int, found: list[TransactionEvent]) -> int:
     """Return the pause before the next sweep.
 
     A short one if this sweep found as much as it may take on.

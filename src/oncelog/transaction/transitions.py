@@ -7,10 +7,11 @@ used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import CoordinatorRecord, Decision, Reply
+from oncelog.coordinator.shard import Decision, EventContext, Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
+from oncelog.transaction.events import TransactionDecision, TransactionResult
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
 
@@ -19,7 +20,11 @@ EPOCH_BUMP_VERSION = 2
 
 
 def prepare(
-    store: TransactionStore, metadata: TransactionMetadata, commit: bool, version: int, now_ms: int
+    store: TransactionStore,
+    metadata: TransactionMetadata,
+    commit: bool,
+    version: int,
+    context: EventContext,
 ) -> Proposal | ErrorCode:
     """Plan the end that a client asks for, under TV1 or TV2.
 
@@ -32,31 +37,32 @@ def prepare(
         plain = moved(
             metadata,
             state,
-            now_ms,
+            context.now_ms,
             next_producer_id=NO_PRODUCER_ID,
             client_transaction_version=0,
         )
         return Proposal(plain, volatile.last_producer_epoch)
     next_producer_id = NO_PRODUCER_ID
     if metadata.is_epoch_exhausted:
-        fresh = store.fresh_producer_id()
+        fresh = context.fresh_producer_id()
         if fresh is None:
             return ErrorCode.coordinator_load_in_progress
         next_producer_id = fresh
+    begins = metadata.state.is_at_rest
     bumped = moved(
         metadata,
         state,
-        now_ms,
+        context.now_ms,
         producer_epoch=_next_epoch(metadata),
         next_producer_id=next_producer_id,
-        start_timestamp_ms=now_ms if metadata.state.is_at_rest else metadata.start_timestamp_ms,
+        start_timestamp_ms=context.now_ms if begins else metadata.start_timestamp_ms,
         client_transaction_version=EPOCH_BUMP_VERSION,
     )
     return Proposal(bumped, metadata.producer_epoch)
 
 
 def prepare_fence(
-    store: TransactionStore, metadata: TransactionMetadata, now_ms: int, cause: str
+    store: TransactionStore, metadata: TransactionMetadata, context: EventContext, cause: str
 ) -> Proposal | ErrorCode:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
@@ -64,15 +70,15 @@ def prepare_fence(
     next attempt uses the same epoch, which no client has seen. From the last epoch there is no
     further bump (KAFKA-20090).
     """
-    fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, now_ms)
+    fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, context.now_ms)
     version = store.finalized_version()
     if version >= EPOCH_BUMP_VERSION:
-        ending = prepare(store, fencing, commit=False, version=version, now_ms=now_ms)
+        ending = prepare(store, fencing, commit=False, version=version, context=context)
         return ending if isinstance(ending, ErrorCode) else replace(ending, cause=cause)
     aborted = moved(
         fencing,
         TransactionState.PREPARE_ABORT,
-        now_ms,
+        context.now_ms,
         producer_epoch=_next_epoch(metadata),
         next_producer_id=NO_PRODUCER_ID,
         client_transaction_version=0,
@@ -96,20 +102,22 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     )
 
 
-def ending_entries(
-    store: TransactionStore, prepared: Proposal, now_ms: int, replies: tuple[Reply, ...] = ()
-) -> Decision:
+def ending(
+    store: TransactionStore,
+    prepared: Proposal,
+    now_ms: int,
+    replies: tuple[Reply[TransactionResult], ...] = (),
+) -> TransactionDecision:
     """Return the decision that starts an ending: PREPARE, then replies and markers.
 
     A transaction without partitions owes no marker, so PREPARE and COMPLETE go into one append.
     """
     id_ = prepared.after.transactional_id
     if prepared.after.partitions:
-        entries: tuple[CoordinatorRecord, ...] = store.propose(prepared)
         markers = store.markers(prepared.after, prepared.after.partitions)
-        return Decision(entries=entries, replies=replies, effects=(markers,), id=id_)
+        return Decision(store.propose(prepared), replies, (markers,), id_)
     both = (prepared, Proposal(complete(prepared.after, now_ms), prepared.last_producer_epoch))
-    return Decision(entries=store.propose(*both), replies=replies, id=id_)
+    return Decision(store.propose(*both), replies, id=id_)
 
 
 def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
@@ -121,11 +129,11 @@ def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch
 
 def complete_decision(
     store: TransactionStore, metadata: TransactionMetadata, now_ms: int
-) -> Decision:
+) -> TransactionDecision:
     """Return the decision that finishes a prepared transaction."""
     last = store.volatile[metadata.transactional_id].last_producer_epoch
     proposal = Proposal(complete(metadata, now_ms), last)
-    return Decision(entries=store.propose(proposal), id=metadata.transactional_id)
+    return Decision(store.propose(proposal), id=metadata.transactional_id)
 
 
 def _next_epoch(metadata: TransactionMetadata) -> ProducerEpoch:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,8 @@ class Run:
 
     def sweep(self) -> None:
         """Have every shard look at what is due."""
-        for runtime in (self.broker.transactions, self.broker.groups):
+        runtimes: tuple[Any, ...] = (self.broker.transactions, self.broker.groups)
+        for runtime in runtimes:
             for coordinator in list(runtime._coordinators.values()):
                 coordinator._tick()
 

@@ -17,6 +17,7 @@ from oncelog.controller.topics import NewTopic
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.group.events import DescribeGroup
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import DiskFile, StorageFailure, SystemDisk
 from tests.unit.broker.context import Client
@@ -217,7 +218,9 @@ async def test_a_coordinator_in_a_failed_folder_is_not_available(tmp_path: Path)
             NONE,
             ErrorCode.coordinator_not_available,
         ]
-        asked = groups.ask(names[1], None, lambda value: value, lambda error: error)
+        asked = groups.ask(
+            names[1], DescribeGroup(names[1]), lambda value: value, lambda error: error
+        )
         assert asked is ErrorCode.not_coordinator
 
 

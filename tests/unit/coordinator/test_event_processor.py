@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pytest
 
@@ -13,17 +14,21 @@ from oncelog.coordinator import (
     CoordinatorShard,
     CoordinatorState,
     Decision,
-    EventProcessor,
+    EventContext,
     Output,
     RecordContext,
     Reply,
     Token,
+    answer,
+    replies_to,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+from tests.unit.coordinator.support import AnyOutput, processor_of
 
 E = ErrorCode
+NO_OUTPUT: AnyOutput = Output([], [], [])
 
 
 @dataclass(frozen=True)
@@ -41,51 +46,50 @@ class Do:
     exclusive: bool = True
 
 
+ToyDecision: TypeAlias = Decision[Do, object, str]
+
+
 @dataclass
-class Toy(CoordinatorShard):
+class Toy(CoordinatorShard[Do, object, str]):
     """Doors stand in for transitions: while its door is shut an event waits; records move doors."""
 
     applied: list[tuple[bytes, RecordContext]] = field(default_factory=list)
     shut: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
-    due: list[object] = field(default_factory=list)
+    due: list[Do] = field(default_factory=list)
     deadline_ms: int | None = None
-    activation: Decision = NOTHING
-    refusal: Decision | None = None
+    activation: ToyDecision = NOTHING
+    refusal: ToyDecision | None = None
     markers: list[object] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
 
-    def id_of(self, event: object) -> str | None:
-        assert isinstance(event, Do)
+    def id_of(self, event: Do) -> str | None:
         return event.id
 
-    def overtakes(self, event: object) -> bool:
-        assert isinstance(event, Do)
+    def overtakes(self, event: Do) -> bool:
         return event.ahead
 
-    def park(self, event: object, token: Token | None) -> object:
-        assert isinstance(event, Do)
-        self.calls.append(f"meet {event.says}")
+    def park(self, event: Do, context: EventContext) -> Do:
+        self.calls.append(f"park {event.says}")
         return Do(**{**vars(event), "met": f"after {len(self.applied)}"})
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        assert isinstance(event, Do)
+    def decide(self, event: Do, context: EventContext) -> ToyDecision:
         self.calls.append(f"decide {event.says}")
         if event.door in self.shut:
             resume = None if event.met else Do(**{**vars(event), "met": "in decide"})
             return Decision(id=event.id, wait=True, resume=resume)
         says = event.says + (f", met {event.met}" if event.met else "")
         return Decision(
-            entries=tuple(CoordinatorRecord(write, b"") for write in event.writes),
-            replies=() if token is None else (Reply(token, says),),
+            records=tuple(CoordinatorRecord(write, b"") for write in event.writes),
+            replies=replies_to(context.token, says),
             effects=(event.effect,) if event.effect else (),
             id=event.id if event.exclusive else None,
             producer=event.producer,
         )
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
-        self.applied.append((entry.key, context))
-        verb, _, door = entry.key.decode().partition(" ")
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+        self.applied.append((record.key, context))
+        verb, _, door = record.key.decode().partition(" ")
         if verb == "shut":
             self.shut.add(door)
         elif verb == "open":
@@ -96,26 +100,26 @@ class Toy(CoordinatorShard):
     ) -> None:
         self.markers.append((producer_id, producer_epoch, commit, offset))
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
+    def failed(self, event: Do, error: ErrorCode, context: EventContext) -> ToyDecision:
         if self.refusal is not None:
             return self.refusal
-        return NOTHING if token is None else Decision(replies=(Reply(token, error),))
+        return answer(context, error)
 
     def dropped(self, token: Token) -> None:
         assert isinstance(token, int)
         self.lost.append(token)
 
-    def tick(self, now_ms: int) -> Sequence[object]:
+    def tick(self, now_ms: int) -> Sequence[Do]:
         due, self.due = self.due, []
         return due
 
     def next_deadline_ms(self) -> int | None:
         return self.deadline_ms
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, context: EventContext) -> ToyDecision:
         return self.activation
 
-    def on_unloaded(self) -> Decision:
+    def on_unloaded(self, context: EventContext) -> ToyDecision:
         return Decision(replies=(Reply(99, "held"),), effects=("not any more",))
 
 
@@ -127,23 +131,23 @@ class Context:
     now_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.processor = EventProcessor(self.toy)
+        self.processor = processor_of(self.toy)
         self.processor.activate(0)
         self.offset = 0
         self.next_token = 1
 
-    def send(self, event: Do) -> Output:
+    def send(self, event: Do) -> AnyOutput:
         token, self.next_token = self.next_token, self.next_token + 1
         return self.processor.submit(event, token, self.now_ms)
 
-    def commit(self, output: Output) -> Output:
+    def commit(self, output: AnyOutput) -> AnyOutput:
         (append,) = output.appends
         base = Offset(self.offset)
-        self.offset += len(append.entries)
+        self.offset += len(append.records)
         return self.processor.committed(append.append_id, base, self.now_ms)
 
 
-def said(output: Output) -> list[object]:
+def said(output: AnyOutput) -> list[object]:
     return [reply.value for reply in output.replies]
 
 
@@ -157,8 +161,8 @@ def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
     """INV-4's base: nothing leaves before its records are committed."""
     context = Context(now_ms=7)
     output = context.send(Do("a", "done", (b"x", b"y"), effect="wave"))
-    entries = (CoordinatorRecord(b"x", b""), CoordinatorRecord(b"y", b""))
-    assert output == Output([Append(0, entries, None, 7)])
+    records = (CoordinatorRecord(b"x", b""), CoordinatorRecord(b"y", b""))
+    assert output == Output([Append(0, records, None, 7)], [], [])
     assert context.toy.applied == []
     assert context.processor.is_pending("a")
     context.now_ms = 9
@@ -184,9 +188,9 @@ def test_a_producers_append_is_applied_as_part_of_its_transaction() -> None:
 def test_events_of_a_pending_id_wait_in_order_and_others_do_not() -> None:
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
-    assert context.send(Do("a", "2")) == Output()
-    assert context.send(Do("a", "3", (b"y",))) == Output()
-    assert context.send(Do("a", "4")) == Output()
+    assert context.send(Do("a", "2")) == NO_OUTPUT
+    assert context.send(Do("a", "3", (b"y",))) == NO_OUTPUT
+    assert context.send(Do("a", "4")) == NO_OUTPUT
     assert said(context.send(Do("b", "other"))) == ["other"]
     assert said(context.send(Do(None, "read"))) == ["read"]
     assert context.processor.parked_count == 3
@@ -208,8 +212,8 @@ def test_appends_without_an_id_are_in_flight_together() -> None:
 def test_an_event_that_waits_is_decided_again_after_the_next_transition() -> None:
     context = Context()
     context.toy.shut.add("d")
-    assert context.send(Do("a", "late", door="d")) == Output()
-    assert context.send(Do("a", "behind")) == Output()
+    assert context.send(Do("a", "late", door="d")) == NO_OUTPUT
+    assert context.send(Do("a", "behind")) == NO_OUTPUT
     opening = context.send(Do("a", "open", (b"open d",), ahead=True))
     assert said(context.commit(opening)) == ["open", "late, met in decide", "behind, met after 0"]
 
@@ -243,13 +247,12 @@ def test_what_overtakes_without_a_record_lets_the_waiting_try_again() -> None:
 class Fencing(Toy):
     """Its first decision appends and waits at once, as a takeover of an open transaction does."""
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        assert isinstance(event, Do)
+    def decide(self, event: Do, context: EventContext) -> ToyDecision:
         if event.says != "fence" or event.met:
-            return super().decide(event, token, now_ms)
+            return super().decide(event, context)
         resume = Do("a", "fenced", met="its own abort", door="d")
-        entry = CoordinatorRecord(b"shut d", b"")
-        return Decision(entries=(entry,), id="a", wait=True, resume=resume)
+        record = CoordinatorRecord(b"shut d", b"")
+        return Decision((record,), id="a", wait=True, resume=resume)
 
 
 def test_an_event_may_append_and_wait() -> None:
@@ -257,7 +260,7 @@ def test_an_event_may_append_and_wait() -> None:
     abort = context.send(Do("a", "fence"))
     assert len(abort.appends) == 1
     context.send(Do("a", "behind"))
-    assert context.commit(abort) == Output()
+    assert context.commit(abort) == NO_OUTPUT
     opening = context.send(Do("a", "open", (b"open d",), ahead=True))
     assert said(context.commit(opening)) == [
         "open",
@@ -270,7 +273,7 @@ def test_a_queued_event_may_append_and_wait_too() -> None:
     context = Context(Fencing())
     first = context.send(Do("a", "1", (b"x",)))
     toy = context.toy
-    toy.park = lambda event, token: event  # type: ignore[method-assign]
+    toy.park = lambda event, context: event  # type: ignore[method-assign]
     context.send(Do("a", "fence"))
     abort = context.commit(first)
     assert said(abort) == ["1"]
@@ -293,7 +296,7 @@ def test_a_failed_append_whose_request_was_dropped_is_not_answered() -> None:
     abort = context.send(Do("a", "fence"))
     context.processor.drop(1)
     output = context.processor.append_failed(abort.appends[0].append_id, E.not_enough_replicas, 0)
-    assert output == Output()
+    assert output == NO_OUTPUT
     assert context.toy.lost == [1]
 
 
@@ -327,7 +330,7 @@ def test_a_wait_is_bounded() -> None:
     assert context.processor.next_deadline_ms() == 20 + PARKED_REQUEST_WAIT_MS_MAX
     assert said(context.commit(first)) == ["1", "3, met after 0"]
     assert context.processor.next_deadline_ms() is None
-    assert context.processor.tick(10**6) == Output()
+    assert context.processor.tick(10**6) == NO_OUTPUT
 
 
 def test_a_request_that_expires_while_its_append_is_in_flight_is_not_answered_again() -> None:
@@ -335,7 +338,7 @@ def test_a_request_that_expires_while_its_append_is_in_flight_is_not_answered_ag
     abort = context.send(Do("a", "fence"))
     late = context.processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
     assert said(late) == [E.concurrent_transactions]
-    assert context.commit(abort) == Output()
+    assert context.commit(abort) == NO_OUTPUT
     assert "d" in context.toy.shut
 
 
@@ -355,9 +358,9 @@ def test_only_so_many_wait_for_one_id() -> None:
     context = Context()
     context.send(Do("a", "1", (b"x",)))
     for _ in range(PARKED_REQUESTS_PER_ID_COUNT_MAX):
-        assert context.send(Do("a", "n")) == Output()
+        assert context.send(Do("a", "n")) == NO_OUTPUT
     assert said(context.send(Do("a", "too many"))) == [E.concurrent_transactions]
-    assert context.send(Do("a", "ahead", ahead=True)) == Output()
+    assert context.send(Do("a", "ahead", ahead=True)) == NO_OUTPUT
     assert context.processor.parked_count == PARKED_REQUESTS_PER_ID_COUNT_MAX + 1
 
 
@@ -365,8 +368,8 @@ def test_timers_queue_without_a_bound_in_time_and_without_an_answer() -> None:
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
     context.toy.due = [Do("a", "timer", effect="rang")]
-    assert context.processor.tick(1) == Output()
-    assert context.processor.tick(10**6) == Output()
+    assert context.processor.tick(1) == NO_OUTPUT
+    assert context.processor.tick(10**6) == NO_OUTPUT
     assert context.commit(first).effects == ["rang"]
 
 
@@ -384,14 +387,14 @@ def test_a_dropped_request_is_never_decided() -> None:
 
 def test_replay_applies_and_serves_nobody() -> None:
     toy = Toy(activation=Decision(effects=("again",)))
-    processor = EventProcessor(toy)
+    processor = processor_of(toy)
     processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 5))
     processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), True, Offset(3))
     assert said(processor.submit(Do("a", "early"), 1, 0)) == [E.coordinator_load_in_progress]
-    assert processor.submit(Do("a", "early"), None, 0) == Output()
-    assert processor.tick(0) == Output()
+    assert processor.submit(Do("a", "early"), None, 0) == NO_OUTPUT
+    assert processor.tick(0) == NO_OUTPUT
     assert processor.next_deadline_ms() is None
-    assert processor.activate(0) == Output(effects=["again"])
+    assert processor.activate(0) == Output([], [], ["again"])
     assert processor.state is CoordinatorState.ACTIVE
     assert toy.applied == [(b"x", RecordContext(Offset(0), 5))]
     processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), False, Offset(4))
@@ -410,14 +413,14 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
         Reply(2, E.not_coordinator),
         Reply(99, "held"),
     ]
-    assert context.processor.resign(0) == Output()
-    assert context.commit(first) == Output()
-    assert context.processor.append_failed(0, E.not_leader_or_follower, 0) == Output()
+    assert context.processor.resign(0) == NO_OUTPUT
+    assert context.commit(first) == NO_OUTPUT
+    assert context.processor.append_failed(0, E.not_leader_or_follower, 0) == NO_OUTPUT
     assert context.toy.applied == []
     assert said(context.send(Do("a", "late"))) == [E.not_coordinator]
     context.processor.drop(1)
     assert context.toy.lost == []
-    assert context.processor.tick(10**6) == Output()
+    assert context.processor.tick(10**6) == NO_OUTPUT
     assert context.processor.next_deadline_ms() is None
 
 
@@ -443,10 +446,10 @@ def test_an_append_lands_once() -> None:
 
 
 def test_bugs_of_a_machine_are_named() -> None:
-    waits = Decision(wait=True)
+    waits: ToyDecision = Decision(wait=True)
     with pytest.raises(InvariantViolation, match="activation"):
-        EventProcessor(Toy(activation=waits)).activate(0)
-    context = Context(Toy(refusal=Decision(entries=(CoordinatorRecord(b"x", b""),))))
+        processor_of(Toy(activation=waits)).activate(0)
+    context = Context(Toy(refusal=Decision(records=(CoordinatorRecord(b"x", b""),))))
     first = context.send(Do("a", "1", (b"x",)))
     with pytest.raises(InvariantViolation, match="failed event"):
         context.processor.append_failed(first.appends[0].append_id, E.request_timed_out, 0)
@@ -459,7 +462,7 @@ def test_bugs_of_a_machine_are_named() -> None:
 class Unaware(Toy):
     """Forgets to say whose transition an event belongs to."""
 
-    def id_of(self, event: object) -> str | None:
+    def id_of(self, event: Do) -> str | None:
         return None
 
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator import (
     CoordinatorRecord,
-    CoordinatorShard,
     EndTransactionMarker,
-    EventProcessor,
     RecordContext,
     ReplayBuffer,
 )
@@ -19,12 +17,13 @@ from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.config import GroupConfig
 from oncelog.group.offset_values import CommittedOffset
-from oncelog.group.records import group_tombstone, offset_entry, offset_tombstone
+from oncelog.group.records import group_tombstone, offset_record, offset_tombstone
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.records import group_log
 from oncelog.transaction import TransactionCoordinatorShard, TransactionMetadata, TransactionState
 from oncelog.transaction import records as transaction_records
 from tests.support.examples import examples
+from tests.unit.coordinator.support import AnyShard, processor_of
 
 EPOCH = ProducerEpoch(0)
 GROUPS = ("g", "h")
@@ -44,11 +43,11 @@ def offsets_log(steps: Sequence[Step]) -> Log:
         value = CommittedOffset(number, 0, "", 1)
         match kind:
             case "commit":
-                log.append((offset_entry(group, partition, value), None))
+                log.append((offset_record(group, partition, value), None))
             case "delete":
                 log.append((offset_tombstone(group, partition), None))
             case "send":
-                log.append((offset_entry(GROUPS[number % 2], partition, value), producer))
+                log.append((offset_record(GROUPS[number % 2], partition, value), producer))
             case "end":
                 log.append((producer, which == 0))
             case "generation":
@@ -79,8 +78,8 @@ def transaction_log(steps: Sequence[Step]) -> Log:
     return log
 
 
-def replay_all(shard: CoordinatorShard, log: Log) -> None:
-    processor = EventProcessor(shard)
+def replay_all(shard: AnyShard, log: Log) -> None:
+    processor = processor_of(shard)
     for offset, step in enumerate(map(_unpacked, log)):
         entry, producer, commit = step
         if entry is None:
@@ -93,9 +92,9 @@ def replay_all(shard: CoordinatorShard, log: Log) -> None:
             processor.replay(entry, context)
 
 
-def replay_what_counts(shard: CoordinatorShard, log: Log, stretch_count: int) -> int:
+def replay_what_counts(shard: AnyShard, log: Log, stretch_count: int) -> int:
     """Replay in stretches; returns how many steps were left to apply."""
-    processor, replay, applied = EventProcessor(shard), ReplayBuffer(), 0
+    processor, replay, applied = processor_of(shard), ReplayBuffer(), 0
 
     def apply() -> None:
         nonlocal applied
@@ -105,7 +104,7 @@ def replay_what_counts(shard: CoordinatorShard, log: Log, stretch_count: int) ->
             if isinstance(step, EndTransactionMarker):
                 processor.replay_end_transaction_marker(*step[1:], Offset(step.offset))
             else:
-                processor.replay(step.entry, step.context)
+                processor.replay(step.record, step.context)
         assert offsets == sorted(set(offsets))
         assert len(offsets) == len(replay)
         applied += len(offsets)
@@ -158,7 +157,7 @@ def groups() -> GroupCoordinatorShard:
 
 
 def transactions() -> TransactionCoordinatorShard:
-    return TransactionCoordinatorShard(0, lambda: None)
+    return TransactionCoordinatorShard(0)
 
 
 step = st.tuples(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncelog.coordinator import Append, CoordinatorRecord, EventProcessor, Output, RecordContext
+from oncelog.coordinator import Append, CoordinatorRecord, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group import GroupConfig, GroupCoordinatorShard
@@ -17,6 +17,7 @@ from oncelog.group import events as e
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
+from oncelog.group.decision import GroupEvent
 from oncelog.group.results import (
     FetchedOffset,
     HeartbeatResult,
@@ -26,6 +27,7 @@ from oncelog.group.results import (
     OffsetFetchResult,
     SyncResult,
 )
+from tests.unit.coordinator.support import AnyOutput, AnyProcessor, processor_of
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -47,7 +49,7 @@ class Marker:
 
 @dataclass
 class Written:
-    entry: CoordinatorRecord
+    record: CoordinatorRecord
     timestamp_ms: int
     producer_id: int = -1
 
@@ -65,7 +67,7 @@ class Context:
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
-        self.processor = EventProcessor(GroupCoordinatorShard(self.config, lambda: self.topics))
+        self.processor = processor_of(GroupCoordinatorShard(self.config, lambda: self.topics))
         self.processor.activate(self.now_ms)
 
     @property
@@ -82,21 +84,21 @@ class Context:
 
     # The shell.
 
-    def submit(self, event: object) -> int:
+    def submit(self, event: GroupEvent) -> int:
         self.next_token += 1
         token = self.next_token
         self.handle(self.processor.submit(event, token, self.now_ms))
         return token
 
-    def submit_silently(self, event: object) -> None:
+    def submit_silently(self, event: GroupEvent) -> None:
         self.handle(self.processor.submit(event, None, self.now_ms))
 
-    def handle(self, output: Output) -> None:
+    def handle(self, output: AnyOutput) -> None:
         for append in output.appends:
             self.in_flight.append((append, len(self.log)))
             producer_id = append.producer.producer_id if append.producer else -1
-            for entry in append.entries:
-                self.log.append(Written(entry, append.timestamp_ms, producer_id))
+            for record in append.records:
+                self.log.append(Written(record, append.timestamp_ms, producer_id))
         for reply in output.replies:
             assert isinstance(reply.token, int)
             assert reply.token not in self.replies, "a request is answered once"
@@ -297,9 +299,9 @@ class Context:
 
 def replayed(
     log: list[Written | Marker], config: GroupConfig, topics: Callable[[], Topics] = NoTopics
-) -> EventProcessor:
+) -> AnyProcessor:
     """A processor that has read the log, not yet activated."""
-    processor = EventProcessor(GroupCoordinatorShard(config, topics))
+    processor = processor_of(GroupCoordinatorShard(config, topics))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
             producer_id = ProducerId(item.producer_id)
@@ -314,5 +316,5 @@ def replayed(
                 ProducerId(item.producer_id),
                 transactional=is_transactional,
             )
-            processor.replay(item.entry, context)
+            processor.replay(item.record, context)
     return processor

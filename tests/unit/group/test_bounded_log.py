@@ -64,7 +64,7 @@ def last_words(c: Context) -> dict[bytes, bytes | None]:
         elif item.producer_id >= 0:
             pending.setdefault(item.producer_id, []).append(place)
     return {
-        item.entry.key: item.entry.value
+        item.record.key: item.record.value
         for place, item in enumerate(c.log)
         if isinstance(item, Written) and place not in aborted
     }
@@ -99,8 +99,10 @@ def test_tombstones_have_the_keys_of_what_they_remove() -> None:
     assert c.commit(3, member, 1) is ErrorCode.none
     c.leave(member)
     c.advance(WEEKS_MS)
-    values = {item.entry.key for item in c.log if isinstance(item, Written) and item.entry.value}
-    gone = {item.entry.key for item in c.log if isinstance(item, Written) and not item.entry.value}
+    values = {item.record.key for item in c.log if isinstance(item, Written) and item.record.value}
+    gone = {
+        item.record.key for item in c.log if isinstance(item, Written) and not item.record.value
+    }
     assert values == gone
     assert sorted(key[:2] for key in gone) == [b"\x00\x01", b"\x00\x02"]
 

@@ -4,12 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.coordinator import Append, Output
+from oncelog.coordinator import Append
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import GroupConfig
 from oncelog.group import events as e
 from oncelog.protocol.record import Record, build_batch
+from tests.unit.coordinator.support import AnyOutput
 from tests.unit.group.context import Context, Marker
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -23,13 +24,13 @@ class Measured(Context):
         self.sizes: list[int] = []
         super().__post_init__()
 
-    def handle(self, output: Output) -> None:
+    def handle(self, output: AnyOutput) -> None:
         self.sizes += [size_of(append) for append in output.appends]
         super().handle(output)
 
 
 def size_of(append: Append) -> int:
-    entries = append.entries
+    entries = append.records
     return len(build_batch([Record(0, 0, entry.key, entry.value) for entry in entries]))
 
 
@@ -50,7 +51,7 @@ def kept(c: Context, group_id: str = "g") -> list[tuple[str, int]]:
 
 
 def tombstones_count(c: Context) -> int:
-    return sum(not isinstance(item, Marker) and item.entry.value is None for item in c.log)
+    return sum(not isinstance(item, Marker) and item.record.value is None for item in c.log)
 
 
 def load(c: Context, **topics: UUID) -> None:

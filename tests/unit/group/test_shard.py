@@ -1,19 +1,21 @@
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from oncelog.coordinator import CoordinatorRecord, EventProcessor, RecordContext, UnknownKind
+from oncelog.coordinator import CoordinatorRecord, RecordContext, UnknownKind
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.consumer import events as consumer_events
+from oncelog.group.decision import GroupEvent
 from oncelog.group.failures import refusal
 from oncelog.group.results import HeartbeatResult
-from oncelog.group.shard import HANDLERS, _event_of
+from oncelog.group.shard import _event_of
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
+from tests.unit.coordinator.support import processor_of
 from tests.unit.group.context import T0, Context, Written
 
 REQUESTS = [
@@ -31,8 +33,10 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
-def test_before_activation_and_after_resignation_every_request_is_refused(event: object) -> None:
-    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
+def test_before_activation_and_after_resignation_every_request_is_refused(
+    event: GroupEvent,
+) -> None:
+    processor = processor_of(GroupCoordinatorShard(GroupConfig()))
     loading: Any = processor.submit(event, 1, 0).replies[0].value
     processor.activate(0)
     processor.resign(0)
@@ -45,7 +49,7 @@ def test_before_activation_and_after_resignation_every_request_is_refused(event:
 
 
 def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
-    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
+    processor = processor_of(GroupCoordinatorShard(GroupConfig()))
     output = processor.submit(e.Heartbeat("g", 1, "m"), 1, 0)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
     processor.activate(0)
@@ -58,7 +62,7 @@ def test_an_event_that_nobody_waits_for_has_no_refusal() -> None:
     assert refusal(e.ExpireOffsets("g"), ErrorCode.not_coordinator) is None
 
 
-def test_every_event_has_a_handler() -> None:
+def test_every_event_is_named_in_the_union() -> None:
     events = {
         value
         for module in (e, consumer_events)
@@ -66,7 +70,7 @@ def test_every_event_has_a_handler() -> None:
         if isinstance(value, type) and value.__module__ == module.__name__
     }
     events -= {e.JoinProtocol, e.MemberAssignment, e.LeavingMember, e.OffsetToCommit}
-    assert events - {e.OffsetToFetch, e.Leftover} == set(HANDLERS)
+    assert events - {e.OffsetToFetch, e.Leftover} == set(get_args(GroupEvent))
 
 
 def test_after_a_restart_members_go_on_without_a_rebalance() -> None:
@@ -146,7 +150,7 @@ def test_replies_that_hold_anyway_are_given_when_a_write_fails() -> None:
 def test_records_of_other_kinds_are_left_alone_and_named() -> None:
     shard = GroupCoordinatorShard(GroupConfig())
     with pytest.raises(UnknownKind) as caught:
-        shard.apply(CoordinatorRecord(b"\x00\x11\x00\x01g", b""), RecordContext(Offset(0), 0))
+        shard.replay(CoordinatorRecord(b"\x00\x11\x00\x01g", b""), RecordContext(Offset(0), 0))
     assert caught.value.kind == 17
     assert shard.store.groups == {}
 
@@ -154,12 +158,12 @@ def test_records_of_other_kinds_are_left_alone_and_named() -> None:
 def test_a_tombstone_of_an_unknown_group_changes_nothing() -> None:
     c = Context()
     c.stable()
-    processor = EventProcessor(GroupCoordinatorShard(GroupConfig()))
+    processor = processor_of(GroupCoordinatorShard(GroupConfig()))
     (written, *_) = c.log
     assert isinstance(written, Written)
-    entry = written.entry
-    processor.replay(CoordinatorRecord(entry.key, None), RecordContext(Offset(0), 0))
-    processor.replay(entry, RecordContext(Offset(1), 0))
+    record = written.record
+    processor.replay(CoordinatorRecord(record.key, None), RecordContext(Offset(0), 0))
+    processor.replay(record, RecordContext(Offset(1), 0))
     assert isinstance(processor.shard, GroupCoordinatorShard)
     assert list(processor.shard.store.groups) == ["g"]
 

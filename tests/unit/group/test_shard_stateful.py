@@ -11,16 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oncelog.coordinator import Append, Decision, EventProcessor, Output, Token
+from oncelog.coordinator import Append, EventContext
 from oncelog.coordinator.shard import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, TopicPartition
 from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
+from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.records import OffsetRecord, decode
 from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
 from oncelog.group.states import GroupState
 from tests.support.examples import examples
+from tests.unit.coordinator.support import AnyOutput, AnyProcessor, at
 from tests.unit.group.context import Context, Marker, Written, replayed
 
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
@@ -32,11 +34,11 @@ class Spy(GroupCoordinatorShard):
 
     newest_generation = 0
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        decision = super().decide(event, token, now_ms)
+    def decide(self, event: GroupEvent, context: EventContext) -> GroupDecision:
+        decision = super().decide(event, context)
         if not isinstance(event, e.OffsetCommit | e.TxnOffsetCommit):
             return decision
-        if decision.entries and event.generation_id >= 0:
+        if decision.records and event.generation_id >= 0:
             assert event.generation_id >= self.newest_generation, "INV-8"
             assert event.member_id in self.store.groups["g"].members, "INV-8"
         return decision
@@ -47,11 +49,11 @@ class SpiedContext(Context):
         super().__post_init__()
         self.use_spy(self.processor, 0)
 
-    def use_spy(self, processor: EventProcessor, newest: int) -> None:
+    def use_spy(self, processor: AnyProcessor, newest: int) -> None:
         processor.shard.__class__ = Spy
         processor.shard.newest_generation = newest  # type: ignore[attr-defined]
 
-    def handle(self, output: Output) -> None:
+    def handle(self, output: AnyOutput) -> None:
         for reply in output.replies:
             if isinstance(reply.value, JoinResult) and reply.value.error is ErrorCode.none:
                 newest = reply.value.generation_id
@@ -76,7 +78,7 @@ def expected(log: list[Written | Marker], partition: TopicPartition) -> Expected
             if item.commit and at > visible_at:
                 visible_at, outcome.offset = at, offset
             continue
-        record = decode(item.entry, RecordContext(Offset(position), 0))
+        record = decode(item.record, RecordContext(Offset(position), 0))
         if not isinstance(record, OffsetRecord) or record.partition != partition:
             continue
         if record.value is None:
@@ -118,7 +120,7 @@ class OffsetHistory(RuleBasedStateMachine):
     ) -> None:
         self.offset += 1
         if producer is None:
-            event: object = self.c.commit_event(self.offset, member, generation, partition)
+            event: GroupEvent = self.c.commit_event(self.offset, member, generation, partition)
         else:
             event = self.c.txn_commit_event(self.offset, producer, member, generation, partition)
         self.c.submit(event)
@@ -174,7 +176,7 @@ class OffsetHistory(RuleBasedStateMachine):
     def look(self, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
         """What a fetch would be answered, asked of the shard itself: it does not wait there."""
         event = e.OffsetFetch("g", (e.OffsetToFetch(*partition),), require_stable)
-        result = self.c.shard.decide(event, 0, self.c.now_ms).replies[0].value
+        result = self.c.shard.decide(event, at(self.c.now_ms, 0)).replies[0].value
         assert isinstance(result, OffsetFetchResult)
         return result.partitions[0]
 
@@ -183,11 +185,11 @@ class OffsetHistory(RuleBasedStateMachine):
         """INV-6."""
         log = self.committed_log()
         flying = {
-            decode(item.entry, RecordContext(Offset(0), 0)).partition  # type: ignore[union-attr]
+            decode(item.record, RecordContext(Offset(0), 0)).partition  # type: ignore[union-attr]
             for item in self.c.log[len(log) :]
             if isinstance(item, Written)
-            and isinstance(decode(item.entry, RecordContext(Offset(0), 0)), OffsetRecord)
-            and item.entry.value is not None
+            and isinstance(decode(item.record, RecordContext(Offset(0), 0)), OffsetRecord)
+            and item.record.value is not None
         }
         for partition in PARTITIONS:
             want = expected(log, partition)

@@ -1,3 +1,6 @@
+import json
+from base64 import b64decode
+from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
@@ -27,6 +30,7 @@ from tests.unit.protocol.damage import check_damage
 from tests.unit.protocol.judge import kio_class
 
 VERSIONS = range(4, 19)
+GOLDEN = json.loads((Path(__file__).parent / "golden/fetch.json").read_text())
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=150)
@@ -184,6 +188,30 @@ def response_seen_by(version: int, topic: FetchTopicResponse) -> object:
             part = part._replace(diverging_epoch=None, current_leader=None)
         parts.append(part)
     return labelled(version, topic._replace(partitions=parts))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_bytes_of_an_earlier_build_are_read_and_written_again(version: int) -> None:
+    for text in GOLDEN["request"][str(version)]:
+        frame = b64decode(text)
+        header = parse_request_header(frame)
+        request = parse_fetch_request(frame, version, header.body_offset)
+        again = encode_fetch_request(version, header.correlation_id, header.client_id, request)
+        assert again == frame
+    for text in GOLDEN["response"][str(version)]:
+        frame = b64decode(text)
+        correlation_id, offset = parse_response_header(ApiKey.FETCH, version, frame)
+        response = parse_fetch_response(frame, version, offset)
+        written = encode_fetch_response(
+            version,
+            correlation_id,
+            response.topics,
+            throttle_ms=response.throttle_ms,
+            error=response.error,
+            session_id=response.session_id,
+            node_endpoints=response.node_endpoints,
+        )
+        assert b"".join(written) == frame
 
 
 def test_record_buffers_stand_in_the_response_uncopied_and_in_order() -> None:

@@ -1,4 +1,7 @@
+import json
+from base64 import b64decode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +27,7 @@ from tests.unit.protocol.damage import check_damage
 from tests.unit.protocol.judge import kio_class
 
 VERSIONS = range(3, 14)
+GOLDEN = json.loads((Path(__file__).parent / "golden/produce.json").read_text())
 TOPIC_ID = UUID("11111111-2222-3333-4444-555555555555")
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -112,6 +116,32 @@ def test_kio_reads_the_same_request(version: int) -> None:
         (2, b"batch"),
         (3, None),
     ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_bytes_of_an_earlier_build_are_read_and_written_again(version: int) -> None:
+    for text in GOLDEN["request"][str(version)]:
+        frame = b64decode(text)
+        header = parse_request_header(frame)
+        request = parse(version, frame)
+        again = encode_produce_request(
+            version,
+            header.correlation_id,
+            header.client_id,
+            transactional_id=request.transactional_id,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            topics=[
+                (t.name, t.topic_id, [(p.index, p.records) for p in t.partitions])
+                for t in request.topics
+            ],
+        )
+        assert b"".join(again) == frame
+    for text in GOLDEN["response"][str(version)]:
+        frame = b64decode(text)
+        correlation_id, offset = parse_response_header(ApiKey.PRODUCE, version, frame)
+        response = parse_produce_response(frame, version, offset)
+        assert encode_produce_response(version, correlation_id, *response) == frame
 
 
 def test_records_point_into_the_frame_and_can_be_patched_there() -> None:

@@ -28,6 +28,7 @@ from oncelog.transaction.states import moved
 from tests.unit.broker.apis.test_group_admin import deleted, join
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import until
+from tests.unit.coordinator.support import at
 
 
 class SpyFile:
@@ -340,10 +341,10 @@ def test_a_machine_loads_until_it_is_activated_or_resigns() -> None:
     ]
     loading = (CrashRow.LOADING,)
     assert watch.at_death(0.0, "", "kill").rows == loading
-    machines[0].on_loaded(0)
-    machines[0].on_unloaded()
+    machines[0].on_loaded(at())
+    machines[0].on_unloaded(at())
     assert watch.at_death(0.0, "", "kill").rows == loading
-    machines[1].on_unloaded()
+    machines[1].on_unloaded(at())
     assert watch.at_death(0.0, "", "kill").rows == ()
 
 

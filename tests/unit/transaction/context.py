@@ -27,6 +27,7 @@ from oncelog.transaction import (
     TransactionState,
     records,
 )
+from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
 
 ID = "orders"
 P0 = TopicPartition("t", 0)
@@ -72,10 +73,8 @@ class Context:
 
     def load(self) -> None:
         """Start a leadership: a fresh shard, replayed from the log, activated."""
-        shard = TransactionCoordinatorShard(
-            self.coordinator_epoch, self.fresh_producer_id, self.config
-        )
-        self.processor = EventProcessor(shard)
+        shard = TransactionCoordinatorShard(self.coordinator_epoch, self.config)
+        self.processor = EventProcessor(shard, self.fresh_producer_id)
         for offset, (entry, timestamp_ms) in enumerate(self.log):
             self.processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
         self.run(self.processor.activate(self.now_ms))
@@ -95,7 +94,7 @@ class Context:
 
     # The shell.
 
-    def run(self, output: Output) -> None:
+    def run(self, output: Output[TransactionResult, TransactionEffect]) -> None:
         for reply in output.replies:
             assert isinstance(reply.token, int)
             assert reply.token not in self.results, "a request is answered once"
@@ -114,7 +113,7 @@ class Context:
 
     def commit(self, append: Append) -> None:
         base = Offset(len(self.log))
-        self.log += [(entry, append.timestamp_ms) for entry in append.entries]
+        self.log += [(record, append.timestamp_ms) for record in append.records]
         self.run(self.processor.committed(append.append_id, base, self.now_ms))
 
     def commit_held(self) -> None:
@@ -127,7 +126,7 @@ class Context:
         for append in held:
             self.run(self.processor.append_failed(append.append_id, error, self.now_ms))
 
-    def send(self, event: object) -> int:
+    def send(self, event: TransactionEvent) -> int:
         """Submit a request; its answer, if and when there is one, is in `results` under the
         returned token.
         """

@@ -10,6 +10,7 @@ from oncelog.transaction import (
     TransactionState,
     add_partitions,
 )
+from tests.unit.coordinator.support import at
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, OFFSETS, P0, P1, Context
 
 S = TransactionState
@@ -181,7 +182,7 @@ def test_nobody_hears_an_answer_that_nobody_waits_for() -> None:
         event = AddPartitions(ID, *context.ids, (P0,), verify_only)
         output = context.processor.submit(event, None, context.now_ms)
         assert output.replies == []
-    failing = context.shard.failed(event, None, E.not_coordinator, context.now_ms)
+    failing = context.shard.failed(event, E.not_coordinator, at(context.now_ms))
     assert failing.replies == ()
 
 

@@ -12,6 +12,7 @@ from oncelog.core.limits import (
 from oncelog.transaction import EndTxn, SendMarkers, TransactionState
 from oncelog.transaction.events import CompletePrepared
 from oncelog.transaction.life import StepKind
+from tests.unit.coordinator.support import at
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
 
 S = TransactionState
@@ -231,10 +232,10 @@ def test_a_completion_that_is_not_wanted_any_more_is_no_move() -> None:
     for id_ in (ID, "nobody"):
         event = CompletePrepared(id_)
         context.run(context.processor.submit(event, None, context.now_ms))
-        context.shard.failed(event, None, E.not_coordinator, context.now_ms)
+        context.shard.failed(event, E.not_coordinator, at(context.now_ms))
     assert len(context.log) == written
     context.go_to(S.PREPARE_COMMIT)
-    context.shard.failed(CompletePrepared(ID), None, E.not_coordinator, context.now_ms)
+    context.shard.failed(CompletePrepared(ID), E.not_coordinator, at(context.now_ms))
     assert context.state is S.PREPARE_COMMIT
 
 

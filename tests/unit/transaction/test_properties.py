@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oncelog.coordinator import EventProcessor, RecordContext
+from oncelog.coordinator import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
@@ -26,7 +26,9 @@ from oncelog.transaction import (
     TransactionState,
     records,
 )
+from oncelog.transaction.events import TransactionEvent
 from tests.support.examples import examples
+from tests.unit.coordinator.support import processor_of
 from tests.unit.transaction.context import EPOCH_MAX, Context
 
 E = ErrorCode
@@ -46,7 +48,7 @@ class Coordinator(Context):
         self.written: dict[tuple[str, int, TopicPartition], bool] = {}
         super().__post_init__()
 
-    def send(self, event: object) -> int:
+    def send(self, event: TransactionEvent) -> int:
         token = super().send(event)
         self.sent[token] = event
         return token
@@ -188,11 +190,11 @@ class CrashingCoordinator(RuleBasedStateMachine):
         self.context.tick(after_ms)
 
     @rule(logged_count=st.integers(0, 2))
-    def fail_in_flight(self, logged_count: int) -> None:
+    def crash(self, logged_count: int) -> None:
         """The first appends in flight may have reached the log; the others are lost."""
         context = self.context
         for append in context.held[:logged_count]:
-            context.log += [(entry, append.timestamp_ms) for entry in append.entries]
+            context.log += [(record, append.timestamp_ms) for record in append.records]
         context.fail_over()
 
     @rule()
@@ -204,8 +206,8 @@ class CrashingCoordinator(RuleBasedStateMachine):
 
     @invariant()
     def replay_agrees_with_memory(self) -> None:
-        shard = TransactionCoordinatorShard(0, lambda: None)
-        processor = EventProcessor(shard)
+        shard = TransactionCoordinatorShard(0)
+        processor = processor_of(shard)
         for offset, (entry, timestamp_ms) in enumerate(self.context.log):
             processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
         assert shard.transactions == self.context.shard.transactions

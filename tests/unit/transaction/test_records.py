@@ -55,15 +55,15 @@ def test_a_tombstone_names_its_id() -> None:
 
 
 def test_a_kind_of_record_that_we_do_not_know_is_named() -> None:
-    shard = TransactionCoordinatorShard(0, lambda: None)
+    shard = TransactionCoordinatorShard(0)
     with pytest.raises(UnknownKind) as caught:
-        shard.apply(CoordinatorRecord(b"\x00\x09??", b""), RecordContext(Offset(0), 0))
+        shard.replay(CoordinatorRecord(b"\x00\x09??", b""), RecordContext(Offset(0), 0))
     assert caught.value.kind == 9
 
 
 def test_the_tombstone_of_an_id_that_never_was_changes_nothing() -> None:
-    shard = TransactionCoordinatorShard(0, lambda: None)
-    shard.apply(records.tombstone("never seen"), RecordContext(Offset(1), 0))
+    shard = TransactionCoordinatorShard(0)
+    shard.replay(records.tombstone("never seen"), RecordContext(Offset(1), 0))
     assert shard.transactions == {}
 
 

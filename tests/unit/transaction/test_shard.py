@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelog.coordinator import EventProcessor, Reply
-from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.coordinator import Reply
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction import (
     AddPartitions,
@@ -15,6 +15,8 @@ from oncelog.transaction import (
     TransactionCoordinatorShard,
     TransactionState,
 )
+from oncelog.transaction.events import TransactionEvent, TransactionResult
+from tests.unit.coordinator.support import at, processor_of
 from tests.unit.transaction.context import ID, P0, Context
 
 E = ErrorCode
@@ -29,13 +31,15 @@ REQUESTS = [
 ]
 
 
-def error_of(reply: Reply) -> object:
+def error_of(reply: Reply[TransactionResult]) -> object:
     return getattr(reply.value, "error", None)
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_while_loading_and_after_resigning_every_request_is_answered(request_: object) -> None:
-    processor = EventProcessor(TransactionCoordinatorShard(0, lambda: None))
+def test_while_loading_and_after_resigning_every_request_is_answered(
+    request_: TransactionEvent,
+) -> None:
+    processor = processor_of(TransactionCoordinatorShard(0))
     (loading,) = processor.submit(request_, 1, 0).replies
     assert error_of(loading) is E.coordinator_load_in_progress
     processor.activate(0)
@@ -63,15 +67,8 @@ def test_a_decided_takeover_that_waits_is_answered_once_on_resigning() -> None:
     assert context.results[takeover].error is E.not_coordinator
 
 
-def test_an_event_that_nobody_defined_is_a_bug_of_ours() -> None:
-    shard = TransactionCoordinatorShard(0, lambda: None)
-    with pytest.raises(InvariantViolation, match="does not know"):
-        shard.decide("surprise", None, 0)
-    assert shard.id_of("surprise") is None
-
-
 def test_results_of_markers_are_not_changed_by_waiting() -> None:
-    shard = TransactionCoordinatorShard(0, lambda: None)
+    shard = TransactionCoordinatorShard(0)
     event = MarkersWritten(ID, *PRODUCER, 0, ())
-    assert shard.park(event, None) is event
+    assert shard.park(event, at()) is event
     assert shard.overtakes(event)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
@@ -16,6 +16,9 @@ from oncelog.core.config import BrokerConfig
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk
 from oncelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
 
 __all__ = ["Context"]
 
@@ -37,8 +40,8 @@ class Context:
     controller: ControllerShell
     partitions: PartitionManager
     producer_ids: ProducerIds
-    transactions: CoordinatorRuntime
-    groups: CoordinatorRuntime
+    transactions: TransactionRuntime
+    groups: GroupRuntime
     server: Server
     rng: random.Random
 

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import (
-    CoordinatorContext,
-    CoordinatorRuntime,
-    EffectHandler,
-)
+from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.features import TRANSACTION_VERSION
@@ -36,8 +32,19 @@ from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
+    from oncelog.group.decision import GroupEvent, GroupResult
+    from oncelog.group.events import TopicDeleted, TopicsKnown
     from oncelog.group.shard import GroupCoordinatorShard
     from oncelog.transaction import TransactionConfig, TransactionCoordinatorShard
+    from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
+
+    GroupRuntime: TypeAlias = CoordinatorRuntime[GroupEvent, GroupResult, Never]
+    TransactionRuntime: TypeAlias = CoordinatorRuntime[
+        TransactionEvent, TransactionResult, TransactionEffect
+    ]
+    TransactionContext: TypeAlias = CoordinatorContext[
+        TransactionEvent, TransactionResult, TransactionEffect
+    ]
 
 __all__ = [
     "group_coordinator",
@@ -73,19 +80,17 @@ def transaction_coordinator(
     config: BrokerConfig,
     partitions: PartitionManager,
     producer_ids: ProducerIds,
-    effect_handler: EffectHandler,
+    effect_handler: Callable[[TransactionContext, TransactionEffect], None],
     image: Callable[[], MetadataImage],
-) -> CoordinatorRuntime:
+) -> TransactionRuntime:
     """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
 
     def make_shard(partition: Partition) -> TransactionCoordinatorShard:
         from oncelog.transaction import TransactionCoordinatorShard
 
-        settings = transaction_config(config)
         return TransactionCoordinatorShard(
             partition.state.leader_epoch,
-            producer_ids.take,
-            settings,
+            transaction_config(config),
             lambda: image().features[TRANSACTION_VERSION],
         )
 
@@ -95,12 +100,16 @@ def transaction_coordinator(
         partitions=partitions,
         make_shard=make_shard,
         effect_handler=effect_handler,
+        fresh_producer_id=producer_ids.take,
     )
 
 
 def group_coordinator(
-    config: BrokerConfig, partitions: PartitionManager, image: Callable[[], MetadataImage]
-) -> CoordinatorRuntime:
+    config: BrokerConfig,
+    partitions: PartitionManager,
+    producer_ids: ProducerIds,
+    image: Callable[[], MetadataImage],
+) -> GroupRuntime:
     """The group coordinator. It hears of deleted topics, whose offsets go too."""
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
@@ -110,12 +119,12 @@ def group_coordinator(
         settings = group_config(config, partition.log.config.max_message_bytes)
         return GroupCoordinatorShard(settings, topics_of(image))
 
-    def topic_deleted(topic: TopicImage) -> object:
+    def topic_deleted(topic: TopicImage) -> TopicDeleted:
         from oncelog.group.events import TopicDeleted
 
         return TopicDeleted(topic.name, topic.topic_id)
 
-    def after_load() -> object:
+    def after_load() -> TopicsKnown:
         # A topic is in the store before an offset of it is in a log, and the image is the store's.
         from oncelog.group.events import TopicsKnown
 
@@ -127,12 +136,13 @@ def group_coordinator(
         partitions=partitions,
         make_shard=make_shard,
         effect_handler=_no_effects,
+        fresh_producer_id=producer_ids.take,
         topic_deleted=topic_deleted,
         after_load=after_load,
     )
 
 
-def _no_effects(_coordinator: CoordinatorContext, effect: object) -> None:
+def _no_effects(_: CoordinatorContext[GroupEvent, GroupResult, Never], effect: Never) -> None:
     raise InvariantViolation(f"groups have no effects, but one asks for {effect!r}")
 
 

@@ -16,10 +16,10 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
-from oncelog.coordinator.shard import UnknownKind
+from oncelog.coordinator.shard import EffectT, EventT, ResultT, UnknownKind
 from oncelog.core.errors import OncelogError, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import (
@@ -44,7 +44,12 @@ __all__ = ["load"]
 log = logging.getLogger(__name__)
 
 
-async def load(shard: EventProcessor, partition: Partition, disk: Disk, now_ms: int) -> None:
+async def load(
+    processor: EventProcessor[EventT, ResultT, EffectT],
+    partition: Partition,
+    disk: Disk,
+    now_ms: int,
+) -> None:
     """Replay the partition into the shard; when it returns, nothing is left to replay.
 
     A record whose timestamp lies after `now_ms` was written before the wall clock was set back; it
@@ -54,7 +59,7 @@ async def load(shard: EventProcessor, partition: Partition, disk: Disk, now_ms: 
     each turn. Raises `DamagedRecord`, `CorruptBatch` and whatever else reading the log raises.
     """
     log_ = partition.log
-    loading = _Loading(shard, now_ms)
+    loading = _Loading(processor, now_ms)
     offset = log_.log_start_offset
     while offset < log_.log_end_offset or loading.has_more:
         end = log_.log_end_offset
@@ -72,11 +77,11 @@ async def load(shard: EventProcessor, partition: Partition, disk: Disk, now_ms: 
     loading.tell(partition)
 
 
-class _Loading:
+class _Loading(Generic[EventT, ResultT, EffectT]):
     """The stretch of the log in hand."""
 
-    def __init__(self, shard: EventProcessor, now_ms: int) -> None:
-        self._shard = shard
+    def __init__(self, processor: EventProcessor[EventT, ResultT, EffectT], now_ms: int) -> None:
+        self._processor = processor
         self._now_ms = now_ms
         self._replay = ReplayBuffer()
         self._stretch_bytes = 0
@@ -134,7 +139,7 @@ class _Loading:
         self._stretch_bytes = 0
         for number, step in enumerate(stretch.rest(), start=1):
             if isinstance(step, EndTransactionMarker):
-                self._shard.replay_end_transaction_marker(
+                self._processor.replay_end_transaction_marker(
                     step.producer_id, step.producer_epoch, step.commit, Offset(step.offset)
                 )
             else:
@@ -148,7 +153,7 @@ class _Loading:
         if context.timestamp_ms > self._now_ms:
             context = replace(context, timestamp_ms=self._now_ms)
         try:
-            self._shard.replay(step.entry, context)
+            self._processor.replay(step.record, context)
         except UnknownKind as unknown:
             self._unknown.setdefault(unknown.kind, step.offset)
         except OncelogError as error:

@@ -18,15 +18,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordination.runtime import CoordinatorContext
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    # A start need not import it: the machine that makes the effect has done so.
-    from oncelog.transaction.events import SendMarkers
+    from oncelog.broker.coordination.coordinators import TransactionContext
+
+    # A start need not import it: the shard that makes the effect has done so.
+    from oncelog.transaction.events import SendMarkers, TransactionEffect
 
 __all__ = ["MarkerWriter", "append_markers"]
 
@@ -47,27 +48,25 @@ class MarkerWriter:
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
 
-    def handle(self, coordinator: CoordinatorContext, effect: object) -> None:
+    def handle(self, coordinator: TransactionContext, effect: TransactionEffect) -> None:
         """Do one effect of a shard; the outcome goes back to it as an event."""
-        from oncelog.transaction.events import Notice, SendMarkers
+        from oncelog.transaction.events import Notice
 
         if isinstance(effect, Notice):
             log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
             return
-        if not isinstance(effect, SendMarkers):
-            raise TypeError(f"unknown effect {effect!r}")
         if effect.delay_ms > 0:
             self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, coordinator, effect)
         else:
             self._loop.call_soon(self._send_or_stop, coordinator, effect)
 
-    def _send_or_stop(self, coordinator: CoordinatorContext, markers: SendMarkers) -> None:
+    def _send_or_stop(self, coordinator: TransactionContext, markers: SendMarkers) -> None:
         try:
             self._send(coordinator, markers)
         except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
             self._stop_because(error)
 
-    def _send(self, coordinator: CoordinatorContext, markers: SendMarkers) -> None:
+    def _send(self, coordinator: TransactionContext, markers: SendMarkers) -> None:
         image = self._image()
         living: list[TopicPartition] = []
         deleted: list[TopicPartition] = []
@@ -95,7 +94,7 @@ class MarkerBatch:
     def __init__(
         self,
         partitions: PartitionManager,
-        coordinator: CoordinatorContext,
+        coordinator: TransactionContext,
         markers: SendMarkers,
         deleted: tuple[TopicPartition, ...],
         waiting_count: int,

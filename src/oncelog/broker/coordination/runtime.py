@@ -19,14 +19,22 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
-from oncelog.coordinator.shard import AppendProducer, CoordinatorShard, Token
+from oncelog.coordinator.shard import (
+    AppendProducer,
+    CoordinatorShard,
+    EffectT,
+    EventT,
+    FreshProducerId,
+    ResultT,
+    Token,
+)
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending, unchanged
@@ -36,15 +44,12 @@ from oncelog.runtime.clock import SteadyClock
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import Origin, Verification
 
-__all__ = ["CoordinatorContext", "CoordinatorRuntime", "EffectHandler"]
+__all__ = ["CoordinatorContext", "CoordinatorRuntime"]
 
 log = logging.getLogger(__name__)
 
-ShardMaker = Callable[[Partition], CoordinatorShard]
-EffectHandler = Callable[["CoordinatorContext", object], None]
 
-
-class CoordinatorContext:
+class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
     """One shard and the partition it writes to. The effect handler answers through `submit`."""
 
     __slots__ = (
@@ -61,25 +66,28 @@ class CoordinatorContext:
     )
 
     def __init__(
-        self, runtime: CoordinatorRuntime, partition: Partition, machine: CoordinatorShard
+        self,
+        runtime: CoordinatorRuntime[EventT, ResultT, EffectT],
+        partition: Partition,
+        shard: CoordinatorShard[EventT, ResultT, EffectT],
     ) -> None:
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
-        self.processor = EventProcessor(machine)
+        self.processor = EventProcessor(shard, runtime.fresh_producer_id)
         self._runtime = runtime
-        self._outputs: deque[Output] = deque()
+        self._outputs: deque[Output[ResultT, EffectT]] = deque()
         self._running = False
         self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
 
-    def submit(self, event: object, token: Token | None = None) -> None:
+    def submit(self, event: EventT, token: Token | None = None) -> None:
         """Give the shard an event and carry out what follows, at once unless a run is under way."""
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, token, now_ms), now_ms)
 
-    def _run(self, output: Output, now_ms: int) -> None:
+    def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
         """Carry out an output and all that come of it.
 
         Called again from within, it leaves the work to the outer run. `now_ms` stands for the time
@@ -184,7 +192,7 @@ class CoordinatorContext:
             self._runtime.report(error)
 
 
-class CoordinatorRuntime:
+class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     """All shards of one coordinator on this broker.
 
     `topic` is its internal topic, created with `partition_count_default` partitions;
@@ -200,10 +208,11 @@ class CoordinatorRuntime:
         *,
         partition_count_default: int,
         partitions: PartitionManager,
-        make_shard: ShardMaker,
-        effect_handler: EffectHandler,
-        topic_deleted: Callable[[TopicImage], object] | None = None,
-        after_load: Callable[[], object] | None = None,
+        make_shard: Callable[[Partition], CoordinatorShard[EventT, ResultT, EffectT]],
+        effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None],
+        fresh_producer_id: FreshProducerId,
+        topic_deleted: Callable[[TopicImage], EventT] | None = None,
+        after_load: Callable[[], EventT] | None = None,
     ) -> None:
         self.topic = topic
         self.wall_clock = partitions.clock
@@ -218,7 +227,8 @@ class CoordinatorRuntime:
         self._partition_count_default = partition_count_default
         self._partition_count = partition_count_default
         self.make_shard = make_shard
-        self._coordinators: dict[int, CoordinatorContext] = {}
+        self.fresh_producer_id = fresh_producer_id
+        self._coordinators: dict[int, CoordinatorContext[EventT, ResultT, EffectT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: together they would take longer turns, and none be done sooner.
         self._load_turn = asyncio.Lock()
@@ -234,7 +244,7 @@ class CoordinatorRuntime:
     def ask(
         self,
         id_: str,
-        event: object,
+        event: EventT,
         convert: Callable[[Any], Any],
         refuse: Callable[[ErrorCode], Any],
         *,
@@ -250,7 +260,7 @@ class CoordinatorRuntime:
             return refuse(ErrorCode.not_coordinator)
         return _ask(coordinator, event, Pending(convert, holds_back=holds_back))
 
-    def ask_all(self, event: object) -> list[Pending]:
+    def ask_all(self, event: EventT) -> list[Pending]:
         """Ask every shard led here: for lists of ids (ListGroups). Each promises its result."""
         return [
             _ask(coordinator, event, Pending(unchanged, holds_back=True))
@@ -264,7 +274,7 @@ class CoordinatorRuntime:
             coordinator.processor.parked_count for coordinator in self._coordinators.values()
         )
 
-    def broadcast(self, event: object) -> None:
+    def broadcast(self, event: EventT) -> None:
         """Give every active shard an event that nobody waits for.
 
         One that is being loaded hears `after_load` instead.
@@ -316,7 +326,7 @@ class CoordinatorRuntime:
             task = self._loads[index] = self.loop.create_task(self._load(coordinator))
             task.add_done_callback(lambda done: self._loaded(index, done))
 
-    def _resigned(self, coordinator: CoordinatorContext) -> None:
+    def _resigned(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
         """Drop the shard of a partition that is led elsewhere, or under a new epoch."""
         task = self._loads.pop(coordinator.index, None)
         if task is not None:
@@ -338,8 +348,8 @@ class CoordinatorRuntime:
         for coordinator in list(self._coordinators.values()):
             coordinator.clock_moved()
 
-    def shards(self) -> list[CoordinatorShard]:
-        """The machines of what this broker leads, to look at."""
+    def shards(self) -> list[CoordinatorShard[EventT, ResultT, EffectT]]:
+        """The shards that this broker leads, to look at."""
         return [coordinator.processor.shard for coordinator in self._coordinators.values()]
 
     def close(self) -> None:
@@ -353,7 +363,7 @@ class CoordinatorRuntime:
         if not self._failure.done():
             self._failure.set_result(error)
 
-    async def _load(self, coordinator: CoordinatorContext) -> None:
+    async def _load(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
         """Replay the log, then serve.
 
         What cannot be understood stays unserved, and nothing of it is dropped: the shard resigns,
@@ -397,7 +407,9 @@ def _tell_of_damage(partition: Partition, error: Exception) -> None:
     )
 
 
-def _ask(coordinator: CoordinatorContext, event: object, pending: Pending) -> Pending:
+def _ask(
+    coordinator: CoordinatorContext[EventT, ResultT, EffectT], event: EventT, pending: Pending
+) -> Pending:
     coordinator.submit(event, pending)
     if not pending.done:
         pending.on_drop = partial(coordinator.processor.drop, pending)
@@ -414,13 +426,13 @@ def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
 
 
 def _encode(append: Append, now_ms: int) -> bytearray:
-    """Encode the entries as one batch, whose records carry wall time.
+    """Encode the records as one batch, with wall time.
 
     Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
     """
     records = []
-    for offset, entry in enumerate(append.entries):
-        records.append(Record(offset, now_ms, entry.key, entry.value, ()))
+    for offset, record in enumerate(append.records):
+        records.append(Record(offset, now_ms, record.key, record.value, ()))
     producer = append.producer
     if producer is None:
         return build_batch(records)

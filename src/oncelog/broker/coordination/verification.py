@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.storage import Verification
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordination.coordinators import TransactionRuntime
 
 __all__ = ["TransactionSupportedOperation", "Verdict", "verify_and"]
 
@@ -60,7 +62,7 @@ _NOT_THE_PRODUCER = frozenset(
 
 
 def verify_and(
-    transactions: CoordinatorRuntime,
+    transactions: TransactionRuntime,
     *,
     transactional_id: str,
     producer_id: int,

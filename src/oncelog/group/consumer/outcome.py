@@ -77,6 +77,6 @@ class TimerChange(NamedTuple):
 class Outcome:
     """What is written, and what holds once it is committed. Timers change at once."""
 
-    entries: tuple[CoordinatorRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     result: BeatResult
     timers: tuple[TimerChange, ...] = ()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def id_in(context: Running, topic: str, index: int) -> str:
     return next(f"id-{n}" for n in range(100) if runtime.partition_of(f"id-{n}") == index)
 
 
-def coordinator(context: Running, topic: str) -> CoordinatorRuntime:
+def coordinator(context: Running, topic: str) -> CoordinatorRuntime[Any, Any, Any]:
     broker = context.broker
     return broker.transactions if topic == TRANSACTION_STATE_TOPIC else broker.groups
 

@@ -12,7 +12,6 @@ import pytest
 
 from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
-from oncelog.coordinator import CoordinatorShard, EventProcessor
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import unchanged
 from oncelog.protocol.record import Record, build_batch
@@ -20,6 +19,7 @@ from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import Origin
 from tests.unit.broker.coordination.test_runtime import Bench, Memory, Put
 from tests.unit.broker.support import NOW_MS, HandLoop, make_partition
+from tests.unit.coordinator.support import AnyShard, processor_of
 
 T = TypeVar("T")
 
@@ -47,9 +47,7 @@ def partition_of(folder: Path, keys: list[bytes], value: bytes = b"v") -> Partit
     return partition
 
 
-async def load(
-    partition: Partition, disk: WatchedDisk, machine: CoordinatorShard | None = None
-) -> int:
+async def load(partition: Partition, disk: WatchedDisk, machine: AnyShard | None = None) -> int:
     """Load; returns how many turns of the loop others had meanwhile."""
     turns = 0
 
@@ -60,7 +58,7 @@ async def load(
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    await loading.load(EventProcessor(machine or Memory()), partition, disk, NOW_MS)
+    await loading.load(processor_of(machine or Memory()), partition, disk, NOW_MS)
     task.cancel()
     return turns
 
@@ -167,11 +165,11 @@ async def test_an_unloaded_partition_is_tried_again_under_the_next_leadership(
     bench.ask(Put("id", b"a"))
 
     class Puzzled(Memory):
-        def apply(self, *_: object) -> None:
+        def replay(self, *_: object) -> None:
             raise ProtocolError(ErrorCode.corrupt_message, "what is this")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Memory, "apply", Puzzled.apply)
+        patch.setattr(Memory, "replay", Puzzled.replay)
         bench.elect_again()
         await bench.runtime.loaded()
     assert bench.ask(Put("id")).result is ErrorCode.not_coordinator

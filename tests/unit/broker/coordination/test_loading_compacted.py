@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oncelog.broker.coordination.loading import load
-from oncelog.coordinator import CoordinatorRecord, CoordinatorShard, EventProcessor
+from oncelog.coordinator import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.record import Record, build_batch
@@ -19,6 +19,7 @@ from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import Origin
 from tests.support.examples import examples
 from tests.support.machine import Machine
+from tests.unit.coordinator.support import AnyShard, processor_of
 from tests.unit.coordinator.test_replay import (
     Step,
     groups,
@@ -74,9 +75,9 @@ def write(ctx: CompactedLog, first: Any, second: Any) -> None:
     ctx.append_well(data, origin=Origin.COORDINATOR)
 
 
-def loaded(ctx: CompactedLog, machine: CoordinatorShard) -> Any:
+def loaded(ctx: CompactedLog, machine: AnyShard) -> Any:
     partition: Any = SimpleNamespace(log=ctx.log, topic_partition=ctx.log.topic_partition)
-    asyncio.run(load(EventProcessor(machine), partition, SystemDisk(), INT64_MAX))
+    asyncio.run(load(processor_of(machine), partition, SystemDisk(), INT64_MAX))
     return machine
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -17,15 +17,17 @@ from oncelog.coordinator.shard import (
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EventContext,
     RecordContext,
-    Reply,
-    Token,
+    answer,
+    replies_to,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.pending import unchanged
 from oncelog.runtime.disk import Disk, SystemDisk
 from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
+from tests.unit.coordinator.support import no_producer_id
 
 OTHER = 2
 PRODUCER = ProducerId(5)
@@ -43,7 +45,7 @@ class Put:
     producer: AppendProducer | None = None
 
 
-class Memory(CoordinatorShard):
+class Memory(CoordinatorShard[Put, object, str]):
     """Remembers keys in the order in which they were applied."""
 
     def __init__(self) -> None:
@@ -51,37 +53,41 @@ class Memory(CoordinatorShard):
         self.decided_ms: list[int] = []
         self.markers: list[tuple[int, int, bool, int]] = []
         self.deadline_ms: int | None = None
-        self.due: list[object] = []
+        self.due: list[Put] = []
 
-    def id_of(self, event: object) -> str | None:
-        return event.id if isinstance(event, Put) else None
+    def id_of(self, event: Put) -> str | None:
+        return event.id
 
-    def decide(self, event: object, token: Token | None, now_ms: int) -> Decision:
-        put = cast(Put, event)
-        self.decided_ms.append(now_ms)
+    def decide(self, event: Put, context: EventContext) -> Decision[Put, object, str]:
+        self.decided_ms.append(context.now_ms)
         return Decision(
-            entries=(CoordinatorRecord(put.key, b"v"),),
-            replies=() if token is None else (Reply(token, put.key),),
-            effects=(put.effect,) if put.effect else (),
-            id=put.id,
-            producer=put.producer,
+            records=(CoordinatorRecord(event.key, b"v"),),
+            replies=replies_to(context.token, event.key),
+            effects=(event.effect,) if event.effect else (),
+            id=event.id,
+            producer=event.producer,
         )
 
-    def apply(self, entry: CoordinatorRecord, context: RecordContext) -> None:
-        self.applied.append(entry.key)
+    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+        self.applied.append(record.key)
 
     def replay_end_transaction_marker(self, *marker: Any) -> None:
         self.markers.append(marker)
 
-    def failed(self, event: object, token: Token | None, error: ErrorCode, now_ms: int) -> Decision:
-        return Decision(replies=() if token is None else (Reply(token, error),))
+    def failed(
+        self, event: Put, error: ErrorCode, context: EventContext
+    ) -> Decision[Put, object, str]:
+        return answer(context, error)
 
-    def tick(self, now_ms: int) -> list[object]:
+    def tick(self, now_ms: int) -> list[Put]:
         due, self.due, self.deadline_ms = self.due, [], None
         return due
 
     def next_deadline_ms(self) -> int | None:
         return self.deadline_ms
+
+
+MemoryRuntime: TypeAlias = CoordinatorRuntime[Put, object, str]
 
 
 class Clock:
@@ -107,7 +113,7 @@ class Bench:
         self.disk: Disk = SystemDisk()
         self.runtime = self.make_runtime()
 
-    def make_runtime(self) -> CoordinatorRuntime:
+    def make_runtime(self) -> MemoryRuntime:
         partitions: Any = self
         return CoordinatorRuntime(
             TOPIC,
@@ -115,6 +121,7 @@ class Bench:
             partitions=partitions,
             make_shard=self._make,
             effect_handler=lambda _led, effect: self.effects.append(effect),
+            fresh_producer_id=no_producer_id,
             topic_deleted=lambda topic: Put("topics", f"deleted {topic.name}".encode()),
             after_load=lambda: Put("topics", b"known"),
         )
@@ -126,7 +133,7 @@ class Bench:
     def get(self, _topic: str, _index: int) -> Partition:
         return self.partition
 
-    def follow(self, runtime: CoordinatorRuntime | None = None) -> None:
+    def follow(self, runtime: MemoryRuntime | None = None) -> None:
         image = PartitionImage(ME, 0, (ME,), (ME,))
         (runtime or self.runtime).apply(
             ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),))
@@ -139,7 +146,7 @@ class Bench:
     def delete_topic(self, name: str) -> None:
         self.runtime.apply(ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)))
 
-    def ask(self, event: object) -> Any:
+    def ask(self, event: Put) -> Any:
         return self.runtime.ask("id", event, unchanged, lambda error: ("refused", error))
 
 
@@ -315,7 +322,7 @@ async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_pa
     bench = Bench(tmp_path)
     seen: list[str] = []
 
-    def effect_handler(coordinator: CoordinatorContext, effect: object) -> None:
+    def effect_handler(coordinator: CoordinatorContext[Put, object, str], effect: str) -> None:
         seen.append(f"begin {effect}")
         if effect == "outer":
             coordinator.submit(Put("id", b"inner", "inner"))
@@ -340,7 +347,7 @@ async def test_what_is_decided_after_a_wait_is_decided_by_the_time_of_then(tmp_p
 
 async def test_a_timer_that_fails_is_told_to_the_owner(tmp_path: Path) -> None:
     class Broken(Memory):
-        def tick(self, now_ms: int) -> list[object]:
+        def tick(self, now_ms: int) -> list[Put]:
             raise RuntimeError("a bug of ours")
 
     bench = Bench(tmp_path)

@@ -145,7 +145,7 @@ class World:
         outcome = heartbeat(self.group, beat, self.context)
         if isinstance(outcome, Refusal):
             return outcome
-        self.commit(outcome.entries)
+        self.commit(outcome.records)
         self.plan(outcome.timers)
         return outcome.result
 

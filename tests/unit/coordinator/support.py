@@ -1,0 +1,23 @@
+"""What tests of coordinators need to decide an event by hand."""
+
+from typing import Any, TypeAlias
+
+from oncelog.coordinator import CoordinatorShard, EventContext, EventProcessor, Output, Token
+
+AnyShard: TypeAlias = CoordinatorShard[Any, Any, Any]
+AnyProcessor: TypeAlias = EventProcessor[Any, Any, Any]
+AnyOutput: TypeAlias = Output[Any, Any]
+
+
+def no_producer_id() -> None:
+    """No block of producer ids is at hand."""
+
+
+def at(now_ms: int = 0, token: Token | None = None) -> EventContext:
+    """The context of an event at one time."""
+    return EventContext(now_ms, token, no_producer_id)
+
+
+def processor_of(shard: AnyShard) -> AnyProcessor:
+    """A processor for a shard that needs no producer ids."""
+    return EventProcessor(shard, no_producer_id)
