@@ -31,6 +31,7 @@ from oncelog.transaction import (
     TransactionState,
     records,
 )
+from oncelog.transaction.events import TransactionEvent
 from tests.unit.transaction.context import ID, OFFSETS, P0, Context
 
 __all__ = ["STEPS", "FarStage", "Impossible", "Stage"]
@@ -290,7 +291,9 @@ class Stage(Context):
 
     # --- what follows from steps
 
-    def _adding(self, producer: Producer, at: TopicPartition, *, verify_only: bool) -> object:
+    def _adding(
+        self, producer: Producer, at: TopicPartition, *, verify_only: bool
+    ) -> AddPartitions:
         ids = ProducerId(producer.producer_id), ProducerEpoch(producer.epoch)
         return AddPartitions(ID, *ids, (at,), verify_only, self.version)
 
@@ -298,7 +301,7 @@ class Stage(Context):
         self,
         producer: Producer,
         what: str,
-        event: object,
+        event: TransactionEvent,
         at: TopicPartition = P0,
         begun: Verification | None = None,
     ) -> None:
