@@ -175,7 +175,7 @@ its coordinator does not tell them.
 
 LIVES_REMEMBERED_COUNT_MAX = 100
 """Transactional ids per partition of `__transaction_state` whose lives are remembered: 5,000 with
-50 partitions, some 5 KB each.
+50 partitions, up to 7.5 KB each.
 """
 
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 1_000

@@ -21,6 +21,7 @@ from oncelog.protocol.messages.list_transactions import (
     TransactionState,
 )
 from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsResult
+from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.queries import STATE_BY_LABEL
 
 if TYPE_CHECKING:
@@ -39,11 +40,22 @@ def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
         pattern=body.transactional_id_pattern or "",
     )
     tells_expiry = body.include_expiry
+    if event.pattern and not _is_pattern(event.pattern):
+        return ListTransactionsResponse(error_code=ErrorCode.invalid_regular_expression)
 
     def convert(results: list[ListTransactionsResult]) -> Any:
         return _response(results, sorted(event.states - STATE_BY_LABEL.keys()), tells_expiry)
 
     return gather(context.transactions.ask_all(event), convert, holds_back=True)
+
+
+def _is_pattern(text: str) -> bool:
+    """Look before anybody is asked: a broker may coordinate nothing yet."""
+    try:
+        Pattern(text)
+    except BadPattern:
+        return False
+    return True
 
 
 def _response(

@@ -14,7 +14,7 @@ from oncelog.cli.transactions.common import administrator, duration_text, now_ms
 if TYPE_CHECKING:
     from oncelog.client import TransactionListing
 
-__all__ = ["command"]
+__all__ = ["command", "warn_of_expiry"]
 
 STATES: Final = (
     "Empty",
@@ -106,7 +106,7 @@ def command(
         print_rows(_COLUMNS, listed, as_json=as_json)
     else:
         print_rows(_COLUMNS, [(*one[:-1], _left_text(one)) for one in listed], as_json=False)
-    _warn_of_expiry(listed)
+    warn_of_expiry(listed)
 
 
 def _left_text(one: TransactionListing) -> str | None:
@@ -118,7 +118,8 @@ def _left_ms(one: TransactionListing) -> int | None:
     return None if one.expires_at_ms is None else max(0, one.expires_at_ms - now_ms())
 
 
-def _warn_of_expiry(listed: list[TransactionListing]) -> None:
+def warn_of_expiry(listed: list[TransactionListing]) -> None:
+    """Say which of the ids expires first, if one does so within a day."""
     near = [one for one in listed if (left_ms := _left_ms(one)) is not None and left_ms < _DAY_MS]
     if near:
         first = min(near, key=lambda one: one.expires_at_ms or 0)

@@ -1,5 +1,10 @@
 """`oncelog transactions list` against a broker in this process."""
 
+import pytest
+
+from oncelog.cli.transactions.common import now_ms
+from oncelog.cli.transactions.listing import warn_of_expiry
+from oncelog.client import TransactionListing
 from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
 
 
@@ -26,10 +31,8 @@ def test_filters_choose_among_the_ids(oncelog: Oncelog, bootstrap_server: str, t
         assert id_ not in [one["transactional_id"] for one in listed], filters
 
 
-def test_a_pattern_that_is_none_is_named(
-    oncelog: Oncelog, bootstrap_server: str, topic: str
-) -> None:
-    open_transaction(bootstrap_server, some_id(), topic)
+def test_a_pattern_that_is_none_is_named(oncelog: Oncelog) -> None:
+    """Also by a broker that coordinates nothing yet."""
     line = error_line(oncelog("transactions", "list", "--transactional-id-pattern", "("))
     assert line.startswith("--transactional-id-pattern '(' is no regular expression")
 
@@ -38,3 +41,14 @@ def test_piped_lines_have_tabs(oncelog: Oncelog, bootstrap_server: str, topic: s
     id_ = some_id()
     producer_id = open_transaction(bootstrap_server, id_, topic)
     assert f"{id_}\t1\t{producer_id}\tOngoing\t-" in oncelog("transactions", "list").stdout
+
+
+def test_ids_that_expire_within_a_day_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    now = now_ms()
+    later, open_one = now + 2 * 86_400_000, None
+    names = {"a": later, "b": now + 3 * 3_600_000, "c": now + 7_000_000, "d": open_one}
+    warn_of_expiry([TransactionListing(name, 1, 7, "Empty", at) for name, at in names.items()])
+    told = capsys.readouterr().err
+    assert "2 of these expire within a day unless they are used, the first is c, in 1.9 h" in told
+    warn_of_expiry([TransactionListing("a", 1, 7, "Empty", later)])
+    assert capsys.readouterr().err == ""
