@@ -47,6 +47,9 @@ __all__ = ["Faults"]
 
 T = TypeVar("T")
 
+BEYOND_MS = 100.0
+"""How far beyond a deadline the clock is moved: the system's own may step back a little."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Kill:
@@ -218,9 +221,9 @@ class Faults:
             found = _known(broker, transactional_id)
             if found.state is not TransactionState.ONGOING:
                 raise ValueError(f"{transactional_id} has no open transaction: {found.state.label}")
-            over_ms = found.start_timestamp_ms + found.timeout_ms + 1 - broker.clock.now_ms()
+            over_ms = found.start_timestamp_ms + found.timeout_ms - broker.clock.now_ms()
             interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-            self._advance(broker, max(over_ms, broker.config.get_int(interval)))
+            self._advance(broker, max(over_ms, broker.config.get_int(interval)) + BEYOND_MS)
 
         self._controlled.call(expire)
 
@@ -239,7 +242,7 @@ class Faults:
             ]
             if not timeouts:
                 raise ValueError(f"the group {group_id} has no members")
-            self._advance(broker, max(timeouts) + 1)
+            self._advance(broker, max(timeouts) + BEYOND_MS)
 
         self._controlled.call(expire)
 
