@@ -18,7 +18,7 @@ from oncelog.cli.tool import run
 if TYPE_CHECKING:
     from oncelog.client import Admin
 
-__all__ = ["complete_groups", "complete_topics"]
+__all__ = ["complete_groups", "complete_topics", "complete_transactional_ids"]
 
 PATIENCE_S: Final = 1.0
 
@@ -37,12 +37,23 @@ def complete_groups(ctx: click.Context, parameter: click.Parameter, start: str) 
     return [name for name in _asked(ctx, _groups) if name.startswith(start)]
 
 
+def complete_transactional_ids(
+    ctx: click.Context, parameter: click.Parameter, start: str
+) -> list[str]:
+    """The transactional ids that begin so."""
+    return [name for name in _asked(ctx, _transactional_ids) if name.startswith(start)]
+
+
 async def _topics(admin: Admin) -> list[str]:
     return sorted(await admin.list_topics())
 
 
 async def _groups(admin: Admin) -> list[str]:
     return [one.group_id for one in await admin.list_groups()]
+
+
+async def _transactional_ids(admin: Admin) -> list[str]:
+    return [one.transactional_id for one in await admin.list_transactions()]
 
 
 def _asked(ctx: click.Context, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncelog.cli.completing import complete_topics, complete_transactional_ids
 from oncelog.cli.connecting import connection_options
 from oncelog.cli.output import say
 from oncelog.cli.tool import Failure, ToolCommand, run
@@ -40,8 +41,18 @@ __all__ = ["command"]
 
 @click.command("abort", cls=ToolCommand)
 @connection_options
-@click.option("--transactional-id", metavar="ID", help="Abort what this id has open, everywhere.")
-@click.option("--topic", metavar="NAME", help="Where the hanging transaction is.")
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    shell_complete=complete_transactional_ids,
+    help="Abort what this id has open, everywhere.",
+)
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Where the hanging transaction is.",
+)
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Its partition.")
 @click.option("--start-offset", type=click.IntRange(0), metavar="N", help="Where it begins there.")
 @click.option("--producer-id", type=click.IntRange(0), metavar="ID", help="In place of the offset.")

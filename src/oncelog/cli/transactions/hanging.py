@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import connection_options
 from oncelog.cli.output import Column, is_terminal, print_rows, say
 from oncelog.cli.tool import ToolCommand, json_option, run
@@ -62,7 +63,12 @@ def hanging(
 
 @click.command("find-hanging", cls=ToolCommand)
 @connection_options
-@click.option("--topic", metavar="NAME", help="Look only there. Default: in all topics.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Look only there. Default: in all topics.",
+)
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Look only there.")
 @click.option(
     "--broker-id", type=click.IntRange(0), metavar="N", help="Only partitions of this broker."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncelog.cli.completing import complete_transactional_ids
 from oncelog.cli.connecting import connection_options
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, warn
 from oncelog.cli.tool import Failure, ToolCommand, did_you_mean, json_option, nearest, run
@@ -47,7 +48,7 @@ _LIFE = (
 
 
 @click.command("show", cls=ToolCommand)
-@click.argument("transactional_id", metavar="ID")
+@click.argument("transactional_id", metavar="ID", shell_complete=complete_transactional_ids)
 @connection_options
 @click.option(
     "--from-log", is_flag=True, help="Read the moves from __transaction_state, in any case."

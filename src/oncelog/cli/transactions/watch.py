@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import connection_options
 from oncelog.cli.output import Cell, Column, console, is_terminal, print_rows, table
 from oncelog.cli.tool import ToolCommand, json_option, run
@@ -69,7 +70,14 @@ class Holder(NamedTuple):
 
 @click.command("watch", cls=ToolCommand)
 @connection_options
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    multiple=True,
+    help="Only this; repeatable.",
+)
 @click.option(
     "--interval-ms", type=click.IntRange(100), default=1000, show_default=True, metavar="MS"
 )

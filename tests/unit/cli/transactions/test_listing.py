@@ -5,6 +5,7 @@ import pytest
 from oncelog.cli.transactions.common import now_ms
 from oncelog.cli.transactions.listing import warn_of_expiry
 from oncelog.client import TransactionListing
+from tests.unit.cli.test_completion import completed
 from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
 
 
@@ -52,3 +53,14 @@ def test_ids_that_expire_within_a_day_are_warned_of(capsys: pytest.CaptureFixtur
     assert "2 of these expire within a day unless they are used, the first is c, in 1.9 h" in told
     warn_of_expiry([TransactionListing("a", 1, 7, "Empty", later)])
     assert capsys.readouterr().err == ""
+
+
+def test_the_shell_completes_ids(
+    bootstrap_server: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP_SERVER", bootstrap_server)
+    id_ = some_id()
+    open_transaction(bootstrap_server, id_, topic)
+    assert completed("transactions", "show", id_[:-1]) == [id_]
+    assert completed("transactions", "abort", "--transactional-id", id_[:-1]) == [id_]
+    assert completed("transactions", "watch", "--topic", topic[:-1]) == [topic]
