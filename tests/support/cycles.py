@@ -1,7 +1,7 @@
 """Embedded brokers started and stopped many times, in a process of their own: what do they leave?
 
-``python -m tests.support.cycles 500`` prints the figures; `make test-full` keeps them as evidence
-for each Python that pyproject.toml claims.
+``python -m tests.support.cycles 500`` prints the figures; with ``--evidence`` it does so on each
+Python that is here and keeps them, which is a step of `make test-full`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from oncelog import EmbeddedBroker
+from tests.support import evidence, pythons
 from tests.support.evidence import ROOT
 
+CYCLES_COUNT = 500
 CYCLE_TIMEOUT_S = 5
 WARM_UP_COUNT = 5
 SAMPLES_COUNT = 10
@@ -36,6 +40,12 @@ class Cycles:
     temporary_folders_count: int
     memory_kib: tuple[int, ...]
     """Resident memory, sampled at equal distances."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether nothing was left."""
+        left = (self.threads_growth, self.descriptors_growth, self.temporary_folders_count)
+        return self.is_memory_flat and not any(left)
 
     @property
     def is_memory_flat(self) -> bool:
@@ -101,5 +111,30 @@ def _memory_kib() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
+def main() -> int:
+    """Exit code 0 when nothing was left on any Python that pyproject.toml claims."""
+    console = Console()
+    found: dict[str, Cycles] = {}
+    missing: dict[str, str] = {}
+    for version in pythons.VERSIONS:
+        python = pythons.interpreter(version)
+        if isinstance(python, str):
+            missing[version] = python
+            continue
+        try:
+            inside, _ = pythons.environment(version, python, console)
+        except RuntimeError as error:
+            missing[version] = str(error)
+            continue
+        found[version] = measure_cycles(CYCLES_COUNT, str(inside))
+        console.print(f"Python {version}: {found[version]}", highlight=False)
+    passed = bool(found) and all(cycles.is_flat for cycles in found.values())
+    facts: dict[str, object] = {version: asdict(cycles) for version, cycles in found.items()}
+    evidence.write("embedded", "flat" if passed else "not flat", {**facts, "not here": missing})
+    return 0 if passed else 1
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--evidence"]:
+        sys.exit(main())
     print(json.dumps(asdict(run_cycles(int(sys.argv[1])))))

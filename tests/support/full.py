@@ -1,6 +1,6 @@
 """`make test-full`: every test, planted bugs, simulated runs, every crash point of a transaction,
-20,000 mutated files, 5,000 lives of a log, a million bad frames, the crash table of Spark's
-queries, five demos.
+20,000 mutated files, 5,000 lives of a log, a million bad frames, 500 starts of an
+embedded broker on each Python, the crash table of Spark's queries, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -31,6 +31,7 @@ STEPS = (
     "corruption",
     "properties",
     "fuzz",
+    "embedded",
     "spark",
     "demo",
 )
@@ -162,6 +163,9 @@ def main() -> int:
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
+    if arguments.only in (None, "embedded"):
+        command = [sys.executable, "-m", "tests.support.cycles", "--evidence"]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "spark"):
         command = [sys.executable, "-m", "tests.spark.matrix"]
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
