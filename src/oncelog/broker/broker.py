@@ -342,6 +342,12 @@ class Broker:
         self.server.abort()
         self._stop_requested.set()
 
+    def let_go_in_child(self) -> None:
+        """In a forked child: hold none of the sockets, which are the parent's."""
+        self.server.let_go_in_child()
+        if self.config.metrics_address is not None:
+            self.metrics.let_go_in_child()
+
     def request_stop(self) -> None:
         """Ask for a clean stop (a signal handler's call)."""
         self._stop_requested.set()

@@ -192,7 +192,7 @@ class EmbeddedBroker:
         life, broker = self._life, self._broker
         self._life = self._broker = None
         if broker is not None:
-            broker.server.let_go_in_child()
+            broker.let_go_in_child()
         # The loop's C objects cannot be collected in a process that they do not run in: the child
         # would crash when it ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((life, broker)))

@@ -90,6 +90,21 @@ os.waitpid(child, 0)""",
 
 
 @pytest.mark.slow
+def test_a_forked_child_does_not_hold_the_port_of_metrics(tmp_path: Path) -> None:
+    script = FORK.replace(
+        "EmbeddedBroker()", "EmbeddedBroker(config={{'oncelog.metrics.address': '127.0.0.1:0'}})"
+    ).format(
+        leave="os._exit(0)",
+        while_running="address = broker.call(lambda inside: inside.metrics.address)",
+        after="""print(socket.socket().connect_ex(address) != 0)
+os.write(go[1], b"1")
+os.waitpid(child, 0)""",
+    )
+    done = run_script(script, tmp_path)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+@pytest.mark.slow
 def test_a_connection_that_the_broker_closes_ends_although_a_forked_child_lives(
     tmp_path: Path,
 ) -> None:

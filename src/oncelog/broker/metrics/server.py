@@ -25,7 +25,7 @@ from oncelog.core.limits import (
 )
 from oncelog.core.listeners import Endpoint
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Listener, Network
+from oncelog.runtime.network import Listener, Network, occupy
 
 __all__ = ["MetricsServer"]
 
@@ -75,6 +75,11 @@ class MetricsServer:
         if self._scrape is not None:
             self._scrape.cancel()
             await asyncio.wait([self._scrape])
+
+    def let_go_in_child(self) -> None:
+        """In a forked child: do not hold the port."""
+        if self._listener is not None:
+            occupy(self._listener.descriptors)
 
     def admit(self, connection: _Connection) -> bool:
         """Take in a new connection, unless there are too many."""
