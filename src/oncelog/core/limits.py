@@ -194,6 +194,9 @@ PRODUCERS_COUNT_MAX = 500_000
 batch, 1.2 kB after its fifth, so 0.6 GB in all.
 """
 
+LOAD_TIMES_KEPT_COUNT = 50
+"""Loads of a coordinator's partitions whose times the metrics tell of: those of one start."""
+
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """A transaction counts as late when it is open for so long beyond the longest timeout allowed
 (Kafka's `LATE_TRANSACTION_BUFFER_MS`).

@@ -52,6 +52,10 @@ class OffsetStore:
 
     # Reading.
 
+    def __len__(self) -> int:
+        """How many offsets are committed, by all groups."""
+        return sum(map(len, self._committed.values()))
+
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         """The committed offset, or None."""
         return self._committed.get(group_id, {}).get(partition)

@@ -97,6 +97,16 @@ class TransactionCoordinatorShard(
         """
         return self._store.transactions
 
+    @property
+    def owed_markers_count(self) -> int:
+        """Markers that partitions still have to take before their transactions are complete."""
+        return sum(len(volatile.markers_left) for volatile in self._store.volatile.values())
+
+    @property
+    def unwritten_ends_count(self) -> int:
+        """Transactions that have all their markers, and whose COMPLETE is still to be written."""
+        return len(self._store.to_complete)
+
     def id_of(self, event: TransactionEvent) -> str | None:
         """Name the id an event waits for. Reads, verify-only and hopeless requests never wait."""
         match event:

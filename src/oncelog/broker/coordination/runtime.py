@@ -37,6 +37,7 @@ from oncelog.coordinator.shard import (
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import LOAD_TIMES_KEPT_COUNT
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.record import Record, build_batch
@@ -232,6 +233,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: together they would take longer turns, and none be done sooner.
         self._load_turn = asyncio.Lock()
+        self.load_times_ms: deque[float] = deque(maxlen=LOAD_TIMES_KEPT_COUNT)
+        """How long the last loads of a partition took."""
         self._failure: asyncio.Future[Exception] = self.loop.create_future()
 
     def partition_of(self, id_: str) -> int:
@@ -371,8 +374,9 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         """
         async with self._load_turn:
             try:
-                now_ms = self.wall_clock.now_ms()
+                now_ms, begun_ms = self.wall_clock.now_ms(), self.wall_clock.monotonic_ms()
                 await load(coordinator.processor, coordinator.partition, self._disk, now_ms)
+                self.load_times_ms.append(self.wall_clock.monotonic_ms() - begun_ms)
             except StorageFailure as failure:
                 # D12: not this log but its folder fails.
                 coordinator.resign()

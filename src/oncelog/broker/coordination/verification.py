@@ -164,6 +164,8 @@ class _Question:
         if refused:
             for partition, sequence in self._batches:
                 error = refused.get(partition.topic_partition, ErrorCode.none)
+                if error is not ErrorCode.none:
+                    partition.meter.failed_verifications += 1
                 if error is not ErrorCode.none and error not in _NOT_THE_PRODUCER:
                     partition.log.verifications.end(self._begin(partition, sequence)[1])
         return self._then(refused)
@@ -194,6 +196,8 @@ class _Question:
                 # The transaction ended between the answer and now; the batch belongs to nothing
                 # any more.
                 refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
+            if partition.topic_partition in refused:
+                partition.meter.failed_verifications += 1
         return refused
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.broker.metrics.cluster import CLUSTER_METRICS
+from oncelog.broker.metrics.coordinators import COORDINATOR_METRICS
 from oncelog.broker.metrics.metric import Metric
 from oncelog.broker.metrics.partitions import PARTITION_METRICS
 from oncelog.broker.metrics.requests import REQUEST_METRICS
 
 __all__ = ["METRICS"]
 
-METRICS: Final[tuple[Metric, ...]] = (*REQUEST_METRICS, *PARTITION_METRICS, *CLUSTER_METRICS)
+METRICS: Final[tuple[Metric, ...]] = (
+    *REQUEST_METRICS,
+    *PARTITION_METRICS,
+    *COORDINATOR_METRICS,
+    *CLUSTER_METRICS,
+)

@@ -18,6 +18,7 @@ class TopicMeter:
         "bytes_rejected",
         "failed_fetches",
         "failed_produces",
+        "failed_verifications",
         "fetches",
         "messages_in",
         "produces",
@@ -30,6 +31,7 @@ class TopicMeter:
         self.bytes_rejected = 0
         self.produces = 0
         self.failed_produces = 0
+        self.failed_verifications = 0
         self.fetches = 0
         self.failed_fetches = 0
 

@@ -10,12 +10,18 @@ from oncelog.broker.apis.context import Context
 from oncelog.broker.metrics import METRICS, Parts, lines
 from oncelog.broker.metrics.metric import OURS, Kind
 from oncelog.cli.metrics import Value, parse
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages.create_topics import CreatableTopic
 from oncelog.protocol.messages.delete_topics import DeleteTopicState
+from oncelog.protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.support.metrics import DOCUMENT, document
 from tests.unit.broker.context import Client, Running, running
-from tests.unit.broker.raw import fetch, produce
+from tests.unit.broker.raw import fetch, init_producer, produce
 from tests.unit.broker.support import batch
 
 BY_TOPIC = "kafka_server_brokertopicmetrics_"
@@ -45,7 +51,7 @@ def test_every_metric_has_a_name_of_its_own_that_prometheus_takes() -> None:
 
 def test_every_metric_of_kafkas_is_named_as_its_mbean() -> None:
     for metric in METRICS:
-        if metric.mbean == OURS or "socket-server" in metric.mbean:
+        if metric.mbean == OURS or "-metrics" in metric.mbean:
             continue
         type_name = re.findall(r"(?:type|name)=([A-Za-z]+)", metric.mbean)
         domain = metric.mbean.partition(":")[0]
@@ -154,3 +160,42 @@ async def test_bytes_of_the_sockets_are_those_that_the_client_sent_and_got(tmp_p
 def test_every_metric_says_its_unit_and_meaning(metric: object) -> None:
     assert getattr(metric, "unit", "")
     assert getattr(metric, "meaning", "").endswith((".", "hangs."))
+
+
+async def test_the_coordinators_tell_what_they_hold(tmp_path: Path) -> None:
+    config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+    async with running(tmp_path, config) as context:
+        client = await context.connect()
+        await create(client, "t")
+        for topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
+            await context.broker.controller.internal_topic(topic)
+        given = await init_producer(client, "open", transaction_timeout_ms=60_000)
+        await init_producer(client, "empty", transaction_timeout_ms=60_000)
+        wanted = add_partitions.AddPartitionsToTxnTransaction(
+            transactional_id="open",
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
+        )
+        await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(wanted,))
+        stranger = batch(producer_id=99, epoch=0, sequence=0, transactional=True)
+        await produce(client, 11, stranger, transactional_id="nobody")
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topics = (OffsetCommitRequestTopic(name="t", partitions=(partition,)),)
+        await client.ask(ApiKey.OFFSET_COMMIT, 8, group_id="g", topics=topics)
+        values = values_of(context)
+        assert values["oncelog_transactional_ids", ("Ongoing",)] == 1
+        assert values["oncelog_transactional_ids", ("Empty",)] == 1
+        assert values["oncelog_oldest_open_transaction_seconds", ()] >= 0
+        failures = "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count"
+        assert values[failures, ()] == 1
+        groups = "kafka_coordinator_group_groupmetadatamanager_"
+        assert values[groups + "numoffsets", ()] == 1
+        assert values["kafka_server_group_coordinator_metrics_group_count", ("classic",)] == 1
+        markers = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+        assert values[markers + "unknowndestinationqueuesize", ()] == 0
+    async with running(tmp_path, config) as context:
+        await context.broker.transactions.loaded()
+        values = values_of(context)
+        loads = "kafka_server_transaction_coordinator_metrics_partition_load_time_"
+        assert values[loads + "max", ()] >= values[loads + "avg", ()] > 0

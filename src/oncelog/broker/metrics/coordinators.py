@@ -1,0 +1,176 @@
+"""Metrics of the transaction coordinator and of the group coordinator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from oncelog.broker.metrics.metric import OURS, Kind, Metric, Parts, Sample, one
+from oncelog.group.shard import GroupCoordinatorShard
+from oncelog.group.states import GroupState
+from oncelog.group.store import GroupStore
+from oncelog.transaction import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionState
+
+__all__ = ["COORDINATOR_METRICS"]
+
+Reader = Callable[[Parts], tuple[Sample]]
+
+
+def _transactions(parts: Parts) -> Iterator[TransactionCoordinatorShard]:
+    for shard in parts.context.transactions.shards():
+        if isinstance(shard, TransactionCoordinatorShard):
+            yield shard
+
+
+def _groups(parts: Parts) -> Iterator[GroupStore]:
+    for shard in parts.context.groups.shards():
+        if isinstance(shard, GroupCoordinatorShard):
+            yield shard.store
+
+
+def _by_state(parts: Parts) -> Iterator[Sample]:
+    counts: Counter[TransactionState] = Counter()
+    for shard in _transactions(parts):
+        counts.update(metadata.state for metadata in shard.transactions.values())
+    for state, count in counts.items():
+        yield Sample((state.name.title().replace("_", ""),), count)
+
+
+def _oldest(parts: Parts) -> tuple[Sample]:
+    now_ms = parts.context.transactions.clock.now_ms()
+    begun_ms = [
+        metadata.start_timestamp_ms
+        for shard in _transactions(parts)
+        for metadata in shard.transactions.values()
+        if metadata.state is TransactionState.ONGOING
+    ]
+    return one((now_ms - min(begun_ms, default=now_ms)) / 1000)
+
+
+def _classic_groups(state: GroupState | None = None) -> Reader:
+    def read(parts: Parts) -> tuple[Sample]:
+        stores = _groups(parts)
+        if state is None:
+            return one(sum(len(store.groups) for store in stores))
+        return one(sum(g.state is state for store in stores for g in store.groups.values()))
+
+    return read
+
+
+def _by_protocol(parts: Parts) -> tuple[Sample, Sample]:
+    stores = list(_groups(parts))
+    return (
+        Sample(("classic",), sum(len(store.groups) for store in stores)),
+        Sample(("consumer",), sum(len(store.consumer_groups) for store in stores)),
+    )
+
+
+def _loads(which: str) -> tuple[Metric, Metric]:
+    """Longest and mean time of the last loads, of one coordinator."""
+
+    def times(parts: Parts) -> list[float]:
+        context = parts.context
+        runtime = context.transactions if which == "transaction" else context.groups
+        return list(runtime.load_times_ms) or [0.0]
+
+    def metric(kind: str, meaning: str, of: Callable[[list[float]], float]) -> Metric:
+        return Metric(
+            f"kafka_server_{which}_coordinator_metrics_partition_load_time_{kind}",
+            Kind.GAUGE,
+            "ms",
+            f"kafka.server:type={which}-coordinator-metrics: partition-load-time-{kind}",
+            meaning,
+            lambda parts: one(of(times(parts))),
+        )
+
+    return (
+        metric("max", "Longest of the last 50 loads of a partition.", max),
+        metric("avg", "Mean of the last 50 loads of a partition.", lambda ms: sum(ms) / len(ms)),
+    )
+
+
+def _group_metadata(kafka_name: str, unit: str, meaning: str, read: Reader) -> Metric:
+    return Metric(
+        f"kafka_coordinator_group_groupmetadatamanager_{kafka_name.lower()}",
+        Kind.GAUGE,
+        unit,
+        f"kafka.coordinator.group:type=GroupMetadataManager,name={kafka_name}",
+        meaning,
+        read,
+    )
+
+
+_MARKERS: Final = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
+
+COORDINATOR_METRICS: Final = (
+    *_loads("transaction"),
+    Metric(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        Kind.GAUGE,
+        "markers",
+        _MARKERS + "UnknownDestinationQueueSize",
+        "Markers that partitions have not taken yet: for long only where nobody leads them.",
+        lambda parts: one(sum(shard.owed_markers_count for shard in _transactions(parts))),
+    ),
+    Metric(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+        Kind.GAUGE,
+        "transactions",
+        _MARKERS + "LogAppendRetryQueueSize",
+        "Transactions whose completion could not be written and is tried again.",
+        lambda parts: one(sum(shard.unwritten_ends_count for shard in _transactions(parts))),
+    ),
+    Metric(
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
+        Kind.COUNTER,
+        "partitions",
+        "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
+        "Partitions that were not, or could not be, verified for a transactional write (KIP-890).",
+        lambda parts: one(parts.context.partitions.meters.total().failed_verifications),
+    ),
+    Metric(
+        "oncelog_transactional_ids",
+        Kind.GAUGE,
+        "ids",
+        OURS,
+        "Transactional ids coordinated here, by the state of their transaction.",
+        _by_state,
+        ("state",),
+    ),
+    Metric(
+        "oncelog_oldest_open_transaction_seconds",
+        Kind.GAUGE,
+        "s",
+        OURS,
+        "Age of the oldest open transaction coordinated here, 0 where none is open.",
+        _oldest,
+    ),
+    *_loads("group"),
+    Metric(
+        "kafka_server_group_coordinator_metrics_group_count",
+        Kind.GAUGE,
+        "groups",
+        "kafka.server:type=group-coordinator-metrics,protocol=*: group-count",
+        "Groups coordinated here, by protocol.",
+        _by_protocol,
+        ("protocol",),
+    ),
+    _group_metadata(
+        "NumOffsets",
+        "offsets",
+        "Committed offsets.",
+        lambda parts: one(sum(len(store.offsets) for store in _groups(parts))),
+    ),
+    _group_metadata("NumGroups", "groups", "Groups of the classic protocol.", _classic_groups()),
+    *(
+        _group_metadata(
+            f"NumGroups{state.value}",
+            "groups",
+            f"Those of them in the state {state.value}.",
+            _classic_groups(state),
+        )
+        for state in GroupState
+    ),
+)
