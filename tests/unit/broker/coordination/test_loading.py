@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
+from oncelog.coordinator import CoordinatorRecord, RecordContext
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import unchanged
 from oncelog.protocol.record import Record, build_batch
@@ -176,3 +177,23 @@ async def test_an_unloaded_partition_is_tried_again_under_the_next_leadership(
     bench.elect_again(epoch=2)
     await bench.runtime.loaded()
     assert bench.ask(Put("id", b"b")).result == b"b"
+
+
+async def test_a_record_from_the_future_counts_as_written_now(tmp_path: Path) -> None:
+    """The wall clock was set back: an interval that began later than now would never end."""
+
+    class Dated(Memory):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dated_ms: list[int] = []
+
+        def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+            self.dated_ms.append(context.timestamp_ms)
+
+    shard = Dated()
+    partition = make_partition(tmp_path, HandLoop(), topic="__internal")
+    for key, timestamp_ms in ((b"a", NOW_MS - 7), (b"b", NOW_MS + 7)):
+        data = build_batch([Record(0, timestamp_ms, key, b"v")])
+        assert partition.append(data, now_ms=NOW_MS).error is ErrorCode.none
+    await load(partition, WatchedDisk(), shard)
+    assert shard.dated_ms == [NOW_MS - 7, NOW_MS]

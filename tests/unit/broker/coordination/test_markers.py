@@ -42,13 +42,13 @@ class Topics:
 class Bench:
     """As much of a broker as markers need, and the shard to which they are reported."""
 
-    def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,)) -> None:
+    def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,), epoch: int = 0) -> None:
         self.partition = make_partition(folder, HandLoop(), isr)
         self.topics = Topics(self.partition)
         self.reports: list[MarkersWritten] = []
         topics: Any = self.topics
         self.writer = MarkerWriter(topics, lambda: topics, self.stop_because)
-        first = batch(producer_id=PRODUCER, epoch=0, sequence=0, transactional=True)
+        first = batch(producer_id=PRODUCER, epoch=epoch, sequence=0, transactional=True)
         assert self.partition.append(first, now_ms=NOW_MS).error is ErrorCode.none
 
     def stop_because(self, error: BaseException) -> None:
@@ -128,3 +128,33 @@ async def test_a_partition_that_is_led_elsewhere_is_reported_as_such(tmp_path: P
     bench.partition.state.resign()
     await bench.send(T0)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
+
+
+def bump(bench: Bench) -> None:
+    """A batch of the same producer id outside of transactions, with a higher epoch."""
+    data = batch(producer_id=PRODUCER, epoch=1, sequence=0)
+    assert bench.partition.append(data, now_ms=NOW_MS).error is ErrorCode.none
+
+
+async def test_a_marker_that_is_refused_where_nothing_is_open_has_nothing_to_end(
+    tmp_path: Path,
+) -> None:
+    """What was verified for it may open nothing any more either (INV-3)."""
+    bench = Bench(tmp_path)
+    await bench.send(T0)
+    bump(bench)
+    bench.reports.clear()
+    verifications = bench.partition.log.verifications
+    waiting = verifications.begin(PRODUCER, 0, 0, bumps_epoch=False, now_ms=NOW_MS)
+    await bench.send(T0)
+    (told,) = bench.reports
+    assert (told.outcomes, told.closed) == ((), ((T0, ErrorCode.invalid_producer_epoch),))
+    assert not verifications.allows(waiting)
+
+
+async def test_inv4_a_marker_that_is_refused_where_a_transaction_is_open_is_owed(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, epoch=1)
+    await bench.send(T0)
+    assert bench.reports == [report((T0, ErrorCode.invalid_producer_epoch))]
