@@ -386,3 +386,17 @@ async def test_a_load_ends_with_the_leadership_that_it_is_for(
     assert bench.machines[1].applied == []
     assert bench.machines[2].applied == [b"a", b"known"]
     assert not caplog.records
+
+
+async def test_an_earlier_deadline_replaces_the_one_that_is_armed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    machine = bench.machines[0]
+    machine.deadline_ms = NOW_MS + 60_000
+    bench.ask(Put("id", b"a"))
+    machine.due, machine.deadline_ms = [Put("id", b"timer", "rang")], NOW_MS
+    bench.ask(Put("id", b"b"))
+    async with asyncio.timeout(5):
+        while not bench.effects:  # noqa: ASYNC110 - the timer is already due
+            await asyncio.sleep(0)
+    assert machine.applied == [b"a", b"b", b"timer"]
