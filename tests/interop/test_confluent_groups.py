@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
+    ConsumerGroupType,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -213,3 +214,34 @@ def test_a_pattern_finds_topics_that_come_later(bootstrap_servers: str) -> None:
     assert len(described.members[0].assignment.topic_partitions) == 2
     reader.reader.close()
     admin.delete_consumer_groups([group])[group].result(WAIT_S)
+
+
+def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(bootstrap_servers: str) -> None:
+    topic, group = create_topic(bootstrap_servers, 4), fresh("group")
+    settings = {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "heartbeat.interval.ms": 100,
+    }
+    classic = [Member(bootstrap_servers, group, topic, **settings) for _ in range(2)]
+
+    def shared(members: list[Member]) -> bool:
+        owned = [number for member in members for number in member.partitions]
+        return sorted(owned) == [0, 1, 2, 3] and all(member.partitions for member in members)
+
+    poll_until(classic, lambda: shared(classic), "the classic group")
+    new = Member(bootstrap_servers, group, topic, **NEW)
+    everybody = [*classic, new]
+    poll_until(everybody, lambda: shared(everybody), "the consumer group")
+    sender = producer(bootstrap_servers)
+    for partition in range(4):
+        send(sender, topic, [b"%d" % partition], partition)
+    poll_until(everybody, lambda: sum(len(each.values) for each in everybody) == 4, "the records")
+    for member in everybody:
+        member.reader.commit(asynchronous=False)
+    new.reader.close()
+    poll_until(classic, lambda: shared(classic), "the classic group again")
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    listed = {each.group_id: each.type for each in admin.list_consumer_groups().result().valid}
+    assert listed[group] is ConsumerGroupType.CLASSIC
+    for member in classic:
+        member.reader.close()

@@ -5,6 +5,7 @@ member that joins it says everything, else what it owns; `quit` is its last one.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,22 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
+from oncelog.group.consumer.embedded import (
+    NamedPartitions,
+    Subscription,
+    identified,
+    read_assignment,
+    write_assignment,
+)
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
 from oncelog.group.consumer.members import OwnedPartitions, Partitions
 from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from oncelog.group.records import ConsumerGroupRecord
+from oncelog.group.records import ConsumerGroupRecord, GroupRecord
+from oncelog.group.results import SyncResult
+from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log as log
+from oncelog.protocol.wire import INT16
 from tests.scenarios.test_group import Story, played
 from tests.unit.group.consumer.world import FakeTopics, partitions, topic_id
 
@@ -50,6 +61,12 @@ class ConsumerStory(Story):
         self.c.topics = self.topics_are
         self.c.restart()
 
+    def classic_line(self, record: GroupRecord) -> str:
+        if record.value is None:
+            return f"classic group {record.group_id} tombstone"
+        members = " ".join(member.member_id for member in record.value.members)
+        return f"classic group {record.group_id} generation={record.value.generation} [{members}]"
+
     def consumer_line(self, record: ConsumerGroupRecord) -> str:
         name = f"{record.key.kind.name.lower()} {record.key.name}".rstrip()
         match record.value:
@@ -78,6 +95,10 @@ class ConsumerStory(Story):
 
     def told(self, result: object) -> str:
         match result:
+            case SyncResult(ErrorCode.none):
+                found = read_assignment(result.assignment)
+                assert found is not None
+                return f"assigned {numbers(identified(found.assigned_partitions, self.topics_are))}"
             case BeatResult(ErrorCode.none):
                 assigned = "" if result.assigned is None else f" {numbers(result.assigned)}"
                 return f"epoch={result.member_epoch}{assigned}"
@@ -134,6 +155,27 @@ class ConsumerStory(Story):
         member, epoch = options.get("member"), int(options.get("epoch", -1))
         event = e.OffsetFetch("g", wanted, "stable" in words, member, epoch)
         self.submit("fetch", event)
+
+    def sync(self, words: list[str], options: dict[str, str]) -> None:
+        given = {
+            member: write_assignment(partition_set(owned) or frozenset(), self.topics_are, b"")
+            for member, owned in options.items()
+        }
+        self.submit(f"sync {words[0]}", self.c.sync_event(words[0], int(words[1]), given))
+
+    def beat_classic(self, words: list[str], options: dict[str, str]) -> None:
+        super().heartbeat(words, options)
+
+    def rejoin(self, words: list[str], options: dict[str, str]) -> None:
+        """JoinGroup of a cooperative consumer, which says what it owns."""
+        owned = partition_set(options.get("owned")) or frozenset()
+        named = NamedPartitions(topic="t", partitions=tuple(sorted(tp.partition for tp in owned)))
+        raw = bytearray(INT16.pack(1))
+        value = Subscription(topics=("t",), owned_partitions=(named,))
+        writer(Subscription, 1, flexible=False)(raw, value)
+        event = self.c.join_event(words[0] if words else "", version=3)
+        offered = (e.JoinProtocol(event.protocols[0].name, bytes(raw)),)
+        self.submit(f"rejoin {words[0]}", replace(event, protocols=offered))
 
     def describe(self, words: list[str], options: dict[str, str]) -> None:
         self.submit("describe", DescribeConsumerGroup("g"))

@@ -17,7 +17,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.group import events as e
 from oncelog.group.decision import GroupEvent
-from oncelog.group.records import ConsumerGroupRecord, OffsetRecord, decode
+from oncelog.group.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, decode
 from oncelog.group.results import (
     DeleteResult,
     HeartbeatResult,
@@ -70,6 +70,9 @@ class Story:
             return f"offset {record.group_id} {record.partition} {offset}{producer}"
         if isinstance(record, ConsumerGroupRecord):
             return self.consumer_line(record)
+        return self.classic_line(record)
+
+    def classic_line(self, record: GroupRecord) -> str:
         if record.value is None:
             return f"group {record.group_id} tombstone"
         value = record.value

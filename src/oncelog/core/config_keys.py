@@ -26,6 +26,7 @@ from oncelog.core.config_definition import (
     as_float,
     as_int,
     as_list,
+    as_str,
 )
 from oncelog.core.kafka_keys import PASSED_OVER
 from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
@@ -69,6 +70,11 @@ def _one_of(*allowed: str) -> Check:
     return lambda value: (
         None if value in allowed else f"String must be one of: {', '.join(allowed)}"
     )
+
+
+def _migration_policy(value: ConfigValue) -> str | None:
+    allowed = ("disabled", "upgrade", "downgrade", "bidirectional")
+    return _one_of(*allowed)(as_str(value).lower())
 
 
 def _each_of(*allowed: str) -> Check:
@@ -199,6 +205,7 @@ _BROKER: Final = (
     Definition("group.consumer.assignment.interval.ms", _INT, 1000, "Time between two target assignments of a consumer group: members that join within it share one.", _at_least(0)),
     Definition("group.consumer.min.assignment.interval.ms", _INT, 0, "Shortest value that group.consumer.assignment.interval.ms may have.", _at_least(0)),
     Definition("group.consumer.max.assignment.interval.ms", _INT, 15_000, "Longest value that group.consumer.assignment.interval.ms may have.", _at_least(0)),
+    Definition("group.consumer.migration.policy", _STRING, "bidirectional", "Which groups may change their protocol while they have members: to the new one (upgrade), from it (downgrade), both (bidirectional) or none (disabled); in any case of letters.", _migration_policy),
     Definition("group.consumer.max.size", _INT, INT32_MAX, "Members that a consumer group may have.", _at_least(1)),
     Definition("group.consumer.assignors", _LIST, ("uniform", "range"), "Assignors that members may ask for; the first is the default.", _each_of("uniform", "range")),
     Definition("offset.metadata.max.bytes", _INT, 4096, "Largest metadata text of an offset commit, in bytes."),

@@ -151,10 +151,6 @@ REFUSED: Final = (
     ("max.connections.per.ip.overrides", _RATES),
     ("queued.max.request.bytes", _RATES),
     ("cordoned.log.dirs", "new partitions go to every data folder"),
-    (
-        "group.consumer.migration.policy",
-        "a group with members cannot change its protocol, so only disabled is supported",
-    ),
     ("transaction.two.phase.commit.enable", "there are no two-phase commits (KIP-939)"),
     ("unstable.", "versions that are not released are not spoken"),
     (
@@ -168,7 +164,6 @@ REFUSED: Final = (
 
 _HARMLESS: Final = {
     "alter.config.policy.class.name": "",
-    "group.consumer.migration.policy": "disabled",
     "authorizer.class.name": "",
     "client.quota.callback.class": "",
     "config.providers": "",

@@ -8,7 +8,7 @@ that was decided before.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from oncelog.coordinator.shard import (
     NOTHING,
@@ -21,9 +21,15 @@ from oncelog.coordinator.shard import (
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group import events, results
-from oncelog.group.consumer import leaving, records
+from oncelog.group.consumer import classic_members, leaving, records
 from oncelog.group.consumer.commits import check_commit
-from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit, RevocationOver
+from oncelog.group.consumer.events import (
+    Beat,
+    DescribeConsumerGroup,
+    GroupConverted,
+    MemberOverdue,
+    Quit,
+)
 from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from oncelog.group.consumer.heartbeat import heartbeat
 from oncelog.group.consumer.members import (
@@ -34,75 +40,100 @@ from oncelog.group.consumer.outcome import (
     BeatResult,
     ConsumerGroupDescription,
     Context,
-    MemberTimer,
+    Outcome,
     Refusal,
-    TimerChange,
 )
 from oncelog.group.consumer.target import Members
+from oncelog.group.consumer.timers import MemberTimer, TimerChange
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.migration import all_records, downgrade, may_downgrade, upgrade
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.offsets import AnyCommit, expire_offsets, refused, write_offsets
-from oncelog.group.records import BatchBudget, group_tombstone, offset_tombstone
+from oncelog.group.rebalance import prepare_rebalance
+from oncelog.group.records import BatchBudget, group_record, group_tombstone, offset_tombstone
 from oncelog.group.states import GroupState
-from oncelog.group.store import DecisionBuilder, GroupStore
+from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting
 from oncelog.group.timers import TimerKey, TimerKind
 
 TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
-    {MemberTimer.SESSION: TimerKind.SESSION, MemberTimer.REVOCATION: TimerKind.REVOCATION}
+    {
+        MemberTimer.SESSION: TimerKind.SESSION,
+        MemberTimer.REVOCATION: TimerKind.REVOCATION,
+        MemberTimer.JOIN: TimerKind.MEMBER_JOIN,
+        MemberTimer.SYNC: TimerKind.MEMBER_SYNC,
+    }
 )
+MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
-def _context(store: GroupStore, now_ms: int) -> Context:
-    return Context(now_ms, store.topics(), store.config.consumer)
+def _context(store: GroupStore, context: EventContext) -> Context:
+    return Context(context.now_ms, store.topics(), store.config.consumer)
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
-    for timer, member_id, delay_ms in changes:
-        key = TimerKey(TIMER_KINDS[timer], group_id, member_id)
-        if delay_ms is None:
+    for change in changes:
+        key = TimerKey(TIMER_KINDS[change.timer], group_id, change.member_id)
+        if change.delay_ms is None:
             store.timers.cancel(key)
-        else:
-            store.timers.set(key, now_ms + delay_ms)
+        elif not change.if_absent or key not in store.timers:
+            store.timers.set(key, now_ms + change.delay_ms)
 
 
 def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
-    """Start what every member is waited for with, after the group was loaded."""
-    session_ms = store.config.consumer.session_timeout_ms
+    """Start what every member is waited for with, after the group was loaded or converted."""
+    changes = []
     for member in group.members.values():
-        _plan(
-            store,
-            group.group_id,
-            [TimerChange(MemberTimer.SESSION, member.member_id, session_ms)],
-            now_ms,
-        )
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        session_ms = store.config.consumer.session_timeout_ms
+        if member.classic is not None:
+            session_ms = member.classic.session_timeout_ms
+        elif member.state is MemberState.UNREVOKED_PARTITIONS:
             delay_ms = member.rebalance_timeout_ms
-            change = TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms)
-            _plan(store, group.group_id, [change], now_ms)
+            changes.append(TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms))
+        changes.append(TimerChange(MemberTimer.SESSION, member.member_id, session_ms))
+    _plan(store, group.group_id, changes, now_ms)
 
 
 # ConsumerGroupHeartbeat.
 
 
 def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision:
-    """Decide a heartbeat. A member that joins makes the group, or takes an empty classic one."""
+    """Decide a heartbeat. A member that joins makes the group, or converts a classic one."""
     group = store.consumer_groups.get(event.group_id)
-    emptied = []
-    if group is None:
-        classic = store.groups.get(event.group_id)
-        is_taken = classic is not None and (
-            classic.state is not GroupState.EMPTY or bool(classic.pending_joins)
-        )
-        if is_taken or event.member_epoch != JOIN_EPOCH:
-            return _refuse_beat(context, _no_such_group(event.group_id))
-        if event.group_id in store.recorded:
-            emptied.append(group_tombstone(event.group_id))
-        group = ConsumerGroup(event.group_id)
-    outcome = heartbeat(group, event, _context(store, context.now_ms))
+    if group is not None:
+        return _carry_out(store, group, heartbeat(group, event, _context(store, context)), context)
+    if event.member_epoch != JOIN_EPOCH:
+        return _refuse_beat(context, _no_such_group(event.group_id))
+    group, converted = ConsumerGroup(event.group_id), []
+    classic = store.groups.get(event.group_id)
+    if classic is not None and (classic.members or classic.pending_joins):
+        upgraded = upgrade(classic, _context(store, context))
+        if isinstance(upgraded, Refusal):
+            return _refuse_beat(context, upgraded)
+        group, converted = upgraded, all_records(upgraded)
+    outcome = heartbeat(group, event, _context(store, context))
     if isinstance(outcome, Refusal):
         return _refuse_beat(context, outcome)
+    if event.group_id in store.recorded:
+        converted.insert(0, group_tombstone(event.group_id))
+    builder = DecisionBuilder(event, context)
+    for member in classic.members.values() if classic is not None else ():
+        refuse_waiting(builder, member, ErrorCode.rebalance_in_progress, member.member_id)
+    if converted:
+        store.due.append(GroupConverted(event.group_id))
     _plan(store, event.group_id, outcome.timers, context.now_ms)
-    return _write(event.group_id, [*emptied, *outcome.records], context, outcome.result)
+    builder.write_all(event.group_id, [*converted, *outcome.records])
+    builder.reply_on_commit(context.token, outcome.result)
+    return builder.build()
+
+
+def _carry_out(
+    store: GroupStore, group: ConsumerGroup, outcome: Outcome | Refusal, context: EventContext
+) -> GroupDecision:
+    """Set the timers, write the records, and answer once they are committed."""
+    if isinstance(outcome, Refusal):
+        return _refuse_beat(context, outcome)
+    _plan(store, group.group_id, outcome.timers, context.now_ms)
+    return _write(group.group_id, outcome.records, context, outcome.result)
 
 
 def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupDecision:
@@ -116,7 +147,7 @@ def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupD
     if leaving.is_for_now(event):
         written = [leaving.leave_for_now(group, member)]
     else:
-        written = _remove(store, group, frozenset({member.member_id}), context.now_ms)
+        written = _remove(store, group, frozenset({member.member_id}), context)
     return _write(event.group_id, written, context, leaving.farewell(event))
 
 
@@ -140,40 +171,78 @@ def _write(
 
 
 def _remove(
-    store: GroupStore, group: ConsumerGroup, gone: frozenset[str], now_ms: int
+    store: GroupStore, group: ConsumerGroup, gone: frozenset[str], context: EventContext
 ) -> list[CoordinatorRecord]:
-    """Return the records that remove members, and stop their timers."""
-    written = leaving.remove_members(group, gone, _context(store, now_ms))
-    _plan(store, group.group_id, leaving.stopped_timers(gone), now_ms)
+    """Return the records that remove members, and stop their timers.
+
+    If only members of the classic protocol are left, the group becomes classic.
+    """
+    if may_downgrade(group, gone, _context(store, context), store.config.max_size):
+        classic, assignments = downgrade(group, gone, _context(store, context))
+        written = [*records.no_group(group), group_record(classic, assignments)]
+        store.due.append(GroupConverted(group.group_id))
+    else:
+        written = leaving.remove_members(group, gone, _context(store, context))
+    _plan(store, group.group_id, leaving.stopped_timers(gone), context.now_ms)
     return written
 
 
-# Timers.
-
-
-def overdue(
-    store: GroupStore, group_id: str, member_id: str, timer: MemberTimer, context: EventContext
+def group_converted(
+    store: GroupStore, event: GroupConverted, context: EventContext
 ) -> GroupDecision:
-    """Remove a member that was silent for its session timeout, or kept partitions for too long."""
-    group = store.consumer_groups.get(group_id)
-    member = group.members.get(member_id) if group is not None else None
-    was_renewed = TimerKey(TIMER_KINDS[timer], group_id, member_id) in store.timers
-    if group is None or member is None or was_renewed or not leaving.is_overdue(member, timer):
+    """Start the timers of a group that has changed its protocol; a classic one rebalances."""
+    builder = DecisionBuilder(event, context)
+    group = store.consumer_groups.get(event.group_id)
+    if group is not None:
+        start_timers(store, group, context.now_ms)
+    classic = store.groups.get(event.group_id)
+    if classic is not None:
+        for member in classic.members.values():
+            store.renew_session(classic, member, context.now_ms)
+        if classic.state is GroupState.STABLE:
+            prepare_rebalance(store, classic, builder)
+    return builder.build()
+
+
+def member_overdue(store: GroupStore, event: MemberOverdue, context: EventContext) -> GroupDecision:
+    """Remove a member that was silent for too long, or did not do what it was called for."""
+    group = store.consumer_groups.get(event.group_id)
+    member = group.members.get(event.member_id) if group is not None else None
+    key = TimerKey(TIMER_KINDS[event.timer], event.group_id, event.member_id)
+    if group is None or member is None or key in store.timers:
         return NOTHING
-    written = _remove(store, group, frozenset({member_id}), context.now_ms)
-    return Decision(tuple(written), id=group_id if written else None)
+    if not leaving.is_overdue(member, event.timer):
+        return NOTHING
+    written = _remove(store, group, frozenset({member.member_id}), context)
+    return Decision(tuple(written), id=group.group_id if written else None)
 
 
 # Requests of the classic protocol.
 
 
 def join_classic(store: GroupStore, event: events.Join, context: EventContext) -> GroupDecision:
-    """A member of the classic protocol takes over an empty group, and no other."""
+    """A member of the classic protocol joins the others, or takes over an empty group."""
     group = store.consumer_groups[event.group_id]
-    if group.members:
-        result = results.JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id)
-        return answer(context, result)
-    return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
+    if not group.members:
+        return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
+    outcome = classic_members.join(group, event, _context(store, context))
+    return _carry_out(store, group, outcome, context)
+
+
+def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -> GroupDecision:
+    """A member of the classic protocol asks for its assignment."""
+    group = store.consumer_groups[event.group_id]
+    outcome = classic_members.sync(group, event, _context(store, context))
+    return _carry_out(store, group, outcome, context)
+
+
+def heartbeat_classic(
+    store: GroupStore, event: events.Heartbeat, context: EventContext
+) -> GroupDecision:
+    """A member of the classic protocol is there."""
+    group = store.consumer_groups[event.group_id]
+    outcome = classic_members.heartbeat(group, event, _context(store, context))
+    return _carry_out(store, group, outcome, context)
 
 
 def leave_classic(store: GroupStore, event: events.Leave, context: EventContext) -> GroupDecision:
@@ -190,7 +259,7 @@ def leave_classic(store: GroupStore, event: events.Leave, context: EventContext)
         else:
             gone.add(member.member_id)
         outcomes.append(results.LeftMember(each.member_id, each.group_instance_id, error))
-    written = _remove(store, group, frozenset(gone), context.now_ms)
+    written = _remove(store, group, frozenset(gone), context) if gone else []
     result = results.LeaveResult(ErrorCode.none, tuple(outcomes))
     return _write(group.group_id, written, context, result)
 
@@ -293,15 +362,12 @@ def decide(store: GroupStore, event: GroupEvent, context: EventContext) -> Group
     match event:
         case events.OffsetCommit() | events.TxnOffsetCommit():
             return commit(store, event, context)
-        case events.SessionExpired(group_id, member_id):
-            return overdue(store, group_id, member_id, MemberTimer.SESSION, context)
         case events.Join():
             return join_classic(store, event, context)
         case events.Sync():
-            # No member speaks the classic protocol.
-            return answer(context, results.SyncResult(ErrorCode.unknown_member_id))
+            return sync_classic(store, event, context)
         case events.Heartbeat():
-            return answer(context, results.HeartbeatResult(ErrorCode.unknown_member_id))
+            return heartbeat_classic(store, event, context)
         case events.Leave():
             return leave_classic(store, event, context)
         case events.OffsetDelete():
@@ -313,9 +379,12 @@ def decide(store: GroupStore, event: GroupEvent, context: EventContext) -> Group
     return None
 
 
+OwnEvent: TypeAlias = Beat | Quit | DescribeConsumerGroup | MemberOverdue | GroupConverted
+
+
 def decide_own(
     store: GroupStore,
-    event: Beat | Quit | DescribeConsumerGroup | RevocationOver,
+    event: OwnEvent,
     context: EventContext,
 ) -> GroupDecision:
     """Decide an event that only consumer groups know."""
@@ -326,5 +395,7 @@ def decide_own(
             return leave_group(store, event, context)
         case DescribeConsumerGroup():
             return describe(store, event, context)
-        case RevocationOver(group_id, member_id):
-            return overdue(store, group_id, member_id, MemberTimer.REVOCATION, context)
+        case MemberOverdue():
+            return member_overdue(store, event, context)
+        case GroupConverted():
+            return group_converted(store, event, context)

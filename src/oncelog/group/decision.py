@@ -4,7 +4,13 @@ from typing import Never, TypeAlias
 
 from oncelog.coordinator.shard import Decision
 from oncelog.group import events, results
-from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit, RevocationOver
+from oncelog.group.consumer.events import (
+    Beat,
+    DescribeConsumerGroup,
+    GroupConverted,
+    MemberOverdue,
+    Quit,
+)
 from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
 
 GroupEvent: TypeAlias = (
@@ -29,7 +35,8 @@ GroupEvent: TypeAlias = (
     | Beat
     | Quit
     | DescribeConsumerGroup
-    | RevocationOver
+    | MemberOverdue
+    | GroupConverted
 )
 """What the group coordinator decides. A new event is named here and in `shard.decide`."""
 

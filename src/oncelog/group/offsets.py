@@ -6,8 +6,9 @@ consumers that assign partitions themselves, and is taken while the group has no
 transaction always, as older clients send nothing else).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 from oncelog.coordinator.shard import (
@@ -122,7 +123,7 @@ def write_offsets(
     store: GroupStore,
     event: AnyCommit,
     context: EventContext,
-    stale: frozenset[TopicPartition] = frozenset(),
+    stale: Mapping[TopicPartition, ErrorCode] = MappingProxyType({}),
 ) -> GroupDecision:
     """Write the offsets of a commit that is allowed, but for those of `stale` partitions."""
     expire_ms = NO_TIMESTAMP
@@ -141,7 +142,7 @@ def write_offsets(
         partition = TopicPartition(wanted.topic, wanted.partition)
         error = ErrorCode.offset_metadata_too_large
         if partition in stale:
-            error = ErrorCode.stale_member_epoch
+            error = stale[partition]
         elif len(metadata) <= store.config.offset_metadata_max_size:
             error = ErrorCode.none
             value = CommittedOffset(

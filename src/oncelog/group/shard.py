@@ -47,7 +47,13 @@ from oncelog.group import (
 from oncelog.group.classic_group import ClassicGroup, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer import records as consumer_records
-from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit, RevocationOver
+from oncelog.group.consumer.events import (
+    Beat,
+    DescribeConsumerGroup,
+    GroupConverted,
+    MemberOverdue,
+    Quit,
+)
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
@@ -134,7 +140,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return offsets.expire(store, event, context)
             case events.TopicDeleted() | events.TopicsKnown() | events.RemoveOffsets():
                 return deleted_topics.decide(store, event)
-            case Beat() | Quit() | DescribeConsumerGroup() | RevocationOver():
+            case Beat() | Quit() | DescribeConsumerGroup() | MemberOverdue() | GroupConverted():
                 return consumer_groups.decide_own(store, event, context)
         assert_never(event)
 
@@ -307,9 +313,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
 
 def _event_of_member(key: TimerKey) -> GroupEvent:
     """What a timer of a consumer group's member says."""
-    if key.kind is TimerKind.REVOCATION:
-        return RevocationOver(key.group_id, key.member_id)
-    return events.SessionExpired(key.group_id, key.member_id)
+    return MemberOverdue(key.group_id, key.member_id, consumer_groups.MEMBER_TIMERS[key.kind])
 
 
 def _event_of(key: TimerKey, group: ClassicGroup) -> GroupEvent:

@@ -5,6 +5,7 @@ volatile state there, and returns a decision; it never changes durable state.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
 from oncelog.core.errors import ErrorCode, require
@@ -16,6 +17,14 @@ from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.offset_store import OffsetStore
 from oncelog.group.results import JoinResult, SyncResult
 from oncelog.group.timers import TimerKey, TimerKind, Timers
+
+MEMBER_TIMERS: Final = (
+    TimerKind.SESSION,
+    TimerKind.REVOCATION,
+    TimerKind.MEMBER_JOIN,
+    TimerKind.MEMBER_SYNC,
+)
+"""What a consumer group's members are waited for with."""
 
 
 class GroupStore:
@@ -63,7 +72,7 @@ class GroupStore:
     def forget_consumer_group(self, group: ConsumerGroup) -> None:
         """Drop a consumer group and all its timers. Its offsets stay, as those of no member."""
         for member_id in group.members:
-            for kind in (TimerKind.SESSION, TimerKind.REVOCATION):
+            for kind in MEMBER_TIMERS:
                 self.timers.cancel(TimerKey(kind, group.group_id, member_id))
         del self.consumer_groups[group.group_id]
         if self.offsets.partitions(group.group_id):

@@ -17,6 +17,8 @@ class TimerKind(Enum):
     SYNC = auto()
     SWEEP = auto()
     REVOCATION = auto()
+    MEMBER_JOIN = auto()
+    MEMBER_SYNC = auto()
 
     # A kind is one object; Enum hashes its name by a Python function.
     __hash__ = object.__hash__

@@ -20,7 +20,7 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import as_list
+from oncelog.core.config_definition import as_list, as_str
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import (
@@ -168,7 +168,7 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
     `max_message_bytes` is what its internal topic takes in one batch.
     """
     from oncelog.group.config import GroupConfig
-    from oncelog.group.consumer.settings import ConsumerGroupConfig
+    from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 
     return GroupConfig(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
@@ -184,6 +184,9 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
             heartbeat_interval_ms=config.get_int("group.consumer.heartbeat.interval.ms"),
             assignment_interval_ms=config.get_int("group.consumer.assignment.interval.ms"),
             max_size=config.get_int("group.consumer.max.size"),
+            migration_policy=MigrationPolicy(
+                as_str(config.get("group.consumer.migration.policy")).lower()
+            ),
             assignors=as_list(config.get("group.consumer.assignors")),
         ),
     )

@@ -3,6 +3,7 @@
 Pure functions of a group and an event.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from oncelog.core.errors import ErrorCode
@@ -17,14 +18,14 @@ MEMBER_EPOCH_VERSION_MIN: Final = 9
 
 def check_commit(
     group: ConsumerGroup, event: events.OffsetCommit | events.TxnOffsetCommit
-) -> tuple[ErrorCode, frozenset[TopicPartition]]:
+) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
     """The request's error, or the partitions that this epoch may not commit.
 
     An older epoch is good for what the member has owned since then (KIP-1251): a commit may be on
     its way while the epoch moves on.
     """
     is_transactional = isinstance(event, events.TxnOffsetCommit)
-    none: frozenset[TopicPartition] = frozenset()
+    none: dict[TopicPartition, ErrorCode] = {}
     if event.generation_id < 0 and not group.members:
         return ErrorCode.none, none
     is_anonymous = event.member_id == events.NO_MEMBER_ID and event.group_instance_id is None
@@ -33,18 +34,20 @@ def check_commit(
     member = group.members.get(event.member_id)
     if member is None:
         return ErrorCode.unknown_member_id, none
-    if not is_transactional and event.version < MEMBER_EPOCH_VERSION_MIN:
+    is_new = member.classic is None
+    if is_new and not is_transactional and event.version < MEMBER_EPOCH_VERSION_MIN:
         return ErrorCode.unsupported_version, none
+    refused = ErrorCode.stale_member_epoch if is_new else ErrorCode.illegal_generation
     if event.generation_id > member.member_epoch:
-        return ErrorCode.stale_member_epoch, none
+        return refused, none
     if event.generation_id == member.member_epoch:
         return ErrorCode.none, none
     owned = {**member.pending_revocation, **member.assigned}
-    stale = frozenset(
-        TopicPartition(each.topic, each.partition)
+    stale = {
+        TopicPartition(each.topic, each.partition): refused
         for each in event.offsets
         if event.generation_id < owned.get(TopicIdPartition(each.topic_id, each.partition), 2**31)
-    )
+    }
     return ErrorCode.none, stale
 
 
@@ -56,5 +59,6 @@ def check_fetch(group: ConsumerGroup, event: events.OffsetFetch) -> ErrorCode:
     if member is None:
         return ErrorCode.unknown_member_id
     if event.member_epoch != member.member_epoch:
-        return ErrorCode.stale_member_epoch
+        is_new = member.classic is None
+        return ErrorCode.stale_member_epoch if is_new else ErrorCode.illegal_generation
     return ErrorCode.none

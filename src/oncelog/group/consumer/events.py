@@ -7,6 +7,7 @@ None (or -1) have not changed since the member's last heartbeat.
 from dataclasses import dataclass
 
 from oncelog.group.consumer.members import Partitions
+from oncelog.group.consumer.timers import MemberTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,19 @@ class Quit:
 
 
 @dataclass(frozen=True, slots=True)
-class RevocationOver:
-    """The time that a member had to give partitions up has passed. Made by a timer."""
+class MemberOverdue:
+    """A member did not do in time what it was called for. Made by a timer."""
 
     group_id: str
     member_id: str
+    timer: MemberTimer
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConverted:
+    """A group has changed its protocol: its members' timers start. Made by the shard itself."""
+
+    group_id: str
 
 
 @dataclass(frozen=True, slots=True)

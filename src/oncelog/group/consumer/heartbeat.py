@@ -29,13 +29,12 @@ from oncelog.group.consumer.members import (
 from oncelog.group.consumer.outcome import (
     BeatResult,
     Context,
-    MemberTimer,
     Outcome,
     Refusal,
-    TimerChange,
 )
 from oncelog.group.consumer.reconciliation import Situation, reconcile
 from oncelog.group.consumer.target import Members, make_target, target_records
+from oncelog.group.consumer.timers import MemberTimer, TimerChange
 from oncelog.group.consumer.topics import metadata_hash
 
 _T = TypeVar("_T")
@@ -268,9 +267,22 @@ def _assign(
     if step.member.has_assignment_of(member):
         return
     step.entries.append(records.current_assignment(group.group_id, step.member))
+    if member.classic is not None:
+        return  # It has its time to join again instead.
     is_revoking = step.member.state is MemberState.UNREVOKED_PARTITIONS
     delay_ms = member.rebalance_timeout_ms if is_revoking else None
     step.timers.append(TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms))
+
+
+def is_outdated(group: ConsumerGroup, context: Context) -> bool:
+    """Whether it is time for a new target: the group's epoch has none, or its topics changed."""
+    if group.seen_revision != context.topics.revision:
+        names = Members.of(group).subscribed_names()
+        if metadata_hash(context.topics, names) != group.metadata_hash:
+            return _may_assign(group, context)
+        if not group.regexes:
+            group.seen_revision = context.topics.revision
+    return group.group_epoch > group.assignment_epoch and _may_assign(group, context)
 
 
 def _may_assign(group: ConsumerGroup, context: Context) -> bool:

@@ -11,8 +11,13 @@ from oncelog.group.consumer.events import Quit
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.heartbeat import begin_epoch, fenced_instance, unknown_member
 from oncelog.group.consumer.members import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
-from oncelog.group.consumer.outcome import BeatResult, Context, MemberTimer, Refusal, TimerChange
+from oncelog.group.consumer.outcome import (
+    BeatResult,
+    Context,
+    Refusal,
+)
 from oncelog.group.consumer.target import Members
+from oncelog.group.consumer.timers import MemberTimer, TimerChange
 
 # One who leaves.
 
@@ -67,7 +72,9 @@ def remove_members(
 
 def is_overdue(member: ConsumerMember, timer: MemberTimer) -> bool:
     """Whether a timer that came up still means its member: one revokes no more once it has."""
-    return timer is MemberTimer.SESSION or member.state is MemberState.UNREVOKED_PARTITIONS
+    if timer is MemberTimer.REVOCATION:
+        return member.state is MemberState.UNREVOKED_PARTITIONS
+    return True
 
 
 def stopped_timers(member_ids: frozenset[str]) -> list[TimerChange]:

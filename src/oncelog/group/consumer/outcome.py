@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.consumer.timers import TimerChange
 from oncelog.group.consumer.topics import Topics
+from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +57,7 @@ class ConsumerGroupDescription:
     target: Mapping[str, Partitions] = field(default_factory=dict)
 
 
-class MemberTimer(Enum):
-    """What a member of a consumer group is waited for with."""
-
-    SESSION = auto()
-    """For its next heartbeat."""
-    REVOCATION = auto()
-    """For it to give partitions up."""
-
-
-class TimerChange(NamedTuple):
-    """Start a member's timer anew, or (None) stop it."""
-
-    timer: MemberTimer
-    member_id: str
-    delay_ms: int | None
+OutcomeResult: TypeAlias = BeatResult | JoinResult | SyncResult | HeartbeatResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +65,5 @@ class Outcome:
     """What is written, and what holds once it is committed. Timers change at once."""
 
     records: tuple[CoordinatorRecord, ...]
-    result: BeatResult
+    result: OutcomeResult
     timers: tuple[TimerChange, ...] = ()

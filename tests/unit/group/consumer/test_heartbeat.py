@@ -8,8 +8,11 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import GROUP_REGEX_REFRESH_MS_MIN
 from oncelog.group.consumer import records
 from oncelog.group.consumer.members import MemberState
-from oncelog.group.consumer.outcome import MemberTimer, Refusal
+from oncelog.group.consumer.outcome import (
+    Refusal,
+)
 from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.consumer.timers import MemberTimer
 from tests.unit.group.consumer.world import Client, FakeTopics, World, partitions
 
 T = partitions

@@ -1,4 +1,4 @@
-"""Random members join, stall, crash, leave and change their minds under virtual time.
+"""Random members of both protocols join, stall, crash, leave and unsubscribe in virtual time.
 
 Whatever they do, no partition is owned by two of them (INV-8), the group comes back from its log at
 any moment, and once everybody is calm it settles: each partition has the one owner that the target
@@ -15,7 +15,7 @@ from oncelog.core.errors import ErrorCode, require
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.members import TopicIdPartition
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from tests.unit.group.consumer.world import Client, FakeTopics, World
+from tests.unit.group.consumer.world import AnyClient, ClassicClient, Client, FakeTopics, World
 
 STEPS_COUNT = 60
 TOPICS = ("t", "u", "v")
@@ -31,8 +31,8 @@ class Life:
         self.world = World(
             FakeTopics(counts), ConsumerGroupConfig(assignment_interval_ms=interval_ms)
         )
-        self.clients: list[Client] = []
-        self.silent: list[Client] = []
+        self.clients: list[AnyClient] = []
+        self.silent: list[AnyClient] = []
         """Crashed or stalled: the coordinator does not know yet, and they may come back."""
         self._next_id = 0
 
@@ -58,22 +58,33 @@ class Life:
         ]
         require(len(used) == len(set(used)), "two clients use a partition (INV-8)")
 
-    def some(self) -> Client | None:
+    def some(self) -> AnyClient | None:
         return self.random.choice(self.clients) if self.clients else None
 
     def join(self) -> None:
         if len(self.clients) + len(self.silent) < 6:
             self._next_id += 1
-            static = f"i{self._next_id}" if self.random.random() < 0.3 else None
-            made = Client(f"m{self._next_id}", instance_id=static)
-            made.rebalance_timeout_ms = self.random.choice((7_000, 300_000))
-            self._choose(made)
+            made = self._new_client()
             self.clients.append(made)
-            self.world.beat(made)
+            self.world.turn(made)
 
-    def _choose(self, client: Client) -> None:
-        names = self.random.sample(TOPICS, self.random.randint(0, 3))
-        client.topic_names = frozenset(names)
+    def _new_client(self) -> AnyClient:
+        if self.random.random() < 0.3:
+            return ClassicClient(f"m{self._next_id}", self._names())
+        static = f"i{self._next_id}" if self.random.random() < 0.3 else None
+        made = Client(f"m{self._next_id}", instance_id=static)
+        made.rebalance_timeout_ms = self.random.choice((7_000, 300_000))
+        self._choose(made)
+        return made
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.random.sample(TOPICS, self.random.randint(0, 3)))
+
+    def _choose(self, client: AnyClient) -> None:
+        client.topic_names = self._names()
+        if isinstance(client, ClassicClient):
+            client.must_join = True
+            return
         client.topic_regex = self.random.choice(("", "", "", "[tu]", "v.*"))
         client.server_assignor = self.random.choice((None, "range", "uniform"))
         client.must_say_all = True
@@ -81,11 +92,11 @@ class Life:
     def beat(self) -> None:
         client = self.some()
         if client is not None:
-            self.world.beat(client)
+            self.world.turn(client)
 
     def lose(self) -> None:
         client = self.some()
-        if client is not None:
+        if isinstance(client, Client):
             self.world.beat(client, lose_answer=True)
 
     def follow(self) -> None:
@@ -99,13 +110,16 @@ class Life:
             self.world.pass_time(self.random.randint(1_000, 10_000))
             for client in self.random.sample(self.clients, len(self.clients)):
                 if self.random.random() < 0.8:
-                    self.world.beat(client)
+                    self.world.turn(client)
 
     def leave(self) -> None:
         client = self.some()
         if client is not None:
             self.clients.remove(client)
-            self.world.leave(client)
+            if isinstance(client, Client):
+                self.world.leave(client)
+            elif client.member_id in self.world.group.members:
+                self.world.remove(client.member_id)
 
     def crash(self) -> None:
         client = self.some()
@@ -123,7 +137,7 @@ class Life:
         if self.silent:
             client = self.silent.pop()
             self.clients.append(client)
-            self.world.beat(client)
+            self.world.turn(client)
 
     def change(self) -> None:
         client = self.some()
@@ -146,7 +160,7 @@ class Life:
     def static_restart(self) -> None:
         """A static member's process stops for now, and another comes in its place."""
         client = next((each for each in self.clients if each.instance_id is not None), None)
-        if client is None:
+        if not isinstance(client, Client):
             return
         self.clients.remove(client)
         self.world.leave(client, for_now=True)

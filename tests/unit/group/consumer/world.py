@@ -5,11 +5,19 @@ Every record goes through its bytes. `restart` makes the group again from what c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from uuid import UUID
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
-from oncelog.group.consumer import leaving, records
+from oncelog.group import events as e
+from oncelog.group.consumer import classic_members, leaving, records
+from oncelog.group.consumer.embedded import (
+    NamedPartitions,
+    Subscription,
+    identified,
+    read_assignment,
+)
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.heartbeat import heartbeat
@@ -23,13 +31,17 @@ from oncelog.group.consumer.members import (
 from oncelog.group.consumer.outcome import (
     BeatResult,
     Context,
-    MemberTimer,
+    Outcome,
+    OutcomeResult,
     Refusal,
-    TimerChange,
 )
 from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.consumer.timers import MemberTimer, TimerChange
 from oncelog.group.consumer.topics import Topic
+from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
+from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log
+from oncelog.protocol.wire import INT16
 
 GROUP_ID = "group"
 
@@ -119,8 +131,88 @@ class Client:
         self.owned = self.assigned = frozenset()
 
     def follow(self) -> None:
-        """Stop using what it may not use any more, and begin to use what it may."""
-        self.owned = self.assigned
+        """Stop using what it may not use any more, and begin to use what it may.
+
+        Not while an answer is missing: what it said that it does not own may be another's by then.
+        KIP-848 has no other way to tell that a member heard of its assignment.
+        """
+        if not self.must_say_all:
+            self.owned = self.assigned
+
+
+@dataclass(slots=True, eq=False)
+class ClassicClient:
+    """A cooperative consumer of the classic protocol, as it sees itself."""
+
+    member_id: str
+    topic_names: frozenset[str]
+    instance_id: str | None = None
+    generation_id: int = -1
+    owned: Partitions = frozenset()
+    error: ErrorCode = ErrorCode.none
+    must_join: bool = True
+
+    def beat(self, world: "World") -> None:
+        """Join, if it was called to or has just given something up; else heartbeat."""
+        if not self.must_join:
+            event = e.Heartbeat(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
+            result = world.carry_out(classic_members.heartbeat(world.group, event, world.context))
+            assert isinstance(result, HeartbeatResult)
+            self._hear(result.error)
+        if self.must_join:
+            self._join(world)
+
+    def _join(self, world: "World") -> None:
+        named: dict[str, list[int]] = {}
+        for topic_id, number in sorted(self.owned):
+            topic = world.topics.find_id(topic_id)
+            if topic is not None:
+                named.setdefault(topic.name, []).append(number)
+        subscription = Subscription(
+            topics=tuple(sorted(self.topic_names)),
+            owned_partitions=tuple(
+                NamedPartitions(topic=name, partitions=tuple(numbers))
+                for name, numbers in named.items()
+            ),
+        )
+        raw = bytearray(INT16.pack(1))
+        writer(Subscription, 1, flexible=False)(raw, subscription)
+        offered = (e.JoinProtocol("cooperative-sticky", bytes(raw)),)
+        who = (self.member_id, self.instance_id, "client", "/127.0.0.1")
+        event = e.Join(GROUP_ID, 9, *who, 45_000, 20_000, "consumer", offered, "fresh")
+        result = world.carry_out(classic_members.join(world.group, event, world.context))
+        assert isinstance(result, JoinResult)
+        self._hear(result.error)
+        if result.error is not ErrorCode.none:
+            return
+        self.member_id, self.generation_id = result.member_id, result.generation_id
+        sync = e.Sync(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
+        synced = world.carry_out(classic_members.sync(world.group, sync, world.context))
+        assert isinstance(synced, SyncResult)
+        self._hear(synced.error)
+        if synced.error is ErrorCode.none:
+            found = read_assignment(synced.assignment)
+            assert found is not None
+            assigned = identified(found.assigned_partitions, world.topics)
+            # Who had to give something up joins once more, so that others may have it.
+            self.must_join = not self.owned <= assigned
+            self.owned = assigned
+
+    def _hear(self, error: ErrorCode) -> None:
+        self.error = error
+        self.must_join = self.must_join or error is not ErrorCode.none
+        if error not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop using every partition, and join again."""
+        self.owned, self.must_join, self.generation_id = frozenset(), True, -1
+
+    def follow(self) -> None:
+        """It has, with its SyncGroup."""
+
+
+AnyClient: TypeAlias = Client | ClassicClient
 
 
 @dataclass(slots=True)
@@ -145,9 +237,22 @@ class World:
         outcome = heartbeat(self.group, beat, self.context)
         if isinstance(outcome, Refusal):
             return outcome
+        result = self.carry_out(outcome)
+        assert isinstance(result, BeatResult)
+        return result
+
+    def carry_out(self, outcome: Outcome) -> OutcomeResult:
+        """Commit what was decided."""
         self.commit(outcome.records)
         self.plan(outcome.timers)
         return outcome.result
+
+    def turn(self, client: AnyClient) -> None:
+        """One heartbeat of a client of either protocol."""
+        if isinstance(client, ClassicClient):
+            client.beat(self)
+        else:
+            self.beat(client)
 
     def beat(self, client: Client, *, lose_answer: bool = False) -> BeatResult:
         """One heartbeat of a client, which then acts on the answer."""
@@ -184,10 +289,10 @@ class World:
             replay(self.group, entry)
 
     def plan(self, timers: Iterable[TimerChange]) -> None:
-        for timer, member_id, delay_ms in timers:
+        for timer, member_id, delay_ms, if_absent in timers:
             if delay_ms is None:
                 self.deadlines.pop((timer, member_id), None)
-            else:
+            elif not (if_absent and (timer, member_id) in self.deadlines):
                 self.deadlines[timer, member_id] = self.now_ms + delay_ms
 
     def pass_time(self, duration_ms: int) -> list[str]:
@@ -219,19 +324,19 @@ class World:
                 [TimerChange(MemberTimer.SESSION, member.member_id, self.config.session_timeout_ms)]
             )
 
-    def settle(self, clients: Iterable[Client], rounds: int = 40) -> int:
+    def settle(self, clients: Iterable[AnyClient], rounds: int = 40) -> int:
         """Let the clients go on for a while; how many rounds it took until all were content."""
         everybody = list(clients)
         for count in range(rounds):
             for client in everybody:
-                self.beat(client)
+                self.turn(client)
                 client.follow()
             self.pass_time(self.config.heartbeat_interval_ms)
             if self.is_settled(everybody):
                 return count + 1
         raise AssertionError(f"not settled after {rounds} rounds: {self.group.state}")
 
-    def is_settled(self, clients: list[Client]) -> bool:
+    def is_settled(self, clients: list[AnyClient]) -> bool:
         epoch = self.group.assignment_epoch
         return (
             self.group.members.keys() == {client.member_id for client in clients}
