@@ -180,7 +180,11 @@ class Broker:
         self.producer_ids = ProducerIds(self.store)
         markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
         self.transactions = transaction_coordinator(
-            config, self.partitions, self.producer_ids, markers.handle, lambda: self.image
+            config,
+            self.partitions,
+            self.producer_ids,
+            markers.handle,
+            lambda: self.controller.image,
         )
         exits.callback(self.transactions.close)
         self.groups = group_coordinator(

@@ -203,7 +203,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
                 ids = (producer.producer_id, producer.producer_epoch)
                 context = RecordContext(offset, stamp, *ids, transactional=True)
             self.shard.replay(record, context)
-        _release(output, flight.decision)
+        output.replies.extend(flight.decision.replies)
+        output.effects.extend(flight.decision.effects)
         if flight.decision.id in self._queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
@@ -347,7 +348,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         if decision.records:
             self._append(decision, event, token, parked, now_ms, output)
         else:
-            _release(output, decision)
+            output.replies.extend(decision.replies)
+            output.effects.extend(decision.effects)
         return decision.wait
 
     def _append(

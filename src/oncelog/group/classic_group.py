@@ -269,7 +269,7 @@ class ClassicGroup:
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it rejoined, else take a member that did. False if nobody rejoined."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
-        if leader is not None and leader.awaits_join:
+        if leader is not None and leader.join_token is not None:
             return True
         joined = next((m.member_id for m in self.members.values() if m.awaits_join), None)
         if joined is not None:
@@ -298,7 +298,8 @@ class ClassicGroup:
     def learn_subscription(self) -> None:
         """Read what the group is subscribed to out of its members' metadata."""
         self.subscribed_topics = None
-        if not self.is_consumer_group or (self.members and self.protocol_name is None):
+        is_consumer_group = self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        if not is_consumer_group or (self.members and self.protocol_name is None):
             return
         all_topics: set[str] = set()
         for member in self.members.values():

@@ -30,7 +30,7 @@ from oncelog.coordinator.shard import (
     RecordContext,
     UnknownKind,
 )
-from oncelog.core.errors import ErrorCode, InvariantViolation, require
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.group import (
     admin,
@@ -100,10 +100,9 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             # Only what we planned ourselves may come too late.
             if rebalance.is_stale(store, event):
                 return NOTHING
-            is_waiting_kind = isinstance(event, events.Join | events.Sync)
-            require(not is_waiting_kind, "JoinGroup and SyncGroup need a token")
-        group_id = self.id_of(event)
-        if group_id is not None and group_id in store.consumer_groups:
+            if isinstance(event, events.Join | events.Sync):
+                raise InvariantViolation("JoinGroup and SyncGroup need a token")
+        if store.consumer_groups and self.id_of(event) in store.consumer_groups:
             decision = consumer_groups.decide(store, event, context)
             if decision is not None:
                 return decision

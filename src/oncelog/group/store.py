@@ -81,7 +81,8 @@ class GroupStore:
     def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
         """Start the member's session timeout anew."""
         deadline_ms = now_ms + member.session_timeout_ms
-        self.timers.set(session_key(group, member.member_id), deadline_ms)
+        key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+        self.timers.set(key, deadline_ms)
 
     def drop_member(self, group: ClassicGroup, member_id: str) -> None:
         """Take a member, or an id that was given out, from its group.

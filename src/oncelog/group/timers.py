@@ -57,7 +57,9 @@ class Timers:
         self._deadlines[key] = deadline_ms
         line = self._lines.get(key)
         if line is None or deadline_ms < line[0]:
-            self._push(key, deadline_ms)
+            self._sequence += 1
+            self._lines[key] = (deadline_ms, self._sequence)
+            heappush(self._heap, (deadline_ms, self._sequence, key))
 
     def cancel(self, key: TimerKey) -> None:
         """Forget `key`, if it is planned at all."""
@@ -85,10 +87,5 @@ class Timers:
             if counts:
                 del self._lines[key]
                 if deadline_ms is not None:
-                    self._push(key, deadline_ms)
+                    self.set(key, deadline_ms)
         return None
-
-    def _push(self, key: TimerKey, deadline_ms: int) -> None:
-        self._sequence += 1
-        self._lines[key] = (deadline_ms, self._sequence)
-        heappush(self._heap, (deadline_ms, self._sequence, key))

@@ -167,10 +167,11 @@ class TransactionStore:
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Take over one committed record: the only writer of `transactions` (D2)."""
-        proposal = self._proposal_of(record)
-        if proposal is not None:
-            self._take(proposal.after, proposal)
-            return
+        for proposed, proposal in self._proposed.get(record.key, ()):
+            if proposed is record:
+                # It was made from this very proposal, and need not be decoded again.
+                self._take(proposal.after, proposal)
+                return
         transactional_id, metadata = records.decode(record)
         if metadata is not None:
             self._take(_as_written(metadata, context.timestamp_ms), None)
@@ -179,13 +180,6 @@ class TransactionStore:
             self._forget(transactional_id, context.timestamp_ms)
         else:
             raise UnknownKind(record.key)
-
-    def _proposal_of(self, record: CoordinatorRecord) -> Proposal | None:
-        """Find the proposal that this very record was made from: it need not be decoded again."""
-        for proposed, proposal in self._proposed.get(record.key, ()):
-            if proposed is record:
-                return proposal
-        return None
 
     def _forget(self, transactional_id: str, now_ms: int) -> None:
         if self.transactions.pop(transactional_id, None) is not None:

@@ -33,7 +33,6 @@ from oncelog.coordinator.shard import (
     EventT,
     FreshProducerId,
     ResultT,
-    Token,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
@@ -83,10 +82,21 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
 
-    def submit(self, event: EventT, token: Token | None = None) -> None:
-        """Give the shard an event and carry out what follows, at once unless a run is under way."""
+    def submit(self, event: EventT) -> None:
+        """Give the shard an event without a request, and carry out what follows.
+
+        That is at once unless a run is under way.
+        """
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.processor.submit(event, token, now_ms), now_ms)
+        self._run(self.processor.submit(event, None, now_ms), now_ms)
+
+    def ask(self, event: EventT, pending: Pending) -> Pending:
+        """Give the shard a request; once its promise is dropped, so is the request (D7)."""
+        now_ms = self._runtime.clock.now_ms()
+        self._run(self.processor.submit(event, pending, now_ms), now_ms)
+        if not pending.done:
+            pending.on_drop = partial(self.processor.drop, pending)
+        return pending
 
     def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
         """Carry out an output and all that come of it.
@@ -261,12 +271,12 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         if coordinator is None:
             return refuse(ErrorCode.not_coordinator)
-        return _ask(coordinator, event, Pending(convert, holds_back=holds_back))
+        return coordinator.ask(event, Pending(convert, holds_back=holds_back))
 
     def ask_all(self, event: EventT) -> list[Pending]:
         """Ask every shard led here: for lists of ids (ListGroups). Each promises its result."""
         return [
-            _ask(coordinator, event, Pending(unchanged, holds_back=True))
+            coordinator.ask(event, Pending(unchanged, holds_back=True))
             for coordinator in list(self._coordinators.values())
         ]
 
@@ -409,15 +419,6 @@ def _tell_of_damage(partition: Partition, error: Exception) -> None:
         partition.log.directory,
         exc_info=None if isinstance(error, ProtocolError) else error,
     )
-
-
-def _ask(
-    coordinator: CoordinatorContext[EventT, ResultT, EffectT], event: EventT, pending: Pending
-) -> Pending:
-    coordinator.submit(event, pending)
-    if not pending.done:
-        pending.on_drop = partial(coordinator.processor.drop, pending)
-    return pending
 
 
 def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
