@@ -53,11 +53,6 @@ class TransactionState(Enum):
     is_at_rest: bool
     """No transaction is open: a new one may begin, the id may expire."""
 
-    def __init__(self, _: int) -> None:
-        self.is_prepared = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
-        self.is_complete = self.name in ("COMPLETE_COMMIT", "COMPLETE_ABORT")
-        self.is_at_rest = self.name == "EMPTY" or self.is_complete
-
     # A state is one object; Enum hashes its name by a Python function.
     __hash__ = object.__hash__
 
@@ -68,6 +63,12 @@ class TransactionState(Enum):
 
 
 _S = TransactionState
+for _state in _S:
+    # Not in `__init__`: mypyc does not compile an Enum that has one.
+    _state.is_prepared = _state in (_S.PREPARE_COMMIT, _S.PREPARE_ABORT)
+    _state.is_complete = _state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
+    _state.is_at_rest = _state is _S.EMPTY or _state.is_complete
+
 _AT_REST = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 
 LEGAL_PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
