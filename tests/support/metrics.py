@@ -40,9 +40,10 @@ the metrics of topics have one value without a topic, for all of them, deleted o
 Counters begin at 0 with each start of the broker.
 
 Counting costs a few additions of integers per request, whether the address is set or not; with it
-each request is timed as well. Everything else is read when somebody asks. A scrape is made in
-pieces, so it does not hold up requests, and one at a time. A request to the address may have 8 KiB,
-16 connections may be open at a time, and each is cut after 10 s.
+each request is timed as well (`python -m bench.metrics` measures what that costs). Everything else
+is read when somebody asks. A scrape is made in pieces, so it does not hold up requests, and one at
+a time. A request to the address may have 8 KiB, 16 connections may be open at a time, and each is
+cut after 10 s.
 
 | Metric | Type | Labels | Unit | Meaning | Kafka's MBean |
 |---|---|---|---|---|---|
