@@ -220,3 +220,19 @@ def test_a_topic_is_not_created_with_settings_we_would_not_honour(
     with pytest.raises(ConfigError) as caught:
         check_topic_overrides(overrides)
     assert sentence in str(caught.value)
+
+
+def test_settings_of_consumer_groups_lie_within_their_own_limits() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({"group.consumer.session.timeout.ms": "1000"})
+    assert "group.consumer.min.session.timeout.ms (45000)" in str(caught.value)
+    lower = {"group.consumer.min.session.timeout.ms": "500"}
+    config = BrokerConfig({**lower, "group.consumer.session.timeout.ms": "1000"})
+    assert config.get_int("group.consumer.session.timeout.ms") == 1000
+
+
+def test_a_migration_policy_is_taken_in_any_case_of_letters() -> None:
+    for policy in ("Bidirectional", "UPGRADE", "downgrade", "disabled"):
+        BrokerConfig({"group.consumer.migration.policy": policy})
+    with pytest.raises(ConfigError):
+        BrokerConfig({"group.consumer.migration.policy": "sideways"})

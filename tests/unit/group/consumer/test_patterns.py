@@ -1,0 +1,33 @@
+"""Expressions of RE2: matched as a whole, refused when they are none or too large."""
+
+import pytest
+
+from oncelog.core.limits import GROUP_REGEX_BYTES_MAX
+from oncelog.group.consumer import patterns
+
+
+def test_the_whole_name_has_to_match() -> None:
+    names = ("orders", "orders-eu", "my-orders")
+    assert patterns.matching("orders.*", names) == {"orders", "orders-eu"}
+    assert patterns.matching("orders", names) == {"orders"}
+    assert patterns.matching("(?i)ORDERS", names) == {"orders"}
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{1001}", "(?=look)", "(a)\\1", "*"])
+def test_what_re2_does_not_take_is_refused_with_its_reason(pattern: str) -> None:
+    with pytest.raises(patterns.InvalidPattern) as caught:
+        patterns.check(pattern)
+    assert str(caught.value)
+
+
+def test_a_pattern_that_is_too_large_is_refused() -> None:
+    patterns.check("a" * 1_000)
+    with pytest.raises(patterns.InvalidPattern):
+        patterns.check("a" * (GROUP_REGEX_BYTES_MAX + 1))
+    with pytest.raises(patterns.InvalidPattern):
+        patterns.check("((a{100}){100})")
+
+
+def test_a_hostile_pattern_is_matched_in_linear_time() -> None:
+    # Python's `re` would take longer than the universe has.
+    assert patterns.matching("(x+x+)+y", ["x" * 249]) == frozenset()
