@@ -116,30 +116,43 @@ class MarkerBatch:
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         if error is not ErrorCode.none and self._has_nothing_to_end(topic_partition, error):
-            self._closed.append((topic_partition, error))
-        else:
-            self._outcomes.append((topic_partition, error))
+            return
+        self._outcomes.append((topic_partition, error))
         self._waiting_count -= 1
         if self._waiting_count == 0:
             self._report()
 
-    def _has_nothing_to_end(self, topic_partition: TopicPartition, error: ErrorCode) -> bool:
+    def _has_nothing_to_end(self, topic_partition: TopicPartition, refusal: ErrorCode) -> bool:
         """The marker is older than what the partition knows, and nothing of the producer is open.
 
         What was verified for the transaction is void then, as by the marker: no batch that waits
-        may still open it (INV-3).
+        may still open it (INV-3). What ended it instead has to be committed first: COMPLETE stands
+        on the report (INV-4).
         """
         from oncelog.transaction.events import MARKER_REFUSALS
 
         partition = self._partitions.get(*topic_partition)
-        if error not in MARKER_REFUSALS or partition is None:
+        if refusal not in MARKER_REFUSALS or partition is None:
             return False
-        producer_id = self._markers.producer_id
-        known = partition.log.producer_state(producer_id)
+        log_ = partition.log
+        known = log_.producer_state(self._markers.producer_id)
         if known is None or known.transaction_first_offset >= 0:
             return False
-        partition.log.verifications.marked(producer_id, self._markers.producer_epoch)
+        log_.verifications.marked(self._markers.producer_id, self._markers.producer_epoch)
+        ended = partial(self._ended_otherwise, topic_partition, refusal)
+        partition.on_committed(log_.log_end_offset, ended)
         return True
+
+    def _ended_otherwise(
+        self, topic_partition: TopicPartition, refusal: ErrorCode, error: ErrorCode
+    ) -> None:
+        if error is not ErrorCode.none:
+            self._settled(topic_partition, error)
+            return
+        self._closed.append((topic_partition, refusal))
+        self._waiting_count -= 1
+        if self._waiting_count == 0:
+            self._report()
 
     def _report(self) -> None:
         from oncelog.transaction.events import MarkersWritten

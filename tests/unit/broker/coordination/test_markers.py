@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,35 @@ async def test_inv4_a_marker_that_is_refused_where_a_transaction_is_open_is_owed
     bench = Bench(tmp_path, epoch=1)
     await bench.send(T0)
     assert bench.reports == [report((T0, ErrorCode.invalid_producer_epoch))]
+
+
+def refused() -> MarkersWritten:
+    """The report of a marker that came after somebody else's had ended the transaction."""
+    closed = ((T0, ErrorCode.invalid_producer_epoch),)
+    return replace(report(), closed=closed)
+
+
+async def test_inv4_what_ended_the_transaction_instead_is_committed_first(tmp_path: Path) -> None:
+    """COMPLETE stands on this report, too."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    end_by_other(bench)
+    await bench.send(T0)
+    assert bench.reports == []
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    assert bench.reports == [refused()]
+
+
+async def test_a_leadership_that_ends_meanwhile_has_the_marker_sent_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    end_by_other(bench)
+    await bench.send(T0)
+    bench.partition.state.resign()
+    bench.partition.role_changed()
+    assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
+
+
+def end_by_other(bench: Bench) -> None:
+    """Somebody's marker, of a newer epoch of the producer."""
+    bench.partition.append_marker(
+        PRODUCER, 1, 3, commit=False, now_ms=NOW_MS, transaction_version=0
+    )
