@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from bench.peer.kafka import PeerUnavailable, jars, run_tool
 from oncelog.transaction.states import TransactionState
@@ -35,11 +36,16 @@ def settle_two_members(bootstrap_servers: str) -> None:
     members = [Consumer(settings), Consumer({**settings, "group.instance.id": "static"})]
     members[0].subscribe(["^se.*"])
     members[1].subscribe(["seen"])
-    for _ in range(300):
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    known = 0
+    # There is one partition: the other member joins, and waits for nothing.
+    while known < len(members) or not any(member.assignment() for member in members):
         for member in members:
             member.poll(0.05)
-        if any(member.assignment() for member in members):
-            break
+        try:
+            known = len(admin.describe_consumer_groups(["members"])["members"].result(30).members)
+        except KafkaException:
+            known = 0  # Nobody has joined yet.
     for member in members:
         member.close()
 
