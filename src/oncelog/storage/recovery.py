@@ -324,7 +324,7 @@ class _Recovery:
         while True:
             self._state = DerivedState(LeaderEpochs(known))
             if first < len(segments):  # The scan tells them, of the history that is there.
-                self._state.epochs.truncate_from_end(at_most)
+                self._state.scan_epochs_from(at_most)
             loaded = None
             if self._epochs_known:
                 loaded = self._snapshots.load_newest(at_most, self._state.producers)

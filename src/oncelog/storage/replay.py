@@ -40,12 +40,25 @@ def end_marker_of(buffer: Buffer, position: int, header: BatchHeader) -> EndMark
 class DerivedState:
     """What a partition's log implies: producers, aborted transactions, leader epochs."""
 
-    __slots__ = ("aborted", "epochs", "producers")
+    __slots__ = ("_noted_epochs", "_scanned_up_to", "aborted", "epochs", "producers")
 
     def __init__(self, epochs: LeaderEpochs | None = None) -> None:
         self.producers = ProducerStates()
         self.aborted = AbortedTransactions()
         self.epochs = epochs or LeaderEpochs()
+        self._noted_epochs: dict[int, int] = {}
+        self._scanned_up_to: int | None = None
+
+    def scan_epochs_from(self, offset: int) -> None:
+        """Forget the epochs that began at or behind `offset`: the batches tell them, by `apply`.
+
+        Compaction may have removed an epoch's first batches. Then it began where the checkpoint
+        says, if that fits, else right behind the batch before it: a reader of what a loss of power
+        took must not be told that the former epoch reached further (KIP-320).
+        """
+        self._noted_epochs = dict(self.epochs.entries())
+        self._scanned_up_to = offset
+        self.epochs.truncate_from_end(offset)
 
     def note_appended(
         self,
@@ -74,7 +87,10 @@ class DerivedState:
 
         `buffer` need only hold control batches whole.
         """
-        self.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, self._start_of_epoch(header))
+        if self._scanned_up_to is not None:
+            self._scanned_up_to = header.next_offset
         if header.producer_id < 0:
             return
         if not header.is_control:
@@ -91,6 +107,14 @@ class DerivedState:
                 now_ms=now_ms,
                 note_aborted=note_aborted,
             )
+
+    def _start_of_epoch(self, first: BatchHeader) -> int:
+        """Where the epoch began of which this is the first batch that is left."""
+        behind = self._scanned_up_to
+        if behind is None or behind >= first.base_offset:
+            return first.base_offset
+        noted = self._noted_epochs.get(first.leader_epoch, behind)
+        return noted if behind <= noted <= first.base_offset else behind
 
     def note_marker(
         self,

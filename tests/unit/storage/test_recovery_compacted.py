@@ -61,3 +61,32 @@ def test_a_compacted_log_is_cut_where_power_took_a_segment_and_the_register(
         os.truncate(register, 0)
     assert ctx.kill().log_end_offset == 1
     assert len(files(ctx, ".cut")) == 2
+
+
+@pytest.mark.parametrize(
+    ("kept", "has_checkpoint", "end"),
+    [("first", True, 1), ("first", False, 1), ("none", True, 1), ("none", False, 0)],
+)
+def test_an_epoch_whose_first_batches_were_compacted_away_does_not_begin_later(
+    make_log: MakeLog, kept: str, has_checkpoint: bool, end: int
+) -> None:
+    """KIP-320: a reader of a lost tail of epoch 0 would go on behind what took its offsets."""
+    ctx = make_log(cleanup_policy=frozenset({"compact"}))
+    ctx.append_well(value=b"0" * 20)
+    ctx.leader_epoch = 1
+    for number in range(1, 4):
+        ctx.append_well(value=b"%d" % number * 20)
+    ctx.log._roll(4)
+    ctx.append_well()
+    log = files(ctx, ".log")[0]
+    data = log.read_bytes()
+    size = len(data) // 4
+    log.write_bytes((data[:size] if kept == "first" else b"") + data[3 * size :])
+    for ours in (ctx.folder / "oncelog.segments", *files(ctx, ".batches")):
+        ours.unlink()
+    if not has_checkpoint:
+        (ctx.folder / "leader-epoch-checkpoint").unlink()
+    for _ in range(2):
+        opened = ctx.kill()
+        assert opened.log_end_offset == 5
+        assert opened.end_offset_for_epoch(0).end_offset == end
