@@ -43,10 +43,20 @@ class BackgroundLoop:
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """End the thread; what still runs there is dropped. Again it does nothing."""
+        """Cancel what still runs there, then end the thread. Again it does nothing."""
         if self._loop.is_closed():
             return
+        self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """As `asyncio.run` does at its end: no task is dropped in the middle of its work."""
+    mine = asyncio.current_task()
+    others = [task for task in asyncio.all_tasks() if task is not mine]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
