@@ -37,8 +37,15 @@ class TopicMeter:
 
     def add(self, other: TopicMeter) -> None:
         """Take over the counts of another one."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.messages_in += other.messages_in
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.bytes_rejected += other.bytes_rejected
+        self.produces += other.produces
+        self.failed_produces += other.failed_produces
+        self.failed_verifications += other.failed_verifications
+        self.fetches += other.fetches
+        self.failed_fetches += other.failed_fetches
 
 
 class TopicMeters:
