@@ -49,8 +49,13 @@ def inputs() -> dict[str, str]:
 
 def manifest_of(given: dict[str, str], folder: Path) -> Manifest:
     """The manifest of what was built in `folder` from `given`."""
-    sources = {name: given[name] for name in compiled_sources()}
-    return {"inputs": _summary(given), "sources": sources, "modules": places_of(folder)}
+    names = compiled_sources()
+    modules = {f"oncelog.{name.removesuffix('.py').replace('/', '.')}" for name in names}
+    modules |= {f"{library}__mypyc" for _, library in setup.groups()}
+    # An earlier build may have left modules that are interpreted by now.
+    places = {name: place for name, place in places_of(folder).items() if name in modules}
+    sources = {name: given[name] for name in names}
+    return {"inputs": _summary(given), "sources": sources, "modules": places}
 
 
 def places_of(folder: Path) -> dict[str, str]:

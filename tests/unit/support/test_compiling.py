@@ -47,3 +47,13 @@ def test_modules_are_named_by_their_place(tmp_path: Path) -> None:
         "oncelog.storage.log": f"oncelog/storage/log{suffix}",
         "oncelog_core__mypyc": f"oncelog_core__mypyc{suffix}",
     }
+
+
+def test_modules_of_an_earlier_list_are_not_used(tmp_path: Path) -> None:
+    suffix = EXTENSION_SUFFIXES[0]
+    for name in ("oncelog/storage/log", "oncelog/runtime/disk", "oncelog_storage__mypyc"):
+        path = tmp_path / f"{name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    modules = manifest_of(inputs(), tmp_path)["modules"]
+    assert modules.keys() == {"oncelog.storage.log", "oncelog_storage__mypyc"}
