@@ -28,6 +28,12 @@ def test_no_compiled_source_has_coroutines_but_the_one_of_the_dispatcher() -> No
     assert awaiting == {"broker/net/dispatch.py"}
 
 
+def test_no_compiled_source_declares_messages() -> None:
+    # A codec is made of a class's annotations, of which mypyc keeps only the plain types.
+    for name in compiled_sources():
+        assert "from oncelog.protocol.fields import" not in (PACKAGE / name).read_text(), name
+
+
 def test_a_build_is_current_until_one_of_its_inputs_changes(tmp_path: Path) -> None:
     given = inputs()
     assert not is_current(tmp_path, given)
