@@ -4,8 +4,8 @@ State, generation, members (Kafka's `ClassicGroup`).
 
 All of it is volatile (D2): the durable part is the group's last record in the log, from which
 `records.load_group` makes such a value again after a fail-over, with the members of that generation
-but nobody waiting. This module knows no records, no timers and no replies; it keeps the tokens of
-waiting requests only for others to answer.
+but no waiting requests. This module knows no records, no timers and no replies; it keeps the tokens
+of waiting requests only for others to answer.
 
 Invariants: a static member's instance id names exactly one member; a group with members has a
 protocol type, and a leader who is one of them; the state moves as `states.MOVES` lists.
@@ -246,7 +246,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether all members wait in JoinGroup, and nobody who was given an id is to come."""
+        """Whether all members wait in JoinGroup, and no id that was given out is still to come."""
         return not self.pending_joins and all(m.awaits_join for m in self.members.values())
 
     @property
@@ -267,7 +267,7 @@ class ClassicGroup:
         )
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it rejoined, else take a member that did. False if nobody rejoined."""
+        """Keep the leader if it rejoined, else take a member that did; False if none did."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.join_token is not None:
             return True

@@ -34,7 +34,7 @@ def coordinator_error(error: ErrorCode) -> ErrorCode:
 
 
 def refusal(event: GroupEvent, error: ErrorCode) -> GroupResult | None:
-    """Answer a request as a whole with one error; None for events that nobody waits for."""
+    """Answer a request as a whole with one error; None for events without a request."""
     match event:
         case events.Join():
             return results.JoinResult(error, event.member_id)

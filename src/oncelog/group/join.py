@@ -66,7 +66,7 @@ def _check_request(store: GroupStore, event: Join) -> ErrorCode:
 def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: str) -> bool:
     """While members gather, those count that have come.
 
-    So the last to rejoin are the ones turned away.
+    So the last members to rejoin are refused.
     """
     member = group.members.get(member_id)
     if group.state is GroupState.EMPTY:

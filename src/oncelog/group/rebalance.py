@@ -68,17 +68,14 @@ def cancel_assignment(
 def complete_join_if_ready(
     store: GroupStore, group: ClassicGroup, builder: DecisionBuilder
 ) -> None:
-    """End the gathering if nobody is missing. The first one of a group lasts its full time."""
+    """Start the generation if all members have joined; a new group waits its full initial delay."""
     preparing = group.state is GroupState.PREPARING_REBALANCE
     if preparing and not group.is_initial_rebalance and group.has_all_joined:
         complete_join(store, group, builder)
 
 
 def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
-    """End the gathering.
-
-    Who did not come is out (static members stay), the others begin a generation.
-    """
+    """Remove dynamic members that did not rejoin, then start the next generation."""
     store.timers.cancel(group.join_key)
     absent = [m for m in group.members.values() if m.join_token is None]
     for member in absent:
@@ -146,7 +143,7 @@ def join_phase_over(
 def sync_phase_over(
     store: GroupStore, event: SyncPhaseOver, context: EventContext
 ) -> GroupDecision:
-    """Members that joined but never sent SyncGroup are out, and the others rebalance."""
+    """Remove the members that sent no SyncGroup, and let the others rebalance."""
     group = store.groups.get(event.group_id)
     if group is None or group.generation_id != event.generation_id or not group.pending_syncs:
         return NOTHING
@@ -161,7 +158,7 @@ def sync_phase_over(
 def session_expired(
     store: GroupStore, event: SessionExpired, context: EventContext
 ) -> GroupDecision:
-    """A member was silent for too long: it is out, unless a request of its own waits for us."""
+    """Remove a member whose session timed out, unless it is excused (`Member.is_excused`)."""
     group = store.groups.get(event.group_id)
     if group is None:
         return NOTHING
@@ -182,7 +179,7 @@ def session_expired(
 def complete_join_if_all_here(
     store: GroupStore, group: ClassicGroup, builder: DecisionBuilder
 ) -> None:
-    """End the gathering if nobody is missing any more, the first one of a group too."""
+    """Start the generation if all members have joined, in a new group too."""
     if group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
         complete_join(store, group, builder)
 
@@ -190,7 +187,7 @@ def complete_join_if_all_here(
 def remove_member(
     store: GroupStore, group: ClassicGroup, member: Member, builder: DecisionBuilder
 ) -> None:
-    """Put a member out. If it is there after all, UNKNOWN_MEMBER_ID makes it join anew."""
+    """Remove a member. UNKNOWN_MEMBER_ID makes a live client join again."""
     refuse_waiting(builder, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
     store.drop_member(group, member.member_id)
 

@@ -166,7 +166,7 @@ def assignments(value: group_log.GroupMetadataValue) -> Iterator[tuple[str, byte
 
 
 def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGroup:
-    """Make a group again from its last record: stable, or empty, with nobody waiting."""
+    """Make a group again from its last record: stable, or empty, without waiting requests."""
     group = ClassicGroup(
         group_id,
         generation_id=value.generation,

@@ -1,18 +1,18 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a pure shard (D1, D2).
 
-Theory of operation. A request of the wire or a due timer is an event; `decide` finds its handler,
-which answers at once, keeps the token of a JoinGroup or SyncGroup for later, or asks for records.
-What is *durable* is changed by `apply` and `replay_end_transaction_marker` alone: committed
-offsets, offsets of open transactions, and which groups have a record. What is *volatile*, and so
-exempt: the groups with their members, states, timers and waiting tokens, and the count of commits
-in flight. After a restart each group is made again from its last record, stable and with the
-members of that generation, whose sessions start anew in `on_loaded`; so clients that know the
+Theory of operation. A request of the wire or a due timer is an event; `decide` calls the function
+of it, which answers at once, keeps the token of a JoinGroup or SyncGroup for later, or asks for
+records. What is *durable* is changed by `replay` and `replay_end_transaction_marker` alone:
+committed offsets, offsets of open transactions, and which groups have a record. What is *volatile*,
+and so exempt: the groups with their members, states, timers and waiting tokens, and the count of
+commits in flight. After a restart each group is made again from its last record, stable and with
+the members of that generation, whose sessions start anew in `on_loaded`; so clients that know the
 generation go on without a rebalance.
 
 A group's own record (an assignment, a static member's new id, emptiness, deletion) is a transition
 of the group's id: until it is committed every other event that touches the group waits in the
-processor, and timers that come up are held (`PendingWrite.held`) so that nobody is thrown out for a
-heartbeat that waits. Offset commits are no transitions: several may be in flight, and the log
+processor, and timers that come up are held (`PendingWrite.held`) so that a member whose heartbeat
+is queued is not expired. Offset commits are no transitions: several may be in flight, and the log
 orders them.
 
 It knows no bytes (`records`), no clock and no randomness. Invariants: INV-6 and INV-8; see

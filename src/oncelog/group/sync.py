@@ -86,7 +86,7 @@ def assignment_failed(
 ) -> None:
     """The record of an assignment was not written.
 
-    Everyone who waits hears of it, and all rejoin.
+    Every waiting SyncGroup gets the error, and all members rejoin.
     """
     cancel_assignment(store, group, builder, error)
     rebalance_or_complete(store, group, builder)

@@ -8,7 +8,7 @@ checked only after that: under TV2 the producer may use the id that COMPLETE is 
 
 A late add of a TV1 client, on a connection older than one on which the same producer has ended a
 transaction since, is refused with INVALID_TXN_STATE like a late EndTxn (`end_txn.is_late`). It
-would open a transaction that nobody ends, and whose timeout fences the healthy producer.
+would open a transaction that no client ends, and whose timeout fences the healthy producer.
 """
 
 from dataclasses import replace

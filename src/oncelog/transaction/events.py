@@ -144,7 +144,7 @@ class MarkersWritten:
 
     A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions. A
     partition whose topic is deleted, by the metadata image, goes into `deleted` and not into
-    `outcomes`: nobody can write its marker any more.
+    `outcomes`: its marker can no longer be written.
 
     A partition that refused the marker as older than what it knows (`MARKER_REFUSALS`), and in
     which nothing of the producer is open, goes into `closed` with its refusal: there is nothing to

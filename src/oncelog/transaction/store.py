@@ -143,7 +143,7 @@ class TransactionStore:
     def enter_init(self, transactional_id: str, token: Token | None) -> int:
         """Give a waiting InitProducerId its ticket: later ones get higher ones.
 
-        Without a token it is given its turn and supersedes nobody.
+        Without a token it is given its turn and supersedes no other.
         """
         self._next_ticket += 1
         if token is not None:

@@ -1,10 +1,10 @@
-"""The two coordinators of a broker, put together: which machine, which topic, which settings.
+"""The two coordinators of a broker, put together: which shard, which topic, which settings.
 
-Runtimes run them (`oncelog.broker.coordination.runtime`), machines decide (`oncelog.transaction`,
+Runtimes run them (`oncelog.broker.coordination.runtime`), shards decide (`oncelog.transaction`,
 `oncelog.group`). Nothing is decided here.
 
-The machines are imported when the first shard needs one, or by `import_machines` shortly after the
-start: their many small classes are a third of what a broker's start would cost.
+The shards are imported when the first partition needs one, or by `import_machines` shortly after
+the start: their many small classes are a third of what a broker's start would cost.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ _MACHINE_MODULES: Final = (
     "oncelog.group.records",
     "oncelog.group",
 )
-"""What the machines consist of, in an order that spreads the work."""
+"""What the shards consist of, in an order that spreads the work."""
 
 
 async def import_machines(clock: Clock) -> None:
-    """Import the machines once the broker has been up for a moment, a piece per turn of the loop.
+    """Import the shards once the broker has been up for a moment, a piece per turn of the loop.
 
     So the first transaction and the first group do not wait for it.
     """

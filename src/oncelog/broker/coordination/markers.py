@@ -6,7 +6,7 @@ that this broker leads are written directly, in the turn of the loop after the o
 PREPARE: EndTxn's reply has left by then, and its client works while the transaction is completed
 here. A request that comes in between waits for COMPLETE (D7).
 
-It must not decide whether to retry: the machine does that, from the outcomes. INV-4 is kept by the
+It must not decide whether to retry: the shard does that, from the outcomes. INV-4 is kept by the
 order: a SendMarkers is released only after PREPARE is committed.
 """
 

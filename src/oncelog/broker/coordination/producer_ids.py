@@ -1,7 +1,7 @@
 """Producer ids from durable blocks: none is issued twice, across restarts and brokers (INV-11).
 
 A block of ids is reserved by a compare-and-set in the metadata store before the first id of it is
-given out; a crash loses the rest of a block, which harms nobody. The next block is fetched while
+given out; a crash loses the rest of a block, which does no harm. The next block is fetched while
 the last ids of the present one are still there, so that the coordinator, which takes ids inside a
 decision, practically never finds none.
 """

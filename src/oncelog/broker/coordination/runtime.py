@@ -7,7 +7,7 @@ the shard hears `committed` when the high watermark has passed it, which with a 
 within the same call stack. So a request of a transaction usually ends in the turn of the loop that
 brought it, without a task.
 
-It must not know what any event, reply or effect means: machines say it, `make_shard` and
+It must not know what any event, reply or effect means: shards say it, `make_shard` and
 `effect_handler` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6:
 group offsets follow the marker as committed).
 """
@@ -131,7 +131,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self._run(self.processor.activate(now_ms), now_ms)
 
     def resign(self) -> None:
-        """Leadership is gone: everybody who waits is told."""
+        """Answer every waiting request with NOT_COORDINATOR: leadership is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -207,8 +207,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     """All shards of one coordinator on this broker.
 
     `topic` is its internal topic, created with `partition_count_default` partitions;
-    `make_shard(partition)` gives the machine for one partition of it; `effect_handler(coordinator,
-    effect)` does what the machine wants done outside; `topic_deleted(topic)` makes the event that
+    `make_shard(partition)` gives the shard for one partition of it; `effect_handler(coordinator,
+    effect)` does what the shard wants done outside; `topic_deleted(topic)` makes the event that
     all shards hear when a topic is gone; `after_load()` the one that a shard hears first when it
     was replayed, which says what it missed.
     """
@@ -288,7 +288,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         )
 
     def broadcast(self, event: EventT) -> None:
-        """Give every active shard an event that nobody waits for.
+        """Give every active shard an event that no request waits for.
 
         One that is being loaded hears `after_load` instead.
         """

@@ -1,6 +1,6 @@
 """Is the partition in the transaction? Asked before its first batch there (KIP-890).
 
-A batch that opens a transaction in a partition nobody will send a marker to would hold the last
+A batch that opens a transaction in a partition that gets no marker would hold the last
 stable offset for ever. So the first transactional append of a producer in a partition asks the
 coordinator: whether the partition was added (TV1: verify only), or to add it (TV2: Produce v12+,
 TxnOffsetCommit v5+). Later appends find the transaction open in the log.
