@@ -206,18 +206,15 @@ def test_a_compact_string_is_no_longer_than_any_other() -> None:
                 read(EndTxnRequest, 5, raw)
 
 
-def test_the_elements_of_all_arrays_of_a_message_share_one_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_elements_of_all_arrays_of_a_message_share_one_bound() -> None:
     def frame(*counts: int) -> bytes:
         config = b"\x02k\x01\x00\x05\x00\x01\x02\x01\x00"
         head = b"\x00\x00\x01\x02\x02t"
         results = [head + uvarint(count + 1) + config * count + b"\x00" for count in counts]
         return bytes(4) + uvarint(len(results) + 1) + b"".join(results) + b"\x00"
 
-    monkeypatch.setattr("oncelog.protocol.codec_reader.MESSAGE_ELEMENTS_COUNT_MAX", 10)
-    source = ReaderSource(DescribeConfigsResponse, 4, flexible=True).source
-    bounded = source.compiled("read", "reader with a small bound")
+    made = ReaderSource(DescribeConfigsResponse, 4, flexible=True, elements_count_max=10)
+    bounded = made.source.compiled("read", "reader with a small bound")
     assert [len(result.configs) for result in bounded(frame(3, 5), 0).results] == [3, 5]
     for counts in ((3, 6), (10,), (0,) * 11):
         with pytest.raises(ProtocolError, match="more than 10"):
