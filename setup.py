@@ -18,10 +18,10 @@ OPTIMISE = "2"
 MYPYC = "mypy[mypyc]>=2.1,<3"
 
 
-def groups() -> list[tuple[list[str], str]]:
+def groups() -> list[tuple[list[str], str | None]]:
     """(sources, name of the shared library) of each group."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["oncelog"]
-    found = []
+    found: list[tuple[list[str], str | None]] = []
     for name, parts in tool["compiled"].items():
         paths = [path for part in parts for path in sources(PACKAGE / part)]
         names = {path: path.relative_to(PACKAGE).as_posix() for path in paths}
