@@ -80,6 +80,7 @@ def test_filters_list_the_same_ids(broker: EmbeddedBroker) -> None:
         ("--duration-filter", "0"),
         ("--duration-filter", "3600000"),
     ):
-        listed = ours(broker, "list", *filters)
+        # Behind the tool's columns we show when an id expires.
+        listed = [row[:4] for row in ours(broker, "list", *filters)]
         assert sorted(theirs(broker, "list", *filters)) == sorted(listed), filters
     assert len(ours(broker, "list", "--transactional-id-pattern", "orders-.*")) == 2

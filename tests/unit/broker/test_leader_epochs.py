@@ -21,6 +21,8 @@ from tests.unit.broker.raw import fetch, produce, values
 from tests.unit.broker.support import batch
 
 NONE = ErrorCode.none
+PARTITIONS_COUNT = 2
+"""What `running` sets for the internal topics."""
 
 
 def epoch_of(context: Running, name: str = "t", index: int = 0) -> int:
@@ -48,8 +50,9 @@ async def end_of_epoch(client: Client, epoch: int, current: int) -> tuple[ErrorC
 
 async def start_with_records(folder: Path, count: int, *, clean: bool) -> None:
     async with running(folder) as context:
-        names = ("t", CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
-        await context.broker.controller.create_topics([NewTopic(name) for name in names])
+        internal = (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+        topics = [NewTopic("t"), *(NewTopic(name, PARTITIONS_COUNT) for name in internal)]
+        await context.broker.controller.create_topics(topics)
         client = await context.connect()
         for _ in range(count):
             await produce(client, 9, batch(1))

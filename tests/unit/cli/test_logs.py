@@ -16,10 +16,13 @@ from oncelog.cli.main import COMMANDS, main
 
 @pytest.fixture(autouse=True)
 def _root_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    root, ours = logging.getLogger(), logging.getLogger("oncelog")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    ours.setLevel(logging.NOTSET)  # Another test may have set it.
     yield
-    root.handlers, root.level = handlers, level
+    root.handlers = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 @click.command()
