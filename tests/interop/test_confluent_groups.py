@@ -217,9 +217,11 @@ def test_a_pattern_finds_topics_that_come_later(bootstrap_servers: str) -> None:
 
 
 def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(bootstrap_servers: str) -> None:
+    # Not cooperative-sticky: librdkafka puts data of its own into those assignments, and then
+    # Kafka does not convert the group.
     topic, group = create_topic(bootstrap_servers, 4), fresh("group")
     settings = {
-        "partition.assignment.strategy": "cooperative-sticky",
+        "partition.assignment.strategy": "range",
         "heartbeat.interval.ms": 100,
     }
     classic = [Member(bootstrap_servers, group, topic, **settings) for _ in range(2)]
