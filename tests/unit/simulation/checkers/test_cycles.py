@@ -86,3 +86,23 @@ def test_a_copy_stands_behind_the_transaction_it_was_read_from() -> None:
     two.commit()
     assert "G1c: a copy stands before its source's transaction" in model.signatures()
     assert len(list(model.history.of(TransactionBegan))) == 2
+
+
+def test_a_copy_of_an_offset_that_was_given_again_since_is_not_judged() -> None:
+    model = Model()
+    copier, later = model.producer("q", "id-q"), model.producer("p", "id-p")
+    gone = model.producer("r")
+    gone.send(T0)
+    copier.begin()
+    copier.send(OUT, source="t-0@0")
+    copier.commit()
+    model.look()
+    at_s = model.now_s
+    model.cut(T0, 0)
+    later.begin()
+    later.send(T0)
+    later.send(OUT)
+    later.commit()
+    lost = {"flush_every_message": False, "power_losses_s": (at_s,)}
+    assert "G1c: a copy stands before its source's transaction" not in model.signatures(**lost)
+    assert "G1c: a copy stands before its source's transaction" in model.signatures()

@@ -127,6 +127,24 @@ def test_an_offset_may_be_given_again_in_a_later_epoch_after_power_took_it() -> 
     assert lost in {value for a in found for value in a.values}
 
 
+def test_an_acknowledgement_may_be_heard_after_its_offset_was_given_again() -> None:
+    model = Model()
+    slow, other = model.producer("p"), model.producer("q")
+    value = slow.hand_over(T0)
+    offset = slow.land(T0, value)
+    model.look()
+    at_s = model.now_s
+    model.cut(T0, 0)
+    other.send(T0)
+    model.look()
+    slow.ack(T0, offset, value)
+    model.cut(T0, 0)
+    model.look()
+    found = model.judge(flush_every_message=False, power_losses_s=(at_s, model.now_s))
+    assert "inconsistent-offsets" in {a.kind for a in found if a.allowed}
+    assert "inconsistent-offsets" not in {a.kind for a in found if not a.allowed}
+
+
 def test_an_offset_given_twice_in_one_leader_epoch_is_never_allowed() -> None:
     model = Model()
     model.producer("p").send(T0)
