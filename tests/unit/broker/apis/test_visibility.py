@@ -42,9 +42,10 @@ async def context(tmp_path: Path) -> AsyncIterator[Running]:
         yield started
 
 
-async def send(producing: Producing, topic: str, *pairs: tuple[bytes, bytes]) -> None:
+async def send(
+    producing: Producing, topic: str, *pairs: tuple[bytes, bytes], now_ms: int = 1_000_000
+) -> None:
     """Records with keys, in one batch of the transaction (TV2: it joins by itself)."""
-    now_ms = 1_000_000
     records = [Record(offset, now_ms, key, value, ()) for offset, (key, value) in enumerate(pairs)]
     data = build_batch(
         records,
@@ -125,12 +126,12 @@ async def test_records_deleted_from_the_start_are_missing(context: Running) -> N
 
 async def test_records_that_compaction_replaced_are_missing(context: Running) -> None:
     producing = await producing_on(context)
-    await send(producing, "compacted", (b"a", b"1"), (b"b", b"2"))
-    assert await producing.end(commit=True, version=5) is NONE
-    await send(producing, "compacted", (b"a", b"3"))
-    assert await producing.end(commit=True, version=5) is NONE
-    await send(producing, "compacted", (b"c", b"4"))
-    assert await producing.end(commit=True, version=5) is NONE
+    # Each a second after the one before, so that each begins a segment, however fast they come.
+    begun_ms = context.broker.clock.now_ms()
+    records = ([(b"a", b"1"), (b"b", b"2")], [(b"a", b"3")], [(b"c", b"4")])
+    for seconds, pairs in enumerate(records, 1):
+        await send(producing, "compacted", *pairs, now_ms=begun_ms + 1000 * seconds)
+        assert await producing.end(commit=True, version=5) is NONE
 
     await until(lambda: stable(context, "compacted") == 7)
     found: list[bytes | None] = []
