@@ -39,8 +39,7 @@ class _Brokers:
 
         if self.log is None:
             self.log = BrokerLog()
-            self.log.install()
-        with ControlledBroker(config=config) as broker:
+        with self.log.listening(), ControlledBroker(config=config) as broker:
             self.running.append(broker)
             try:
                 yield broker

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from logging import INFO, Formatter, Handler, LogRecord, getLogger
+from contextlib import contextmanager
+from logging import INFO, NOTSET, Formatter, Handler, LogRecord, getLogger
 from typing import TYPE_CHECKING, Final
 
 from oncelog.core.ids import TRANSACTION_STATE_TOPIC
@@ -38,6 +39,8 @@ class BrokerLog(Handler):
         super().__init__()
         self.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         self._lines: deque[str] = deque(maxlen=LOG_LINES_COUNT_MAX)
+        self._listening_count = 0
+        self._level_before = NOTSET
 
     def emit(self, record: LogRecord) -> None:
         """Keep a line."""
@@ -52,12 +55,23 @@ class BrokerLog(Handler):
         """What is kept, a line each."""
         return "\n".join(self._lines)
 
-    def install(self) -> None:
-        """Listen to our loggers, which from now on say what is of level INFO too."""
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to our loggers, which say what is of level INFO too until the last one leaves."""
         logger = getLogger("oncelog")
-        logger.addHandler(self)
-        if not logger.level:
-            logger.setLevel(INFO)
+        if not self._listening_count:
+            self._level_before = logger.level
+            logger.addHandler(self)
+            if not logger.level:
+                logger.setLevel(INFO)
+        self._listening_count += 1
+        try:
+            yield
+        finally:
+            self._listening_count -= 1
+            if not self._listening_count:
+                logger.removeHandler(self)
+                logger.setLevel(self._level_before)
 
 
 def topics_text(broker: Broker) -> str:

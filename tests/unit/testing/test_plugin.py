@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.metadata import entry_points
 
 import pytest
@@ -45,6 +46,25 @@ def test_tests_share_a_broker_and_have_topics_of_their_own(pytester: pytest.Pyte
         """,
     )
     result.assert_outcomes(passed=3)
+
+
+def test_loggers_are_as_before_once_the_last_broker_has_ended(pytester: pytest.Pytester) -> None:
+    ours = logging.getLogger("oncelog")
+    before = (ours.level, list(ours.handlers))
+    result = run(
+        pytester,
+        """
+        import logging
+
+        def test_own_then_shared(oncelog, request):
+            request.getfixturevalue("oncelog_broker")
+
+        def test_shared(oncelog_broker):
+            assert logging.getLogger("oncelog").isEnabledFor(logging.INFO)
+        """,
+    )
+    result.assert_outcomes(passed=2)
+    assert (ours.level, ours.handlers) == before
 
 
 def test_a_marker_settles_the_tests_own_broker_and_its_topic(pytester: pytest.Pytester) -> None:
