@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from oncelog.broker.apis.produce import refuse_all
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import codec
@@ -24,12 +25,7 @@ from oncelog.protocol.messages import metadata
 from oncelog.protocol.messages import offset_commit as commit
 from oncelog.protocol.messages import offset_fetch as offsets
 from oncelog.protocol.messages import txn_offset_commit as txn_commit
-from oncelog.protocol.produce import (
-    ProducePartitionResponse,
-    ProduceTopicResponse,
-    encode_produce_response,
-    parse_produce_request,
-)
+from oncelog.protocol.produce import parse_produce_request
 
 __all__ = ["CAN_FAIL", "refusal"]
 
@@ -56,19 +52,7 @@ def refusal(request: Request[Any], error: ErrorCode) -> object:
 
 
 def _produce(request: Request[memoryview], error: ErrorCode) -> Buffers | None:
-    produce = parse_produce_request(request.body, request.version)
-    if produce.acks == 0:
-        request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
-        return None
-    topics = [
-        ProduceTopicResponse(
-            topic.name,
-            topic.topic_id,
-            [ProducePartitionResponse(index, error) for index, _ in topic.partitions],
-        )
-        for topic in produce.topics
-    ]
-    return encode_produce_response(request.version, request.correlation_id, topics)
+    return refuse_all(request, parse_produce_request(request.body, request.version), error)
 
 
 def _fetch(request: Request[memoryview], error: ErrorCode) -> Buffers:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
     from oncelog.storage import AppendResult
 
-__all__ = ["handle"]
+__all__ = ["handle", "refuse_all"]
 
 _TRANSACTIONAL_BIT = 0x10
 _ATTRIBUTES_LOW_BYTE = 22
@@ -63,7 +63,7 @@ def handle(context: Context, request: Request[memoryview]) -> Any:
     """Append, and reply now, later, or never. See the module."""
     produce = parse_produce_request(request.body, request.version)
     if produce.acks not in (-1, 1, 0):
-        return _refuse_all(request, produce, ErrorCode.invalid_required_acks)
+        return refuse_all(request, produce, ErrorCode.invalid_required_acks)
     if produce.transactional_id is not None:
         return _verify(context, request, produce)
     return _append(context, request, produce, NOTHING_REFUSED)
@@ -91,7 +91,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
         return _append(context, request, produce, NOTHING_REFUSED)
     producers = {(header.producer_id, header.producer_epoch) for _, header in transactional}
     if len(producers) > 1:
-        return _refuse_all(request, produce, ErrorCode.invalid_producer_id_mapping)
+        return refuse_all(request, produce, ErrorCode.invalid_producer_id_mapping)
     producer_id, producer_epoch = producers.pop()
     version = request.version
     support = (
@@ -267,7 +267,9 @@ def _wait(
     return reply
 
 
-def _refuse_all(request: Request[memoryview], produce: ProduceRequest, error: ErrorCode) -> Any:
+def refuse_all(
+    request: Request[memoryview], produce: ProduceRequest, error: ErrorCode
+) -> Buffers | None:
     """One error for every partition of the request."""
     request.meter.errors[error] += 1
     if produce.acks == 0:
