@@ -14,7 +14,7 @@ import click
 from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Cell, Column, print_rows, say
-from oncelog.cli.partitions import chosen_partitions
+from oncelog.cli.partitions import chosen_partitions, partition_option
 from oncelog.cli.tool import (
     Failure,
     ToolGroup,
@@ -209,14 +209,7 @@ _TARGETS: Final = ("to_earliest", "to_latest", "to_offset", "shift_by", "to_time
     required=True,
     help="The topic to go on elsewhere in.",
 )
-@click.option(
-    "--partition",
-    "indexes",
-    type=click.IntRange(0),
-    metavar="N",
-    multiple=True,
-    help="Only this partition; repeatable. Default: all.",
-)
+@partition_option
 @click.option("--to-earliest", is_flag=True, default=None, help="To the first record there is.")
 @click.option("--to-latest", is_flag=True, default=None, help="Behind the last record there is.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import click
+
 from oncelog.cli.tool import Failure
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, TopicDescription
     from oncelog.core.ids import TopicPartition
 
-__all__ = ["chosen_partitions", "partition_sizes"]
+__all__ = ["chosen_partitions", "partition_option", "partition_sizes"]
+
+partition_option = click.option(
+    "--partition",
+    "indexes",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only this partition; repeatable. Default: all.",
+)
+"""``--partition``, which gives a command the numbers that `chosen_partitions` takes."""
 
 
 def chosen_partitions(topic: TopicDescription, indexes: Sequence[int]) -> list[TopicPartition]:

@@ -15,7 +15,7 @@ from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, say
-from oncelog.cli.partitions import chosen_partitions, partition_sizes
+from oncelog.cli.partitions import chosen_partitions, partition_option, partition_sizes
 from oncelog.cli.tool import (
     ConfigChanges,
     Failure,
@@ -375,14 +375,7 @@ async def _alter(admin: Admin, name: str, partitions: int | None, changes: Confi
 @command.command("delete-records")
 @_NAME
 @connection_options
-@click.option(
-    "--partition",
-    "indexes",
-    type=click.IntRange(0),
-    metavar="N",
-    multiple=True,
-    help="Only this partition; repeatable. Default: all.",
-)
+@partition_option
 @click.option("--before-offset", type=click.IntRange(0), metavar="N", help="Keep this and later.")
 @click.option(
     "--before-timestamp",
