@@ -88,6 +88,11 @@ def count_with_perf(pid: int, work: Callable[[], object]) -> int | None:
 
 def count_with_strace(pid: int, work: Callable[[], object]) -> int | None:
     """By stopping at every call: slows the process down several times, so counts only."""
+    return calls_by_name(pid, work).get("total")
+
+
+def calls_by_name(pid: int, work: Callable[[], object]) -> dict[str, int]:
+    """System calls of a process while `work` runs, and their `total`; empty if none were told."""
     with tempfile.NamedTemporaryFile("r", prefix="oncelog-bench-") as told:
         _while_attached(["strace", "-f", "-c", "-qq", "-o", told.name, "-p", str(pid)], work)
         return parse_strace(told.read())
@@ -113,14 +118,10 @@ def parse_perf(told: str) -> int | None:
     return None
 
 
-def parse_strace(told: str) -> int | None:
-    """The calls in the last line of the table of ``strace -c``."""
-    for line in reversed(told.splitlines()):
-        fields = line.split()
-        if fields and fields[-1] == "total":
-            # With or without a column of errors: seconds, usecs/call, calls, [errors], total.
-            return int(fields[3])
-    return None
+def parse_strace(told: str) -> dict[str, int]:
+    """Calls by name in the table of ``strace -c``: the count is the fourth column."""
+    rows = [line.split() for line in told.splitlines()]
+    return {row[-1]: int(row[3]) for row in rows if len(row) > 4 and row[3].isdecimal()}
 
 
 # --- pages

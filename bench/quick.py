@@ -27,38 +27,13 @@ from bench.peer.kafka import ROOT
 from bench.results import Results
 from bench.rows import ROWS
 from bench.run import Kind, Run
-from bench.systems import NO_SETTINGS, Oncelog, clean_environment
+from bench.systems import FromSources, interpreted
 
 BASE = "base"
 ROUNDS = 7
 WARM_S = 6.0
 KEYS = ("latency", "tiny-txn", "consume")
 COUNTERS = {"Python calls": "bench.calls", "system calls": "bench.system_calls"}
-
-
-class FromSources(Oncelog):
-    """`oncelog serve` from a folder of sources."""
-
-    def __init__(
-        self,
-        folder: Path,
-        settings: Mapping[str, str] = NO_SETTINGS,
-        name: str = report.OURS,
-        sources: Path = ROOT / "src",
-    ) -> None:
-        super().__init__(folder, settings, name)
-        self._sources = sources
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "oncelog"]
-
-    def environment(self) -> dict[str, str]:
-        return interpreted(self._sources)
-
-
-def interpreted(sources: Path) -> dict[str, str]:
-    """The environment in which these sources run, and no compiled modules."""
-    return clean_environment() | {"PYTHONPATH": str(sources), "ONCELOG_COMPILED": "0"}
 
 
 def export(commit: str, folder: Path) -> Path:

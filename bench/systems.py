@@ -18,10 +18,13 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 
+import oncelog
 from bench.peer.child import BrokerChild
 from bench.peer.kafka import ROOT, KafkaPeer
 
 ENVIRONMENTS = ROOT / ".cache" / "bench"
+OUR_SOURCES = Path(oncelog.__file__).parents[1]
+"""Where this interpreter finds the package."""
 READY_TIMEOUT_S = 300
 STOP_TIMEOUT_S = 300
 """Far beyond what a row takes; those with the most files need minutes with a cold disk."""
@@ -124,6 +127,26 @@ class Oncelog(BrokerChild):
         return self.launch(command, log, READY_TIMEOUT_S, self.environment())
 
 
+class FromSources(Oncelog):
+    """`oncelog serve` from a folder of sources, interpreted."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        name: str = "oncelog",
+        sources: Path = OUR_SOURCES,
+    ) -> None:
+        super().__init__(folder, settings, name)
+        self._sources = sources
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "oncelog"]
+
+    def environment(self) -> dict[str, str]:
+        return interpreted(self._sources)
+
+
 class Kafka(KafkaPeer):
     """Apache Kafka; its folder is formatted before the clock starts."""
 
@@ -156,6 +179,11 @@ def clean_environment() -> dict[str, str]:
         for key, value in os.environ.items()
         if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     }
+
+
+def interpreted(sources: Path) -> dict[str, str]:
+    """The environment in which these sources run, and no compiled modules."""
+    return clean_environment() | {"PYTHONPATH": str(sources), "ONCELOG_COMPILED": "0"}
 
 
 def install(checkout: Path, name: str) -> None:

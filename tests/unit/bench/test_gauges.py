@@ -53,12 +53,13 @@ def test_a_perf_that_cannot_count_is_no_count_of_zero(told: str) -> None:
 
 
 @pytest.mark.parametrize("errors", ["", "        12"], ids=["no errors", "errors"])
-def test_strace_tells_its_total(errors: str) -> None:
-    assert parse_strace(STRACE.format(errors=errors)) == 3120
+def test_strace_tells_the_calls_by_name_and_their_total(errors: str) -> None:
+    calls = parse_strace(STRACE.format(errors=errors))
+    assert calls == {"recvfrom": 1560, "sendto": 1560, "total": 3120}
 
 
 def test_a_strace_that_saw_nothing_tells_nothing() -> None:
-    assert parse_strace("") is None
+    assert parse_strace("") == {}
 
 
 def test_touching_memory_leaves_no_file(tmp_path: Path) -> None:

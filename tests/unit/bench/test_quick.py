@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.quick import count_table, counts, export, interpreted
+from bench.quick import count_table, counts, export
+from bench.systems import interpreted
 
 
 def test_an_unknown_commit_is_refused_by_git_in_a_line(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.system_calls import count, parsed
+from bench.system_calls import count
 
 LEAST = {
     "Produce": {"epoll_pwait": 1, "read": 1, "pwrite64": 1, "writev": 1},
@@ -33,15 +33,3 @@ def test_a_request_takes_no_more_system_calls_than_it_needs(
     needed = {*LEAST[request_name], "futex", "total"}  # A thread that waits for work is no cost.
     others = {call: n for call, n in counted[request_name].items() if call not in needed}
     assert sum(others.values()) <= TIMERS, others
-
-
-def test_the_table_of_strace_is_read() -> None:
-    lines = [
-        "% time     seconds  usecs/call     calls    errors syscall",
-        "------ ----------- ----------- --------- --------- ----------------",
-        " 57.64    0.005688          18       303           epoll_pwait",
-        "  2.27    0.000224          32         7         6 futex",
-        "------ ----------- ----------- --------- --------- ----------------",
-        "100.00    0.005912          19       310         6 total",
-    ]
-    assert parsed(lines) == {"epoll_pwait": 303, "futex": 7, "total": 310}
