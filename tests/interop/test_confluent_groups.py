@@ -61,32 +61,37 @@ def poll_until(members: list[Member], condition: object, what: str) -> None:
     wait_until(step, what)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_share_the_partitions_and_rebalance(bootstrap_servers: str, strategy: str) -> None:
-    topic, group = create_topic(bootstrap_servers, 4), fresh("group")
-    settings = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100}
-    first = Member(bootstrap_servers, group, topic, **settings)
+def share(servers: str, topic: str, group: str, settings: dict[str, object]) -> list[Member]:
+    """Two members with two of the topic's four partitions each; they have read a record of each."""
+    first = Member(servers, group, topic, **settings)
     poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the first member's partitions")
-    second = Member(bootstrap_servers, group, topic, **settings)
+    second = Member(servers, group, topic, **settings)
     both = [first, second]
 
     def shared() -> bool:
-        return len(first.partitions) == 2 and sorted(first.partitions + second.partitions) == [
-            0,
-            1,
-            2,
-            3,
-        ]
+        taken = sorted(first.partitions + second.partitions)
+        return len(first.partitions) == 2 and taken == [0, 1, 2, 3]
 
     poll_until(both, shared, "the rebalance after the second joined")
-    sender = producer(bootstrap_servers)
+    sender = producer(servers)
     for partition in range(4):
         send(sender, topic, [b"%d" % partition], partition)
     poll_until(both, lambda: len(first.values + second.values) == 4, "the records")
     assert sorted(first.values + second.values) == [b"0", b"1", b"2", b"3"]
+    return both
+
+
+def leave_one_after_the_other(first: Member, second: Member) -> None:
     second.reader.close()
     poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the rebalance after it left")
     first.reader.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_the_partitions_and_rebalance(bootstrap_servers: str, strategy: str) -> None:
+    topic, group = create_topic(bootstrap_servers, 4), fresh("group")
+    settings = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100}
+    leave_one_after_the_other(*share(bootstrap_servers, topic, group, settings))
 
 
 def test_a_group_goes_on_where_it_committed(bootstrap_servers: str) -> None:
@@ -155,28 +160,12 @@ def test_members_of_the_new_protocol_share_the_partitions(
     bootstrap_servers: str, assignor: str
 ) -> None:
     topic, group = create_topic(bootstrap_servers, 4), fresh("group")
-    settings = {**NEW, "group.remote.assignor": assignor}
-    first = Member(bootstrap_servers, group, topic, **settings)
-    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the first member's partitions")
-    second = Member(bootstrap_servers, group, topic, **settings)
-    both = [first, second]
-
-    def shared() -> bool:
-        return len(first.partitions) == 2 and sorted(first.partitions + second.partitions) == [
-            *range(4)
-        ]
-
-    poll_until(both, shared, "the rebalance after the second joined")
-    sender = producer(bootstrap_servers)
-    for partition in range(4):
-        send(sender, topic, [b"%d" % partition], partition)
-    poll_until(both, lambda: len(first.values + second.values) == 4, "the records")
-    assert sorted(first.values + second.values) == [b"0", b"1", b"2", b"3"]
+    first, second = share(
+        bootstrap_servers, topic, group, {**NEW, "group.remote.assignor": assignor}
+    )
     first.reader.commit(asynchronous=False)
     second.reader.commit(asynchronous=False)
-    second.reader.close()
-    poll_until([first], lambda: first.partitions == [0, 1, 2, 3], "the rebalance after it left")
-    first.reader.close()
+    leave_one_after_the_other(first, second)
     parts = [TopicPartition(topic, number) for number in range(4)]
     assert [
         part.offset for part in consumer(bootstrap_servers, group).committed(parts, WAIT_S)
