@@ -103,7 +103,7 @@ def test_a_copy_of_an_offset_that_was_given_again_since_is_not_judged() -> None:
     model.cut(T0, 0)
     later.begin()
     later.send(T0)
-    later.send(OUT)
+    later.send(T1, source="out-0@0")
     later.commit()
     assert "G1c" not in model.kinds(damage_s=(at_s,))
     assert "G1c" in model.kinds()
