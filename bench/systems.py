@@ -48,11 +48,14 @@ KAFKA_SETTINGS = {
     # The system sizes the buffer, as it does for Oncelog's sockets; the default of 100 KB is small
     # for requests of 1 MB.
     "socket.receive.buffer.bytes": "-1",
-    # A deleted topic's files go at once, as they do in Oncelog, so that both brokers write into
+    # Files of a deleted topic go at once in both systems, so that both brokers write into
     # memory that was just freed. The default keeps them for a minute.
     "log.segment.delete.delay.ms": "500",
 }
-ONCELOG_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+ONCELOG_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "500",
+}
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
