@@ -1,8 +1,8 @@
-"""The shared runtime of both coordinators: decide, append, apply, reload (D2, D7).
+"""The runtime that both coordinators share: decide, append, replay, reload (D2, D7).
 
-Pure: it knows no transactions, no groups, no sockets and no time. `shard` says what a coordinator's
-logic looks like, `event_processor` runs one for one partition of an internal topic, `replay` says
-what of the log a processor has to apply when it loads.
+Pure: it knows no transactions, groups, sockets or clocks. `shard` defines the interface of a
+coordinator's logic, `event_processor` drives one shard for one partition of an internal topic, and
+`replay` reduces the log to the records that a load has to apply.
 """
 
 from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output

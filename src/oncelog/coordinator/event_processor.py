@@ -1,27 +1,27 @@
-"""One partition of an internal topic, led by this broker.
+"""Runs the coordinator shard of one internal partition that this broker leads.
 
-Keeps the order of decide, append, replay and reply (D2, D7).
+The processor enforces the order decide, append, replay, reply (D2, D7).
 
 Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
-`Output`, and the shell carries it out in this order: write the appends (in their order), release
-the replies, carry out the effects. Replies and effects in an output never depend on that output's
-appends: they are of things already committed. When the high watermark has passed an append the
-shell calls `committed`, in the order of the log; it may do so at once in the same call stack.
+`Output`, and the shell executes it in this order: write the appends (in their order), send the
+replies, execute the effects. Replies and effects of an output never depend on its own appends: what
+they report is already committed. When the high watermark has passed an append the shell calls
+`committed`, in the order of the log; it may do so at once in the same call stack.
 
-The rules of waiting (D7):
+Rules for queued requests (D7):
 
-- At most one append per id is in flight. Events of that id queue in the order of arrival, also
-  while a parked event stands before them; events for which `CoordinatorShard.overtakes` holds go
-  ahead of parked ones.
-- A queued request is answered with CONCURRENT_TRANSACTIONS once it waited
-  `PARKED_REQUEST_WAIT_MS_MAX`, or at once if `PARKED_REQUESTS_PER_ID_COUNT_MAX` wait for the id
-  already. Events without a token (timers) have no such bound in time.
-- `drop` forgets a request whose connection closed. An append that it caused goes on: its record may
-  be committed already.
-- What a parked request met is the shard's to remember: `CoordinatorShard.park` and
+- At most one append per id is in flight. Later events of that id queue in the order of arrival,
+  also behind a parked event; events for which `CoordinatorShard.overtakes` holds are decided before
+  parked ones.
+- A queued request gets CONCURRENT_TRANSACTIONS after `PARKED_REQUEST_WAIT_MS_MAX`, or at once if
+  `PARKED_REQUESTS_PER_ID_COUNT_MAX` requests already wait for the id. Events without a token
+  (timers) wait without a limit.
+- `drop` removes a request whose connection closed. Its append is not cancelled: the record may be
+  committed already.
+- The shard remembers which transition a parked request waits for: `CoordinatorShard.park` and
   `Decision.resume`.
 
-Invariants: no reply leaves before its records are committed and applied (the base of INV-4, INV-5
+Invariants: no reply is sent before its records are committed and applied (the base of INV-4, INV-5
 and INV-6); an id has at most one transition in flight; records are replayed exactly once, in the
 order in which they were appended.
 """
@@ -52,9 +52,9 @@ from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_
 
 
 class CoordinatorState(Enum):
-    """A processor is replayed, serves, and resigns; there is no way back.
+    """The states of a processor: it replays, serves, and resigns, in this order only.
 
-    A new leadership is a new processor.
+    A new leadership gets a new processor.
     """
 
     LOADING = auto()
@@ -64,7 +64,7 @@ class CoordinatorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One batch for the internal partition: all records or none.
+    """One batch for the internal partition: all of its records are appended, or none.
 
     `timestamp_ms` is the time of each record.
     """
@@ -78,7 +78,7 @@ class Append:
 class Output(NamedTuple, Generic[ResultT, EffectT]):
     """What the broker has to do, in the order of the fields.
 
-    One call to the processor fills it; then it is the caller's.
+    One call to the processor fills it; afterwards the caller owns it.
     """
 
     appends: list[Append]
@@ -87,7 +87,7 @@ class Output(NamedTuple, Generic[ResultT, EffectT]):
 
 
 class _Queued(Generic[EventT]):
-    """An event that waits for its id. `over`: decided, answered or dropped."""
+    """An event that waits for its id. `over` means decided, answered or dropped."""
 
     __slots__ = ("deadline_ms", "event", "id", "over", "token")
 
@@ -100,7 +100,7 @@ class _Queued(Generic[EventT]):
 
 
 class _InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
-    """A decision whose records are not committed yet, and the event that it is for."""
+    """A decision whose records are not committed yet, and its event."""
 
     append: Append
     decision: Decision[EventT, ResultT, EffectT]
@@ -145,7 +145,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     ) -> None:
         """Apply a transaction's end marker.
 
-        In replay, and later whenever one is committed to the partition.
+        Called during the load, and later whenever a marker is committed to the partition.
         """
         require(
             self.state is not CoordinatorState.RESIGNED, "a resigned processor takes no markers"
@@ -153,9 +153,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
 
     def activate(self, now_ms: int) -> Output[ResultT, EffectT]:
-        """Begin to serve.
+        """Start to serve requests.
 
-        The output holds what has to be taken up again, such as markers of a `Prepare*` state.
+        The output resumes unfinished work, such as the markers of a `Prepare*` state.
         """
         require(self.state is CoordinatorState.LOADING, "a processor is activated once")
         self.state = CoordinatorState.ACTIVE
@@ -170,7 +170,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     # Serving.
 
     def submit(self, event: EventT, token: Token | None, now_ms: int) -> Output[ResultT, EffectT]:
-        """Take in one event: decide it now, or queue it behind the transition of its id."""
+        """Accept one event: decide it now, or queue it behind the transition of its id."""
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
@@ -183,11 +183,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def committed(
         self, append_id: int, base_offset: Offset, now_ms: int
     ) -> Output[ResultT, EffectT]:
-        """The high watermark passed an append, whose first record stands at `base_offset`.
+        """Apply an append that the high watermark has passed, and release its replies.
 
-        Apply it and release.
-
-        After `resign` this does nothing: the next leader replays the record.
+        `base_offset` is the offset of its first record. After `resign` this does nothing: the next
+        leader replays the record.
         """
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
@@ -212,12 +211,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def append_failed(
         self, append_id: int, error: ErrorCode, now_ms: int
     ) -> Output[ResultT, EffectT]:
-        """An append did not happen, and never will.
+        """Drop the transition of an append that failed for good, and reply with the mapped error.
 
-        Drop the transition and answer with the mapped error.
-
-        Not for an append that is in the log and merely slow to replicate: that one stays pending
-        until it is committed, or until leadership is lost (`resign`).
+        An append that is in the log but not yet replicated has not failed: it stays pending until
+        it is committed, or until leadership is lost (`resign`).
         """
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
@@ -233,7 +230,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return output
 
     def tick(self, now_ms: int) -> Output[ResultT, EffectT]:
-        """Answer the requests that waited for too long, then do what the shard has due."""
+        """Answer the requests that waited too long, then submit the shard's due events."""
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is not CoordinatorState.ACTIVE:
             return output
@@ -244,9 +241,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return output
 
     def next_deadline_ms(self) -> int | None:
-        """Say when `tick` should be called next; None if nothing is planned.
+        """Return when `tick` should be called next; None if nothing is planned.
 
-        Changes with every other call.
+        Every other call may change it.
         """
         if self.state is not CoordinatorState.ACTIVE:
             return None
@@ -259,7 +256,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return min(planned, default=None)
 
     def drop(self, token: Token) -> None:
-        """Forget a request whose connection closed: if it is parked it is never decided (D7)."""
+        """Remove a request whose connection closed: if it is parked it is never decided (D7)."""
         if self.state is CoordinatorState.RESIGNED:
             return
         queued = self._by_token.get(token)
@@ -268,9 +265,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self.shard.dropped(token)
 
     def resign(self, now_ms: int) -> Output[ResultT, EffectT]:
-        """Stop leading: answer every waiting request with NOT_COORDINATOR and forget all.
+        """Stop leading: answer every waiting request with NOT_COORDINATOR and drop all state.
 
-        Appends in flight are left.
+        Appends in flight are not cancelled.
         """
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
@@ -288,14 +285,14 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     @property
     def parked_count(self) -> int:
-        """How many requests with a token wait for a transition."""
+        """Count the requests with a token that wait for a transition."""
         return len(self._by_token)
 
     def is_pending(self, id: str) -> bool:  # noqa: A002 - the word of the shard's interface
-        """Say whether an append of this id is in flight."""
+        """Whether an append of this id is in flight."""
         return id in self._pending
 
-    # Inside.
+    # Internal.
 
     def _context(self, token: Token | None, now_ms: int) -> EventContext:
         return EventContext(now_ms, token, self._fresh_producer_id)
@@ -328,9 +325,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         output: Output[ResultT, EffectT],
         queued: _Queued[EventT] | None,
     ) -> bool:
-        """Decide one event and start what it asks for.
+        """Decide one event and start its append.
 
-        Returns whether the event waits on (as `queued`, or a new one).
+        Returns whether the event still waits (as `queued`, or as a new one).
         """
         context = EventContext(now_ms, token, self._fresh_producer_id)
         decision = self.shard.decide(event, context)
@@ -372,7 +369,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         output.appends.append(append)
 
     def _land(self, append_id: int) -> _InFlight[EventT, ResultT, EffectT]:
-        """Take an append out of flight: its id is no longer pending."""
+        """Remove an append from those in flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
         if flight is None:
             raise InvariantViolation(f"append {append_id} is not in flight")
@@ -381,7 +378,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return flight
 
     def _drain(self, id_: str, now_ms: int, output: Output[ResultT, EffectT]) -> None:
-        """Decide what waited for `id_`, oldest first, until one waits on or makes it pending."""
+        """Decide the events that waited for `id_`, oldest first, until one is pending or waits."""
         while id_ in self._queues and id_ not in self._pending:
             queued = self._queues[id_][0]
             if self._decide(queued.event, queued.token, now_ms, output, queued):
@@ -403,9 +400,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return queued
 
     def _finish(self, queued: _Queued[EventT]) -> None:
-        """A queued event was decided, answered or dropped: take it out.
+        """Remove a queued event that was decided, answered or dropped.
 
-        In `_deadlines` it stays until its turn, as over.
+        Its entry in `_deadlines` is skipped when it falls due.
         """
         if queued.over:
             return
@@ -420,7 +417,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def _refuse_overdue(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
         """Answer the parked requests past their deadline.
 
-        All wait equally long, so the oldest are due first.
+        All have the same limit, so the oldest are due first.
         """
         error = ErrorCode.concurrent_transactions
         while self._deadlines:
@@ -433,7 +430,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
                 self._refuse(first.event, first.token, error, now_ms, output)
 
     def _waiting(self) -> Iterator[_Queued[EventT]]:
-        """Yield what waits in queues, each id's in order of arrival."""
+        """Yield the queued events, each id's in order of arrival."""
         for queue in self._queues.values():
             yield from queue
 
@@ -456,6 +453,6 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 def _release(
     output: Output[ResultT, EffectT], decision: Decision[EventT, ResultT, EffectT]
 ) -> None:
-    """Take over a decision's replies and effects: what they wait for has happened."""
+    """Emit a decision's replies and effects; its records are committed."""
     output.replies.extend(decision.replies)
     output.effects.extend(decision.effects)

@@ -1,26 +1,23 @@
-"""What a coordinator has to apply of its log when it loads: a stretch at a time, reduced first.
+"""Reduces an internal partition's log to the records that a load has to apply.
 
-Most of an internal partition is history: values that a later record of the same key replaced. A
-`ReplayBuffer` is given every record and every end marker of a stretch in the order of the log, and
-gives back those that still count (`rest`), in the order of the log again. Applying them leaves a
-shard in the state that applying everything would. So a stretch may end anywhere, and its length
-bounds the memory.
+Most records of an internal partition are obsolete: a later record of the same key replaced them. A
+load adds every record and every end marker of a stretch of the log, in order, to a `ReplayBuffer`,
+and takes the records that still count from it (`rest`), in log order again. Applying those leaves a
+shard in the same state as applying all. So a stretch may end anywhere, and its length bounds the
+memory.
 
-Pure: it knows keys as bytes, and not what they mean. It relies on what holds for every shard: a
-value says all there is to say of its key; a tombstone ends what was said of its key before, inside
-open transactions too; what a transaction wrote counts from the place of its record on, once its
-commit marker is there, and never without one (INV-6). So within a stretch
+Pure: it compares keys as bytes and does not decode them. It relies on rules that every shard
+follows: a value is the whole state of its key; a tombstone removes earlier values of its key,
+inside open transactions too; a transactional record takes effect at its own offset, once its commit
+marker is there, and never without one (INV-6). So within a stretch
+- of the values of a key only the last stays, and none before its last tombstone;
+- of the tombstones of a key only the last stays: a shard may hold a value from an earlier stretch;
+- a transaction that ends is resolved here: aborted records are dropped, committed ones become plain
+  values at their offset;
+- a producer's first marker stays, as a shard may hold a transaction of it from an earlier stretch.
+  Its later markers have no effect.
 
-- of the values of a key only the last stays, and none in front of its last tombstone;
-- of the tombstones of a key only the last stays: a shard may hold something of it from an earlier
-  stretch;
-- a transaction that ends is settled here: aborted records go, committed ones become plain values of
-  their place in the log;
-- a producer's first marker stays, as a shard may hold a transaction of it from an earlier
-  stretch. Later markers have nothing left to do.
-
-One trace of history is lost, as it is when the log is compacted: that there was a group of which
-nothing is left.
+As in log compaction, one thing is lost: that a group without remaining records once existed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,23 +60,23 @@ class _Pending(NamedTuple):
 
 
 class ReplayBuffer:
-    """One stretch of the log; see the module."""
+    """Reduces one stretch of the log; see the module."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, ScannedRecord] = {}
-        """The last value of each key, where no tombstone came after it."""
+        """The last value of each key without a later tombstone."""
         self._tombstones: dict[bytes, ScannedRecord] = {}
         self._pending: dict[ProducerId, dict[bytes, _Pending]] = {}
         self._pending_count = 0
         self._ends: dict[ProducerId, EndTransactionMarker] = {}
 
     def __len__(self) -> int:
-        """How many records and markers of the stretch still count."""
+        """Count the records and markers of the stretch that still count."""
         plain_count = len(self._values) + len(self._tombstones)
         return plain_count + self._pending_count + len(self._ends)
 
     def add(self, records: Sequence[ScannedRecord]) -> None:
-        """Take in the records of a batch that belongs to no transaction.
+        """Add the records of a batch that belongs to no transaction.
 
         Raises `DamagedRecord` for a record without a key.
         """
@@ -89,7 +86,7 @@ class ReplayBuffer:
             if record[3] is None or key is None:
                 self._bury(record)
             else:
-                # Taken out first, so that the values stay in the order of the log.
+                # Remove it first, so that the values stay in log order.
                 values.pop(key, None)
                 values[key] = record
 
@@ -99,7 +96,7 @@ class ReplayBuffer:
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
     ) -> None:
-        """Take in the records of a transaction's batch. Raises as `add`."""
+        """Add the records of a transaction's batch. Raises as `add` does."""
         pending = self._pending.setdefault(producer_id, {})
         self._pending_count -= len(pending)
         for record in records:
@@ -111,7 +108,7 @@ class ReplayBuffer:
         self._pending_count += len(pending)
 
     def end_transaction(self, end: EndTransactionMarker) -> None:
-        """Take in an end marker."""
+        """Add an end marker."""
         self._ends.setdefault(end.producer_id, end)
         settled = self._pending.pop(end.producer_id, {})
         self._pending_count -= len(settled)
@@ -121,7 +118,7 @@ class ReplayBuffer:
                     self._values[key] = pending.record
 
     def rest(self) -> Iterator[RecordToReplay | EndTransactionMarker]:
-        """Return what still counts, in the order of the log."""
+        """Return the records and markers that still count, in log order."""
         plain = sorted([*self._values.values(), *self._tombstones.values()], key=_offset_of)
         pending = sorted(
             (one for of_producer in self._pending.values() for one in of_producer.values()),
@@ -139,7 +136,7 @@ class ReplayBuffer:
         self._tombstones[key] = tombstone
 
     def _is_superseded(self, key: bytes, record: ScannedRecord) -> bool:
-        """Whether a plain record or a tombstone of the key stands behind a transaction's record."""
+        """Whether a plain record or tombstone of the key follows a transaction's record."""
         value, tombstone = self._values.get(key), self._tombstones.get(key)
         return (value is not None and value[0] > record[0]) or (
             tombstone is not None and tombstone[0] > record[0]

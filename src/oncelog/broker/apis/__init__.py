@@ -1,8 +1,8 @@
-"""The APIs that this broker serves: one small module each, named as its API.
+"""Serves the APIs of this broker: one small module each, named after its API.
 
-A module has one function ``handle(context, request)``; `oncelog.broker.net.request` says what it
-may return. Modules are imported when their API is first asked for: importing all of them would
-triple the start-up time. This module must not know any single API's rules.
+A module has one function ``handle(context, request)``; `oncelog.broker.net.request` defines what it
+may return. A module is imported at the first request of its API: importing all of them would triple
+the start-up time. This module must not know any single API's rules.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ HANDLERS: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "describe_user_scram_credentials",
 }
-"""The module (in this package) that answers each API. ApiVersions announces exactly these keys."""
+"""The module in this package that handles each API. ApiVersions announces exactly these keys."""
 
 _found: dict[ApiKey, Api] = {}
 
 
 def find(key: ApiKey) -> Api | None:
-    """How `key` is served, its module imported on first use; None when we do not answer it."""
+    """Return the handler of `key`, imported on first use; None for an API that is not served."""
     api = _found.get(key)
     if api is None and key in HANDLERS:
         module = importlib.import_module(f"{__name__}.{HANDLERS[key]}")

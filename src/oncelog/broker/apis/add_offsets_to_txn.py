@@ -1,9 +1,8 @@
-"""AddOffsetsToTxn, versions 0 to 4.
+"""Handles AddOffsetsToTxn (25), versions 0-4: adds a group's offsets to a transaction.
 
-Behaviour: adds the partition of `__consumer_offsets` that keeps the group's offsets to the
-transaction, so that its marker goes there too (INV-6). Before version 2 a fenced producer is told
-INVALID_PRODUCER_EPOCH (KIP-588). A request that comes late, on a connection that its client has
-given up, is INVALID_TXN_STATE.
+The partition of `__consumer_offsets` that stores the group joins the transaction, so that the end
+marker is written there too (INV-6). Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH
+(KIP-588). A late request, on a connection that its client has abandoned, gets INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[AddOffsetsToTxnRequest]) -> Any:
-    """Add the group's partition."""
+    """Add the group's partition to the transaction."""
     body = request.body
     if not body.group_id:
         return _response(ErrorCode.invalid_group_id)

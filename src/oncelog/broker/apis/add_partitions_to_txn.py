@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn, versions 0 to 5.
+"""Handles AddPartitionsToTxn (24), versions 0-5: adds partitions to a transaction.
 
-Clients use up to 3; from 4 on it is broker to broker, in batches.
+Clients use versions up to 3. From version 4 on brokers send it to brokers, in batches.
 
-Behaviour: all partitions of a transaction are added, or none: with an unknown one among them it
-gets UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
-producer is told INVALID_PRODUCER_EPOCH (KIP-588). A client's request that comes late, on a
-connection that it has given up, is INVALID_TXN_STATE.
+All partitions of a transaction are added, or none: an unknown partition gets
+UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
+producer gets INVALID_PRODUCER_EPOCH (KIP-588). A client's late request, on a connection that it has
+abandoned, gets INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Outcome = dict[TopicPartition, ErrorCode]
 
 
 def handle(context: Context, request: Request[AddPartitionsToTxnRequest]) -> Any:
-    """Ask the transaction coordinator for each transaction of the request (one, from clients)."""
+    """Ask the transaction coordinator for each transaction of the request; clients send one."""
     parts = [_start(context, request, wanted) for wanted in request.body.transactions]
     return gather(parts, lambda outcomes: _response(request, outcomes), holds_back=True)
 
@@ -47,7 +47,7 @@ def _start(
     request: Request[AddPartitionsToTxnRequest],
     wanted: AddPartitionsToTxnTransaction,
 ) -> Outcome | Pending:
-    """The outcome for each partition of one transaction, or the promise of it."""
+    """Return the outcome of each partition of one transaction, or a promise of it."""
     partitions = tuple(
         TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
     )

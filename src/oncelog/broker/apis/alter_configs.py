@@ -1,8 +1,8 @@
-"""AlterConfigs (33), versions 0-2: replace all settings that a topic has of its own.
+"""Handles AlterConfigs (33), versions 0-2: replaces all configs that a topic overrides.
 
-What the request does not name returns to the broker's value; IncrementalAlterConfigs is the better
-way (KIP-339). Topics (resource type 2) change at once; see `oncelog.broker.apis.config_changes` for
-brokers. Gap: settings of groups and client metrics.
+A key that the request does not name returns to the broker's value; IncrementalAlterConfigs avoids
+that (KIP-339). Topics (resource type 2) change at once; `oncelog.broker.apis.config_changes`
+describes brokers. Gap: configs of groups and client metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["handle"]
 
 
 async def handle(context: Context, request: Request[AlterConfigsRequest]) -> Any:
-    """Replace the settings of each resource."""
+    """Replace the configs of each resource."""
     resources = [
         ResourceChanges(
             resource.resource_type,

@@ -1,9 +1,9 @@
-"""AlterReplicaLogDirs (34), versions 1-2: move partitions to other data folders of this broker.
+"""Handles AlterReplicaLogDirs (34), versions 1-2: moves partitions between log directories.
 
-Answered when the moves are asked for; DescribeLogDirs shows how far they are (`is_future_key`). A
-folder that is none of the broker's is LOG_DIR_NOT_FOUND, one that failed KAFKA_STORAGE_ERROR, a
-partition that is not here REPLICA_NOT_AVAILABLE, as in Kafka. Gap: a move that a restart
-interrupts is given up; Kafka goes on with it.
+The reply is sent when the moves have been requested; DescribeLogDirs shows their progress
+(`is_future_key`). As in Kafka, an unknown directory gets LOG_DIR_NOT_FOUND, a failed one
+KAFKA_STORAGE_ERROR, a partition without a replica here REPLICA_NOT_AVAILABLE. Gap: a restart
+cancels a move; Kafka resumes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["handle"]
 def handle(
     context: Context, request: Request[AlterReplicaLogDirsRequest]
 ) -> AlterReplicaLogDirsResponse:
-    """Ask for each move."""
+    """Request each move."""
     results: dict[str, dict[int, ErrorCode]] = {}
     for asked in request.body.dirs:
         for topic in asked.topics:

@@ -1,9 +1,9 @@
-"""ApiVersions (18), versions 0-4: what this broker speaks, and the features that are switched on.
+"""Handles ApiVersions (18), versions 0-4: lists the APIs served and the finalized features.
 
-Announces the APIs that have handlers. A version we do not know is answered in version 0 with
-UNSUPPORTED_VERSION and the ranges (KIP-511). Where `transaction.version` is finalized at 2, Java
-and franz-go clients use KIP-890's protocol. As in Kafka a feature at level 0 is not listed. The
-epoch of the features is the metadata image's revision, which never falls. Gap: none known.
+A request in an unknown version gets UNSUPPORTED_VERSION and the ranges, in version 0 (KIP-511).
+Where `transaction.version` is finalized at 2, Java and franz-go clients use KIP-890's protocol. As
+in Kafka a feature at level 0 is not listed. The epoch of the features is the metadata image's
+revision, which never decreases. Gap: none known.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 _LEVEL_ZERO_SINCE: Final = 4
-"""Earlier clients may fail to read a feature whose lowest level is 0 (KAFKA-17492)."""
+"""Clients below this version may fail to read a feature whose lowest level is 0 (KAFKA-17492)."""
 
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Any:
-    """Answer with our ranges, or with the error that goes with them."""
+    """Reply with the ranges and features, or with the error."""
     body = request.body
     if body is None:
         return _response(context, request, ErrorCode.unsupported_version)

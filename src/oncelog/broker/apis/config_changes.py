@@ -1,9 +1,9 @@
-"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them.
+"""Changes configs for AlterConfigs and IncrementalAlterConfigs.
 
-Topics' settings go into the metadata store, and are in effect in the logs when the answer leaves.
-This broker's settings come from its start: to set one is INVALID_REQUEST, in the words with which
-Kafka refuses what is not dynamic; to remove one that was never set changes nothing, as there. What
-is checked, and in which order, is Kafka's `ConfigAdminManager`.
+Topic configs go into the metadata store and are in effect in the logs when the reply is sent. This
+broker's configs are fixed at its start: setting one is INVALID_REQUEST, with Kafka's message for a
+config that is not dynamic; removing one that was never set changes nothing, as in Kafka. The checks
+and their order are those of Kafka's `ConfigAdminManager`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ BROKER_RESOURCE: Final = 4
 class ResourceChanges(NamedTuple):
     """What one request asks of one topic or broker.
 
-    `operation` numbers are the wire's. With `replaces` the entries are all that shall remain.
+    `operation` holds the numbers of the wire protocol. With `replaces`, the entries replace all
+    configs of the resource.
     """
 
     resource_type: int
@@ -45,7 +46,7 @@ class ResourceChanges(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one resource."""
+    """The result for one resource."""
 
     error: ErrorCode
     text: str | None = None
@@ -54,7 +55,7 @@ class Outcome(NamedTuple):
 async def alter(
     context: Context, resources: Sequence[ResourceChanges], *, validate_only: bool
 ) -> list[Outcome]:
-    """Change each resource by itself; the outcomes stand in the order of `resources`."""
+    """Change each resource independently; return the outcomes in the order of `resources`."""
     counts = Counter((r.resource_type, r.name) for r in resources)
     outcomes = []
     for resource in resources:
@@ -115,7 +116,7 @@ def _checked(resource: ResourceChanges) -> list[ConfigChange]:
 
 
 def _refuse_broker(context: Context, name: str, changes: list[ConfigChange]) -> None:
-    """Pass over a broker's resource that asks for nothing; raise for all others."""
+    """Accept a broker resource that changes nothing; raise for all others."""
     if name and not (name.isascii() and name.lstrip("-").isdigit()):
         text = f"Node id must be an integer, but it is: {name}"
         raise ProtocolError(ErrorCode.invalid_request, text)

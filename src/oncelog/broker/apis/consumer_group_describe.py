@@ -1,7 +1,8 @@
-"""ConsumerGroupDescribe (69), versions 0-1: members and assignments of groups under KIP-848.
+"""Handles ConsumerGroupDescribe (69), versions 0-1: describes groups of the KIP-848 protocol.
 
-A member's assignment is what it may use and what it has yet to give up, as in Kafka. A topic that
-is gone is left out. GROUP_ID_NOT_FOUND for a group of another kind. Gap: none known.
+As in Kafka, a member's assignment contains the partitions it owns, including those it has yet to
+revoke. A deleted topic is left out. A group of another type gets GROUP_ID_NOT_FOUND. Gap: none
+known.
 """
 
 from __future__ import annotations

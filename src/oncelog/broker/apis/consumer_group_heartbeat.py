@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat (68), versions 0-1: the life of a member under KIP-848.
+"""Handles ConsumerGroupHeartbeat (68), versions 0-1: joins, renews or ends a KIP-848 membership.
 
-A member joins with epoch 0, says that it is there and what it owns, and leaves with epoch -1 (or
--2, if it is static and comes back). Version 1 brings regular expressions and has members make their
-own ids. UNSUPPORTED_VERSION where group.version is finalized at 0, or where
-`group.coordinator.rebalance.protocols` lacks consumer. Gap: racks are kept and shown, but no
-assignor looks at them (nor do Kafka's).
+A member joins with epoch 0, then reports the partitions it owns, and leaves with epoch -1 (-2 for a
+static member that will return). Version 1 adds regular expressions and member ids made by clients.
+Gets UNSUPPORTED_VERSION where group.version is finalized at 0, or where
+`group.coordinator.rebalance.protocols` lacks consumer. Gap: racks are stored and shown, but no
+assignor uses them (nor do Kafka's).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 
 
 def is_enabled(context: Context) -> bool:
-    """Whether this broker speaks the new protocol."""
+    """Whether this broker serves the KIP-848 protocol."""
     if context.image.features[GROUP_VERSION] < 1:
         return False
     return "consumer" in as_list(context.config.get("group.coordinator.rebalance.protocols"))
@@ -93,7 +93,7 @@ def _event(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) ->
 def _invalid(
     body: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]
 ) -> Refusal | None:
-    """What no group has to be asked for."""
+    """Return the error of a request that is invalid for any group."""
     message = _contradiction(body, version)
     if message is not None:
         return Refusal(ErrorCode.invalid_request, message)

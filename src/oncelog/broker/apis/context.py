@@ -1,4 +1,4 @@
-"""What handlers are given of the broker."""
+"""Defines the parts of the broker that every handler receives."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Context"]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts of a broker that requests are about.
+    """The parts of a broker that handlers use.
 
-    `logs` holds the data folders, `mover` moves partitions between them; `server` is there for what
-    it counts, `rng` for fresh ids.
+    `logs` holds the log directories and `mover` moves partitions between them; `server` counts
+    connections and requests; `rng` makes fresh ids.
     """
 
     broker_id: int
@@ -47,8 +47,8 @@ class Context:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as of now.
+        """The current metadata.
 
-        A value: keep it across an await only when an older view is wanted.
+        The image is immutable: keep it across an await only when an older view is wanted.
         """
         return self.controller.image

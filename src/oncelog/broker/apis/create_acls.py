@@ -1,6 +1,6 @@
-"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each rule, as Kafka without an authorizer.
+"""Handles CreateAcls (30), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
 
-Gap: there are no access rules.
+Gap: ACLs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
-    """Refuse every rule."""
+    """Refuse every ACL."""
     refused = AclCreationResult(
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured.",

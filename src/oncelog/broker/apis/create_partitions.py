@@ -1,8 +1,9 @@
-"""CreatePartitions (37), versions 0-3: give topics more partitions.
+"""Handles CreatePartitions (37), versions 0-3: adds partitions to topics.
 
-A count that is no increase is INVALID_PARTITIONS, and so is any change of an internal topic, whose
-ids are found by the count (D9; Kafka lets that happen). A topic named twice is INVALID_REQUEST.
-What was added can be used when the answer leaves. Gap: the request's timeout is not looked at.
+A count that is no increase gets INVALID_PARTITIONS. So does every internal topic, because ids are
+hashed to its partitions by their count (D9; Kafka allows it). A topic named twice gets
+INVALID_REQUEST. New partitions can be used when the reply is sent. Gap: the request's timeout is
+ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["handle"]
 
 
 async def handle(context: Context, request: Request[CreatePartitionsRequest]) -> Any:
-    """Grow each topic by itself."""
+    """Add partitions to each topic independently."""
     counts = Counter(topic.name for topic in request.body.topics)
     outcomes = [
         TopicOutcome(name, ErrorCode.invalid_request, "Duplicate topic name.")

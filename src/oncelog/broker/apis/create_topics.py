@@ -1,8 +1,8 @@
-"""CreateTopics (19), versions 2-7: make topics, each by itself, in the order of the request.
+"""Handles CreateTopics (19), versions 2-7: creates each topic independently, in request order.
 
-A name that stands twice in one request is refused for all its places. What was created can be used
-when the answer leaves. The answer carries the topic's configuration from version 5 on. Gap: the
-request's timeout is not looked at, creation takes milliseconds.
+A name that occurs twice in one request is refused at each place. New topics can be used when the
+reply is sent. From version 5 on the reply carries the topic's configs. Gap: the request's timeout
+is ignored; creation takes milliseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Any:
-    """Create what can be created, and say why the rest cannot."""
+    """Create the valid topics and return an error for each of the others."""
     topics = request.body.topics
     counts = Counter(topic.name for topic in topics)
     fresh = [_new(topic) for topic in topics if counts[topic.name] == 1]

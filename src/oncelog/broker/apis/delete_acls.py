@@ -1,6 +1,6 @@
-"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as Kafka without an authorizer.
+"""Handles DeleteAcls (31), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
 
-Gap: there are no access rules.
+Gap: ACLs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DeleteGroups (42), versions 0-2: forget groups without members, and their offsets.
+"""Handles DeleteGroups (42), versions 0-2: deletes empty groups and their offsets.
 
-Each group by itself: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND when there is none.
-A group named twice is answered once, as in Kafka. Gap: none known.
+Each group gets its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND when it
+does not exist. As in Kafka, a group named twice gets one result. Gap: none known.
 """
 
 from __future__ import annotations

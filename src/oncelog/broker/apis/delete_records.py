@@ -1,11 +1,11 @@
-"""DeleteRecords (21), versions 0-2: move the start of logs forward (KIP-107).
+"""Handles DeleteRecords (21), versions 0-2: advances the start offset of logs (KIP-107).
 
 An offset of -1 means the high watermark. An offset at or below the start changes nothing and is no
-error; one above the high watermark is OFFSET_OUT_OF_RANGE. Refused for internal topics
-(INVALID_TOPIC_EXCEPTION) and for topics that are only compacted (POLICY_VIOLATION). The files go
-with the next look at retention. Unlike Kafka, which writes it within a minute, the new start is on
-the disk before the answer leaves, so that a crash does not bring the records back; where the disk
-refuses that, the answer is KAFKA_STORAGE_ERROR. Gap: the request's timeout is not looked at.
+error; one above the high watermark gets OFFSET_OUT_OF_RANGE. Internal topics get
+INVALID_TOPIC_EXCEPTION, topics that are only compacted POLICY_VIOLATION. The next retention check
+deletes the files. The new start is synced before the reply is sent, so that a crash does not bring
+the records back (Kafka writes it within a minute); a failed write gets KAFKA_STORAGE_ERROR. Gap:
+the request's timeout is ignored.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HIGH_WATERMARK: Final = -1
 INVALID_LOW_WATERMARK: Final = -1
 
 Outcome = tuple[ErrorCode, int]
-"""An error and the low watermark after it."""
+"""An error and the low watermark after the deletion."""
 
 
 def handle(context: Context, request: Request[DeleteRecordsRequest]) -> Any | Awaitable[Any]:
-    """Move each partition's start, then note the starts durably."""
+    """Advance each partition's start, then sync the new starts."""
     outcomes = [
         [_delete(context, topic.name, asked) for asked in topic.partitions]
         for topic in request.body.topics
@@ -52,7 +52,7 @@ def handle(context: Context, request: Request[DeleteRecordsRequest]) -> Any | Aw
 async def _noted(
     context: Context, request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]
 ) -> Any:
-    """Answer once the new starts are on the disk; who has none there is told that it failed."""
+    """Reply once the new starts are synced; a partition whose write failed gets the error."""
     try:
         await context.partitions.note_log_starts()
     except StorageFailure as failure:

@@ -1,8 +1,8 @@
-"""DeleteTopics (20), versions 1-6: delete topics by name, from version 6 on also by id.
+"""Handles DeleteTopics (20), versions 1-6: deletes topics by name, and from version 6 by id.
 
-A topic that stands twice in one request, by name or id, is refused at both places. Internal topics
-may be deleted, as in Kafka, but lose their transactions and offsets. Gap: the request's timeout is
-not looked at, deletion takes milliseconds.
+A topic that occurs twice in one request, by name or id, is refused at both places. As in Kafka
+internal topics may be deleted; their transactions and offsets are lost. Gap: the request's timeout
+is ignored; deletion takes milliseconds.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Any:
-    """Delete what can be deleted, and say why the rest cannot."""
+    """Delete the valid topics and return an error for each of the others."""
     wanted = request.body.topics
     if not context.config.get_bool("delete.topic.enable"):
-        # Clients below version 3 do not know the error that says so.
+        # Clients below version 3 do not know TOPIC_DELETION_DISABLED.
         disabled = (
             ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
         )

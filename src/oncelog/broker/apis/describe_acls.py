@@ -1,6 +1,6 @@
-"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
+"""Handles DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
 
-Gap: there are no access rules.
+Gap: ACLs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
-    """Say that there is nothing to describe."""
+    """Refuse the filter."""
     return DescribeAclsResponse(
         error_code=ErrorCode.security_disabled,
         error_message="No Authorizer is configured on the broker",

@@ -1,8 +1,8 @@
-"""DescribeClientQuotas (48), versions 0-1: there are none, so every valid filter finds nothing.
+"""Handles DescribeClientQuotas (48), versions 0-1: finds nothing, because there are no quotas.
 
-Filters are checked as Kafka does: an entity type it does not know is UNSUPPORTED_VERSION, one that
+Filters are checked as in Kafka: an unknown entity type gets UNSUPPORTED_VERSION, a filter that
 contradicts itself INVALID_REQUEST. Gap: quotas; AlterClientQuotas is not announced, so that clients
-say so before they send anything.
+fail before they send it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENTITY_TYPES: Final = frozenset({_IP, "user", "client-id"})
 def handle(
     context: Context, request: Request[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
-    """Find nothing, or say what is wrong with the filter."""
+    """Return no quotas, or the filter's error."""
     error, text = _problem(request.body.components)
     return DescribeClientQuotasResponse(
         error_code=error,

@@ -1,7 +1,7 @@
-"""DescribeCluster (60), versions 0-2: the cluster's id, its brokers and its controller.
+"""Handles DescribeCluster (60), versions 0-2: returns the cluster id, brokers and controller.
 
-Only brokers can be asked for (endpoint type 1): there are no separate controllers. No broker is
-ever fenced without being gone. Gap: none known.
+Only brokers can be requested (endpoint type 1): there are no separate controllers. No live broker
+is ever fenced. Gap: none known.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BROKER_ENDPOINTS: Final = 1
 
 
 def handle(context: Context, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-    """Answer from the image."""
+    """Reply from the metadata image."""
     image = context.image
     endpoint_type = request.body.endpoint_type
     if endpoint_type != BROKER_ENDPOINTS:
-        # Kafka's brokers say 114 to a known but wrong type, 115 to one they never heard of.
+        # Kafka's brokers return 114 for a known but wrong type, 115 for an unknown one.
         error = (
             ErrorCode.mismatched_endpoint_type
             if endpoint_type == 2

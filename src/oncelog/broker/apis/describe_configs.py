@@ -1,12 +1,10 @@
-"""DescribeConfigs (32), versions 1-4.
+"""Handles DescribeConfigs (32), versions 1-4: returns configs of topics and of this broker.
 
-The settings of topics and of this broker, with their sources.
-
-Topic resources (2) show every supported topic key; broker resources (4) must name this broker, or
-be empty for the defaults of all brokers, of which there are none. A key of Kafka's that has no
-effect here is shown only if it was set. All broker settings are read-only: they come from the
-start. Groups (32) and client metrics (16) have none: the answer is empty. Gap: broker loggers (8)
-are refused with INVALID_REQUEST.
+Each config carries its source. Topic resources (2) list every supported topic key. Broker resources
+(4) must name this broker, or be empty for the cluster-wide defaults, of which there are none. A key
+of Kafka's that has no effect here is listed only if it was set. All broker configs are read-only:
+they are fixed at start. Groups (32) and client metrics (16) have none. Gap: broker loggers (8) get
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ if TYPE_CHECKING:
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
-"""Types of resource that have no settings here; the tools ask for them all the same."""
+"""Resource types without configs here; Kafka's tools request them nevertheless."""
 
 
 def handle(context: Context, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    """Describe each resource by itself."""
+    """Describe each resource independently."""
     resources = each_once(
         request.body.resources, lambda resource: (resource.resource_type, resource.resource_name)
     )
@@ -125,7 +123,7 @@ def _configs(
 
 
 def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
-    # No list, or (from clients that cannot say null) an empty one, asks for all.
+    # No list asks for all keys; so does an empty one, from clients that cannot send null.
     wanted = frozenset(keys) if keys else table.keys()
     return [key for key in sorted(table) if key in wanted]
 

@@ -1,8 +1,8 @@
-"""DescribeGroups (15), versions 0-6: state and members of groups.
+"""Handles DescribeGroups (15), versions 0-6: returns the state and members of groups.
 
 Members' subscriptions and assignments are the clients' own bytes. A group that does not exist is
-Dead, from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043). Authorized operations (version 3 on)
-are all of them, as in Kafka without an authorizer. Gap: groups of the KIP-848 protocol.
+Dead, and from version 6 on gets GROUP_ID_NOT_FOUND (KIP-1043). From version 3 on all operations are
+authorized, as in Kafka without an authorizer. Gap: groups of the KIP-848 protocol.
 """
 
 from __future__ import annotations

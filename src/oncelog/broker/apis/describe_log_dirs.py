@@ -1,9 +1,9 @@
-"""DescribeLogDirs (35), versions 1-5: the data folders, their room, and the size of each log.
+"""Handles DescribeLogDirs (35), versions 1-5: returns log directories and the size of each log.
 
-A null topic list asks for every log. A log on its way to another folder stands in both, in the new
-one with `is_future_key` and how far it lags behind. A folder that failed has the error
-KAFKA_STORAGE_ERROR and nothing in it. Total and usable bytes are those of the file system
-(KIP-827), -1 when it does not say. Gap: none known.
+A null topic list asks for every log. A log that is being moved is listed in both directories, in
+the new one with `is_future_key` and its lag. A failed directory gets KAFKA_STORAGE_ERROR and lists
+no logs. Total and usable bytes come from the file system (KIP-827), -1 when it does not report
+them. Gap: none known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKNOWN_BYTES = -1
 
 
 async def handle(context: Context, request: Request[DescribeLogDirsRequest]) -> Any:
-    """Describe each folder."""
+    """Describe each log directory."""
     folders = context.logs.online
     results = [
         DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path)

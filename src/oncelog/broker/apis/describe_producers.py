@@ -1,8 +1,8 @@
-"""DescribeProducers (61), version 0: what partitions remember of their producers (KIP-664).
+"""Handles DescribeProducers (61), version 0: returns the producer state of partitions (KIP-664).
 
-Asked of the partition's leader, otherwise NOT_LEADER_OR_FOLLOWER. `last_timestamp` is the time of
-the producer's last append as this broker saw it, where Kafka gives the records' own. Gap: none
-known.
+Only the partition's leader answers; others return NOT_LEADER_OR_FOLLOWER. `last_timestamp` is the
+time of the producer's last append on this broker's clock; Kafka returns the records' own timestamp.
+Gap: none known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["handle"]
 def handle(
     context: Context, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
-    """Describe each partition by itself."""
+    """Describe each partition independently."""
     return DescribeProducersResponse(
         topics=tuple(
             TopicResponse(

@@ -1,10 +1,9 @@
-"""DescribeTopicPartitions (75), version 0: topics in pages (KIP-966).
+"""Handles DescribeTopicPartitions (75), version 0: returns topics in pages (KIP-966).
 
-Topics come in the order of their names, at most `response_partition_limit` (and
-`max.request.partition.size.limit`) partitions in all; `next_cursor` says where the next page
-begins. An empty list of topics asks for all. A cursor that does not fit the request is
-INVALID_REQUEST for every topic named. Eligible leader replicas are empty: none is kept. Gap: none
-known.
+Topics are sorted by name, with at most `response_partition_limit` (and
+`max.request.partition.size.limit`) partitions in all; `next_cursor` is the start of the next page.
+An empty list of topics asks for all. A cursor that does not fit the request gets INVALID_REQUEST
+for every topic named. Eligible leader replicas are always empty. Gap: none known.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -> Any:
-    """Answer one page from the image."""
+    """Return one page from the metadata image."""
     body = request.body
     image = context.image
     cursor = body.cursor

@@ -1,10 +1,10 @@
-"""DescribeTransactions (65), version 0: state, producer and partitions of transactional ids.
+"""Handles DescribeTransactions (65), version 0: describes transactional ids (KIP-664).
 
-Each id by itself: TRANSACTIONAL_ID_NOT_FOUND when there is none, INVALID_REQUEST for an empty one,
-NOT_COORDINATOR when another broker has it (KIP-664). Gap: none known.
+Each id gets its own result: TRANSACTIONAL_ID_NOT_FOUND when it does not exist, INVALID_REQUEST when
+it is empty, NOT_COORDINATOR when another broker coordinates it. Gap: none known.
 
-Who asks with our tagged field `include_life` is told what happened to the id lately, and what keeps
-it from ending (`oncelog.transaction.life`). Others get Kafka's answer byte for byte.
+A request with our tagged field `include_life` also gets the id's recent events and what prevents it
+from ending (`oncelog.transaction.life`). All other requests get Kafka's reply byte for byte.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _state(result: DescribeTransactionResult) -> TransactionState:
         transactional_id=result.transactional_id,
         transaction_state=result.state.label,
         transaction_timeout_ms=result.timeout_ms,
-        # Before the first transaction this is -1 ms, which tools take for none.
+        # Before the first transaction this is -1 ms, which Kafka's tools print as none.
         transaction_start_time_ms=result.start_timestamp_ms,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,

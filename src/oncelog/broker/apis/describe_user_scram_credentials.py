@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials (50), version 0: there are none (KIP-554).
+"""Handles DescribeUserScramCredentials (50), version 0: finds none (KIP-554).
 
-No list, or an empty one, asks for all users: none is found. A user that is named is
-RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE. Gap: SASL.
+No list, or an empty one, asks for all users and finds none. A named user gets RESOURCE_NOT_FOUND,
+one named twice DUPLICATE_RESOURCE. Gap: SASL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["handle"]
 def handle(
     context: Context, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer for each user by itself."""
+    """Return an error for each user named."""
     counts = Counter(user.name for user in request.body.users or ())
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.none,

@@ -1,9 +1,9 @@
-"""ElectLeaders (43), versions 0-2: elect preferred (type 0) or unclean (type 1) leaders.
+"""Handles ElectLeaders (43), versions 0-2: elects preferred (0) or unclean (1) leaders.
 
-On a broker that leads all its partitions there is nothing to elect: ELECTION_NOT_NEEDED for each
-partition that is named, and none listed when the request asks for all (null), as in Kafka. An
-election type that does not exist is INVALID_REQUEST. Gap: with more brokers, a partition whose
-leader is not the preferred one is PREFERRED_LEADER_NOT_AVAILABLE until the cluster can move it.
+A broker that leads all its partitions returns ELECTION_NOT_NEEDED for each partition named, and an
+empty list when the request asks for all (null), as in Kafka. An unknown election type gets
+INVALID_REQUEST. Gap: with several brokers, a partition whose leader is not the preferred one gets
+PREFERRED_LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNCLEAN: Final = 1
 
 
 def handle(context: Context, request: Request[ElectLeadersRequest]) -> Any:
-    """Answer each partition by itself."""
+    """Return an error for each partition."""
     body = request.body
     kind = body.election_type
     image = context.image

@@ -1,8 +1,8 @@
-"""EndTxn, versions 0 to 5.
+"""Handles EndTxn (26), versions 0-5: commits or aborts a transaction.
 
-Behaviour: answered when PREPARE is committed, from where the outcome is certain (INV-4); markers
-follow on their own. From version 5 on (TV2, KIP-890) the reply carries the producer id and epoch of
-the next transaction. Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH (KIP-588).
+The reply is sent when PREPARE is committed, which fixes the outcome (INV-4); markers are written
+afterwards. From version 5 on (TV2, KIP-890) the reply carries the producer id and epoch of the next
+transaction. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations

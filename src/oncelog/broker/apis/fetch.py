@@ -1,21 +1,21 @@
-"""Fetch, versions 4 to 18.
+"""Handles Fetch (1), versions 4-18: returns whole batches from partitions' logs.
 
-Behaviour: whole batches below the high watermark (read_committed: below the LSO, with the aborted
-transactions in the range read, INV-3 and INV-7), the first batch always whole, within the
-partition's, the request's and the broker's limits. With fewer than `min_bytes` readable the reply
-waits, at most `max_wait_ms`, woken by the partitions themselves; an error in any partition answers
-at once. Later requests of the connection go on meanwhile (D13).
+A read ends at the high watermark; for read_committed it ends at the LSO and lists the aborted
+transactions in its range (INV-3, INV-7). The limits of the partition, the request and the broker
+apply, but the first batch is always whole. With fewer than `min_bytes` readable the reply waits up
+to `max_wait_ms`; appends to the partitions wake it, and an error in any partition ends the wait.
+Later requests of the connection proceed meanwhile (D13).
 
-What is not at a log's tail and not known to be in memory is read in the executor, with all that
-comes behind it in the request, and the reply waits (D12). A partition that was deleted or is led
-elsewhere by then is answered as such.
+Records that are not at a log's tail and not known to be in memory are read in the executor,
+together with all that follow them in the request, and the reply waits (D12). A partition that was
+deleted or has another leader by then gets that error.
 
-Damage is told per partition, the others are answered: CORRUPT_MESSAGE where a batch's header is
-broken, KAFKA_STORAGE_ERROR where the disk does not read, as Kafka does. As there, the records' CRC
-is left to the client.
+Damage is reported per partition; the other partitions return records. As in Kafka a broken batch
+header gets CORRUPT_MESSAGE, a failed read KAFKA_STORAGE_ERROR, and the client checks the records'
+CRC.
 
-Fetch sessions (KIP-227) are kept in `oncelog.broker.partitions.fetch_sessions`; what is read for
-one is read as for a full request. Known gaps: fetches of followers; preferred replicas.
+Fetch sessions (KIP-227) are stored in `oncelog.broker.partitions.fetch_sessions`; their partitions
+are read as those of a full request. Known gaps: fetches of followers; preferred replicas.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _READ_COMMITTED = 1
 
 
 def handle(context: Context, request: Request[memoryview]) -> Any:
-    """Answer from what is there, or wait for more."""
+    """Reply with what is readable now, or wait for more."""
     version = request.version
     fetch = parse_fetch_request(request.body, version)
     session = None
@@ -76,26 +76,26 @@ def handle(context: Context, request: Request[memoryview]) -> Any:
 
 
 ColdRead = Buffer | ProtocolError | StorageFailure | None
-"""Records that were waited for, or why there are none; None: the limits were used up before."""
+"""The records read, or the error; None when the limits were used up before."""
 
 
 class ColdPartition(NamedTuple):
-    """A partition whose records have to be waited for."""
+    """A partition whose records have to be read in the executor."""
 
     answers: list[FetchPartitionResponse]
     slot: int
-    """Where its answer goes."""
+    """The index of its answer in `answers`."""
     name: str
     partition: Partition
     wanted: FetchPartition
     end: int
-    """No offset from here on may be given (INV-7)."""
+    """Records from this offset on are not returned (INV-7)."""
 
 
 def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[ColdRead]:
-    """For each the records, or why there are none. Called in the executor.
+    """Read the records, or the error, of each partition. Called in the executor.
 
-    `size` bytes were found so far: the limits are used up in the order of the request.
+    `size` is the count of bytes found so far: limits are used up in the order of the request.
     """
     found: list[ColdRead] = []
     for each in cold:
@@ -116,7 +116,7 @@ def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[ColdRead
 
 
 class Reading:
-    """One fetch: what it found at its last look."""
+    """One fetch request and the result of its last attempt to read."""
 
     __slots__ = (
         "_bytes",
@@ -149,7 +149,7 @@ class Reading:
         self._topics: list[FetchTopicResponse] = []
         self._bytes = 0
         self.cold: list[ColdPartition] = []
-        """What has to be waited for."""
+        """Partitions that have to be read in the executor."""
         self._failed = False
         self._limit = 0
         self._deadline_s = 0.0
@@ -161,11 +161,11 @@ class Reading:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the client need not wait: enough bytes, or an error that it has to know."""
+        """Whether the reply can be sent: enough bytes, or an error in any partition."""
         return self._failed or self._bytes >= self._fetch.min_bytes
 
     def read(self) -> None:
-        """Look at every partition, in the order of the request, until the limits are used up."""
+        """Read every partition, in the order of the request, until the limits are used up."""
         fetch = self._fetch
         self._failed = False
         self._bytes = 0
@@ -248,7 +248,7 @@ class Reading:
     def _aborted(
         self, partition: Partition, offset: int, end: int, records: Buffer | None
     ) -> list[tuple[int, int]]:
-        """Find the aborted transactions in the range read, for a read_committed reader."""
+        """Return the aborted transactions in the range read, for read_committed."""
         if not records or not partition.log.aborted_transactions(offset, end):
             return []
         next_offset = end
@@ -256,7 +256,7 @@ class Reading:
             for _, header in iter_headers(records):
                 next_offset = header.next_offset
         except ProtocolError:
-            # Behind a damaged header: name all that may follow. A client passes over too many.
+            # After a damaged header list all that may follow: a client skips the others.
             next_offset = end
         return [
             (aborted.producer_id, aborted.first_offset)
@@ -272,10 +272,10 @@ class Reading:
         return FetchPartitionResponse(index, error, current_leader=leader)
 
     def encode(self) -> Buffers:
-        """The reply's buffers; records are referred to, not copied."""
+        """Return the reply's buffers; records are referred to, not copied."""
         request = self._request
         if self._bytes or self._failed:
-            # Not in a function of its own: this is the hot path.
+            # Inlined: this is the hot path.
             meters = self._context.partitions.meters.by_topic
             for topic, name in zip(self._topics, self._resolved, strict=True):
                 meter = meters.get(name)
@@ -296,7 +296,7 @@ class Reading:
         )
 
     def wait(self) -> Pending:
-        """Park until there is enough or the time is over."""
+        """Park the request until there is enough, or until its wait time has passed."""
         loop = self._context.partitions.loop
         self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
         reply = self._promise()
@@ -331,9 +331,10 @@ class Reading:
         delayed.park(self._context.partitions.loop, wait_ms)
 
     def _attempt(self, final: bool) -> int:
-        """Read again; answers when there is enough or when it is the last time.
+        """Read again; reply when there is enough or when this is the last attempt.
 
-        Returns the bytes still missing; none while the disk is asked, which ends the parking.
+        Returns the bytes still missing; none while records are read in the executor, which ends the
+        parking.
         """
         self.read()
         if self.cold:
@@ -347,15 +348,15 @@ class Reading:
         return self._fetch.min_bytes - self._bytes
 
     def _complete(self, bug: Exception | None) -> None:
-        # No circle is left behind, which would keep the records until it is collected.
+        # Break the reference cycle, which would hold the records until garbage collection.
         reply, self._reply = self._reply, None
         assert reply is not None
         reply.complete(bug)
 
-    # --- what is not in memory
+    # --- reads from disk
 
     def wait_for_disk(self) -> Pending:
-        """Have read what is not in memory; then answer, or park for what is left of the time."""
+        """Read in the executor what is not in memory, then reply or park for the time left."""
         loop = self._context.partitions.loop
         self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
         reply = self._promise()
@@ -416,9 +417,9 @@ def _out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
 
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:
-    """Tell a reader whose last epoch ended here before its position (KIP-595); None if it did not.
+    """Return where a reader's last epoch ended, if before its position (KIP-595), otherwise None.
 
-    Its offset may be one that is given out for the second time.
+    The reader's offset may have been reused after a truncation.
     """
     log = partition.log
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)

@@ -1,9 +1,8 @@
-"""FindCoordinator (10), versions 0-6.
+"""Handles FindCoordinator (10), versions 0-6: returns the broker that coordinates an id.
 
-Which broker coordinates a group (type 0) or a transactional id (type 1).
-
-It is the leader of the internal topic's partition that the id hashes to; the topic is created on
-first use. Share groups (type 2) are not served: INVALID_REQUEST. Gap: none known.
+The id is a group's (type 0) or a transactional id (type 1). Its coordinator is the leader of the
+internal topic's partition that the id hashes to; the topic is created on first use. Gap: share
+groups (type 2) get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
 def handle(context: Context, request: Request[FindCoordinatorRequest]) -> Any | Awaitable[Any]:
-    """Answer from the image; only the first use, making the topic, holds later requests back."""
+    """Reply from the metadata image; only the creation of the topic holds later requests back."""
     keys = request.body.coordinator_keys
     name = TOPIC_OF_TYPE.get(request.body.key_type)
     if name is None:

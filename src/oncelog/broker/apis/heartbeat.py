@@ -1,4 +1,7 @@
-"""Heartbeat, versions 0 to 4: a member is alive, and hears whether its group rebalances."""
+"""Handles Heartbeat (12), versions 0-4: renews a classic member's session.
+
+The reply says whether the group rebalances.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (44), versions 0-1: set, remove, append to, subtract from settings.
+"""Handles IncrementalAlterConfigs (44), versions 0-1: sets, deletes, appends to or subtracts.
 
-Per resource all or nothing (KIP-339). Topics (resource type 2) change at once; see
-`oncelog.broker.apis.config_changes` for brokers. Gap: broker loggers (8), client metrics (16) and
-groups (32) are INVALID_REQUEST.
+Each resource changes wholly or not at all (KIP-339). Topics (resource type 2) change at once;
+`oncelog.broker.apis.config_changes` describes brokers. Gap: broker loggers (8), client metrics (16)
+and groups (32) get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["handle"]
 
 
 async def handle(context: Context, request: Request[IncrementalAlterConfigsRequest]) -> Any:
-    """Change the settings of each resource."""
+    """Change the configs of each resource."""
     resources = [
         ResourceChanges(
             resource.resource_type,

@@ -1,9 +1,9 @@
-"""InitProducerId, versions 0 to 5.
+"""Handles InitProducerId (22), versions 0-5: assigns a producer id and epoch.
 
-Behaviour: without a transactional id a fresh producer id with epoch 0 (INV-11); with one, the
-transaction coordinator fences the previous producer, finishes what it left and bumps the epoch
-(INV-5). Two-phase commit (KIP-939, v6) is not announced. Before version 4 a fenced producer is told
-INVALID_PRODUCER_EPOCH (KIP-588).
+Without a transactional id the producer gets a fresh id with epoch 0 (INV-11). With one, the
+transaction coordinator fences the previous producer, ends its transaction and bumps the epoch
+(INV-5). Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP-588). Gap: two-phase
+commit (KIP-939, version 6) is not announced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[InitProducerIdRequest]) -> Any:
-    """Issue a producer id, or ask the transaction coordinator."""
+    """Assign a producer id, or ask the transaction coordinator."""
     if context.producer_ids.remaining_count == 0:
         return _when_ready(context, request)
     transactional_id = request.body.transactional_id

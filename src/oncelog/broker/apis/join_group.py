@@ -1,8 +1,7 @@
-"""JoinGroup, versions 0 to 9 (the classic group protocol).
+"""Handles JoinGroup (11), versions 0-9: joins a group of the classic protocol.
 
-Behaviour: the reply waits until every member has joined or the rebalance timeout is over; later
-requests of the connection go on meanwhile. When the connection closes, the waiting member is
-dropped (D7).
+The reply waits until every member has joined or the rebalance timeout has passed; later requests of
+the connection proceed meanwhile. A member whose connection closes while it waits is removed (D7).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def handle(context: Context, request: Request[JoinGroupRequest]) -> Any:
         client_id=request.client_id,
         client_host=f"/{request.connection.peer_host}",
         session_timeout_ms=body.session_timeout_ms,
-        # Version 0 has no such field: the session timeout stands for it.
+        # Version 0 has no such field: the session timeout is used.
         rebalance_timeout_ms=body.rebalance_timeout_ms if request.version else -1,
         protocol_type=body.protocol_type,
         protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),

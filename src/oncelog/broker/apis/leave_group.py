@@ -1,4 +1,7 @@
-"""LeaveGroup, versions 0 to 5: members leave, or are removed (from version 3 on)."""
+"""Handles LeaveGroup (13), versions 0-5: removes members from a group.
+
+A member leaves by itself; from version 3 on the request may name several.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 _MEMBERS_SINCE: Final = 3
-"""Earlier versions answer with the error of the only member."""
+"""Earlier versions reply with the error of the only member."""
 
 
 def handle(context: Context, request: Request[LeaveGroupRequest]) -> Any:

@@ -1,9 +1,8 @@
-"""ListConfigResources (74), versions 0-1: what has a configuration, by type (KIP-1142).
+"""Handles ListConfigResources (74), versions 0-1: lists what has configs, by type (KIP-1142).
 
 Version 0 asks for client metrics (16), of which there are none. In version 1 an empty list asks for
-all types: topics (2), brokers (4), loggers of brokers (8), client metrics (16), groups (32). A type
-that does not exist is UNSUPPORTED_VERSION. Gap: groups and client metrics have no configuration
-here.
+all types: topics (2), brokers (4), broker loggers (8), client metrics (16), groups (32). An unknown
+type gets UNSUPPORTED_VERSION. Gap: groups and client metrics have no configs here.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ GROUP: Final = 32
 def handle(
     context: Context, request: Request[ListConfigResourcesRequest]
 ) -> ListConfigResourcesResponse:
-    """List what the image has of each type."""
+    """List the resources of each type from the metadata image."""
     supported: tuple[int, ...] = (CLIENT_METRICS,)
     if request.version > 0:
         supported = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)

@@ -1,8 +1,8 @@
-"""ListGroups (16), versions 0-5: the groups that this broker coordinates.
+"""Handles ListGroups (16), versions 0-5: lists the groups that this broker coordinates.
 
-Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848), in any case of letters.
-While one of the shards is being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS: a partial list
-would look whole. Gap: none known.
+Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848) ignore case. While any
+shard is being loaded the reply is COORDINATOR_LOAD_IN_PROGRESS: a partial list would look complete.
+Gap: none known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[ListGroupsRequest]) -> Any:
-    """Ask every shard led here."""
+    """Ask every shard that this broker leads."""
     body = request.body
     event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))
     return gather(context.groups.ask_all(event), _response, holds_back=True)

@@ -1,12 +1,12 @@
-"""ListOffsets (2), versions 1-11: offsets by timestamp, and at the ends of the log.
+"""Handles ListOffsets (2), versions 1-11: finds offsets by timestamp and at the ends of logs.
 
-Timestamps >= 0 ask for the first record at or after that time; -1 is the end (the high watermark,
-or for read_committed the last stable offset, INV-7), -2 the start, -3 the record with the largest
-timestamp, -4 the start of the local log, which is the start, as nothing is tiered here; -5 (latest
-tiered) and -6 (earliest pending upload) find nothing. A record found by time that a consumer may
-not read yet is not given. Where a lookup by time meets damage, that partition is answered
-CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the disk does not read. Lookups by time that would wait
-for the disk are done in the executor (D12), and hold back only replies (D13). Gap: none known.
+A timestamp >= 0 asks for the first record at or after that time; -1 for the end (the high
+watermark, or for read_committed the last stable offset, INV-7); -2 for the start; -3 for the record
+with the largest timestamp; -4 for the start of the local log, which is the start, as there is no
+tiered storage; -5 (latest tiered) and -6 (earliest pending upload) find nothing. A record that a
+consumer may not read yet is not found. Where a lookup by time meets damage, that partition gets
+CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the read fails. Lookups by time that would read from disk
+run in the executor (D12), and hold back only replies (D13). Gap: none known.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MIN_VERSION_OF: Final = {
 
 
 def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
-    """Answer each partition by itself, when all of them are found."""
+    """Look up each partition independently, and reply when all have finished."""
     results: list[ListOffsetsPartitionResponse | Pending] = []
     for topic in request.body.topics:
         counts: dict[int, int] = {}
@@ -113,7 +113,7 @@ def _partition(
 def _look_up(
     context: Context, partition: Partition, timestamp_ms: int | None, readable_end: int
 ) -> ListOffsetsPartitionResponse | Pending:
-    """The first record from a timestamp on, or the newest: now, or once the disk has been asked."""
+    """Return the first record from a timestamp on, or the newest; a future if the disk is read."""
     index = partition.topic_partition.partition
 
     def result(found: TimestampOffset | Exception | None) -> ListOffsetsPartitionResponse:
@@ -139,7 +139,7 @@ def _look_up(
 def _found(
     index: int, timestamp_ms: int, offset: int, leader_epoch: int
 ) -> ListOffsetsPartitionResponse:
-    """An offset of -1 is "nothing found"."""
+    """Build the answer; an offset of -1 means nothing was found."""
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (46), version 0: none is ever under way (KIP-455).
+"""Handles ListPartitionReassignments (46), version 0: none is ever under way (KIP-455).
 
-`kafka-topics --describe` asks for it. Gap: AlterPartitionReassignments is not announced.
+`kafka-topics --describe` sends it. Gap: AlterPartitionReassignments is not announced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["handle"]
 def handle(
     context: Context, request: Request[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
-    """List nothing."""
+    """Return an empty list."""
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.none,
         error_message=None,

@@ -1,11 +1,10 @@
-"""ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates.
+"""Handles ListTransactions (66), versions 0-2: lists the transactional ids of this coordinator.
 
 Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
-pattern of the id (KIP-1152). States that do not exist are named in the answer. While a shard is
-being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS. Gap: see `oncelog.transaction.pattern` for
-what a pattern may hold.
+pattern of the id (KIP-1152). The reply names unknown states. While any shard is being loaded it is
+COORDINATOR_LOAD_IN_PROGRESS. Gap: `oncelog.transaction.pattern` accepts a subset of patterns.
 
-Who asks with our tagged field `include_expiry` is told when each id expires unless it is used.
+A request with our tagged field `include_expiry` also gets the time at which each unused id expires.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
-    """Ask every shard led here."""
+    """Ask every shard that this broker leads."""
     body = request.body
     event = ListTransactions(
         producer_ids=frozenset(body.producer_id_filters),
@@ -50,7 +49,7 @@ def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
 
 
 def _is_pattern(text: str) -> bool:
-    """Look before anybody is asked: a broker may coordinate nothing yet."""
+    """Check the pattern first: a broker without shards must refuse a bad one as well."""
     try:
         Pattern(text)
     except BadPattern:

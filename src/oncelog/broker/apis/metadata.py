@@ -1,10 +1,10 @@
-"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
+"""Handles Metadata (3), versions 0-13: returns brokers, topics, partitions and their leaders.
 
-`topics` null means all (in version 0, which has no null, an empty list). A topic that is named and
-does not exist is created where the client allows it and `auto.create.topics.enable` is set, and
-answered at once: there is no moment in which it exists without leaders. Topics asked for by id
-(version 12 on) are never created. Authorized operations are all of them, as in Kafka without an
-authorizer; those of the cluster can be asked for in versions 8 to 10 (KIP-430). Gap: none known.
+`topics` null means all (in version 0, which has no null, an empty list). A named topic that does
+not exist is created where the client allows it and `auto.create.topics.enable` is set; the same
+reply lists its leaders. Topics requested by id (version 12 on) are never created. All operations
+are authorized, as in Kafka without an authorizer; versions 8 to 10 can request those of the cluster
+(KIP-430). Gap: none known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
-"""What stands for authorized operations where nobody asked for them (KIP-430)."""
+"""The value of authorized operations that were not requested (KIP-430)."""
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to topics."""
@@ -41,7 +41,7 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 
 
 def handle(context: Context, request: Request[MetadataRequest]) -> Any | Awaitable[Any]:
-    """Answer from the image; only when topics have to be made do later requests wait."""
+    """Reply from the metadata image; only the creation of topics holds later requests back."""
     body = request.body
     wanted = body.topics
     if wanted is None or (request.version == 0 and not wanted):

@@ -1,8 +1,9 @@
-"""OffsetCommit, versions 2 to 10 (from 10 on topics are named by id).
+"""Handles OffsetCommit (8), versions 2-10: commits a group's offsets.
 
-Behaviour: offsets of partitions that exist go to the group coordinator in one batch; the others get
-UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit from an older generation is refused
-(INV-8). The retention of versions 2 to 4 is ignored, as Kafka's newer brokers do.
+From version 10 on topics are named by id. Offsets of existing partitions go to the group
+coordinator in one batch; the others get UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit
+from an older generation is refused (INV-8). The retention of versions 2 to 4 is ignored, as in
+Kafka's newer brokers.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _response(
     outcome: dict[tuple[str, int], ErrorCode],
     otherwise: ErrorCode,
 ) -> offset_commit.OffsetCommitResponse:
-    """The outcomes in the order of the request; `otherwise` for those that have none."""
+    """Return the outcomes in the order of the request; `otherwise` where there is none."""
     topics = []
     for topic, image in zip(request.body.topics, images, strict=True):
         default = otherwise

@@ -1,9 +1,8 @@
-"""OffsetDelete (47), version 0: forget a group's committed offsets of some partitions (KIP-496).
+"""Handles OffsetDelete (47), version 0: deletes a group's committed offsets (KIP-496).
 
-Refused for partitions of topics that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), and as a
-whole for a group with members that are no consumers (NON_EMPTY_GROUP), or that does not exist
-(GROUP_ID_NOT_FOUND). Partitions that the cluster does not have are UNKNOWN_TOPIC_OR_PARTITION. Gap:
-none known.
+A partition of a topic that a member subscribes to gets GROUP_SUBSCRIBED_TO_TOPIC, one that does not
+exist UNKNOWN_TOPIC_OR_PARTITION. The whole request gets NON_EMPTY_GROUP if the group has members
+that are no consumers, GROUP_ID_NOT_FOUND if it does not exist. Gap: none known.
 """
 
 from __future__ import annotations

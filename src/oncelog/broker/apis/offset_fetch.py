@@ -1,9 +1,10 @@
-"""OffsetFetch, versions 1 to 10: several groups from 8 on, topics by id from 10 on.
+"""Handles OffsetFetch (9), versions 1-10: returns committed offsets.
 
-Behaviour: what is committed, -1 where nothing is, in every version also where it was committed for
-an earlier topic of that name. With `require_stable` (from 7 on) a partition that an open
-transaction has an offset for answers UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null topic list
-asks for every partition. Each group's error stands in its own part of the reply.
+From version 8 on a request names several groups, from version 10 on topics by id. A partition
+without a committed offset gets -1; so does, in every version, one whose offset was committed for a
+deleted topic of the same name. With `require_stable` (version 7 on) a partition with an offset in
+an open transaction gets UNSTABLE_OFFSET_COMMIT (INV-6, KIP-447). A null topic list asks for every
+partition. Each group has its own error in the reply.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def handle(context: Context, request: Request[OffsetFetchRequest]) -> Any:
 
 
 def _distinct(group: offset_fetch.OffsetFetchRequestGroup) -> Any:
-    """The group with each of its topics and partitions named once."""
+    """Return the group with each of its topics and partitions named once."""
     if group.topics is None:
         return group
     topics = each_once(group.topics, lambda topic: (topic.name, topic.topic_id))
@@ -98,7 +99,7 @@ def _image_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) ->
 
 
 def _topic_id_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> UUID:
-    """The id that the topic has now, however old the request's version is."""
+    """Return the topic's current id, in every version of the request."""
     image = _image_of(context, topic)
     return ZERO_TOPIC_ID if image is None else image.topic_id
 
@@ -140,7 +141,7 @@ def _group(
                 for index in wanted.partition_indexes
             ]
             topics.append(_topic(context, known, wanted.topic_id, partitions))
-    # Where the group's error has its place in the reply, the partitions carry none of it.
+    # From version 8 on a failed group has its own error and no topics.
     if result.error is not ErrorCode.none and request.version >= _GROUPS_SINCE:
         topics = []
     return offset_fetch.OffsetFetchResponseGroup(
@@ -149,7 +150,7 @@ def _group(
 
 
 def _is_of_another_topic(context: Context, fetched: FetchedOffset) -> bool:
-    """Whether a topic of that name is there, but not the one that the offset was committed for."""
+    """Whether the offset was committed for a deleted topic of the same name."""
     image = context.image.topic(fetched.topic)
     return image is not None and fetched.topic_id not in (ZERO_TOPIC_ID, image.topic_id)
 

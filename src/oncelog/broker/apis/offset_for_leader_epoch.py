@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended in the log (KIP-101, 279).
+"""Handles OffsetForLeaderEpoch (23), versions 2-4: returns the end of a leader epoch (KIP-101).
 
-Consumers ask it after a change of leaders, to see whether what they read was truncated (KIP-320).
-The answer is the largest epoch not above the one asked for and its end offset; -1 and -1 when the
-log knows none. Gap: none known.
+Consumers send it after a change of leader, to detect truncation of what they read (KIP-320). The
+result is the largest epoch not above the requested one (KIP-279) and its end offset, or -1 and -1
+when the log has none. Gap: none known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["handle"]
 def handle(
     context: Context, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
-    """Answer each partition by itself."""
+    """Look up each partition independently."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
             OffsetForLeaderTopicResult(

@@ -1,13 +1,13 @@
-"""Produce, versions 3 to 13 (0 to 2 are announced for librdkafka's sake only, KAFKA-18659).
+"""Handles Produce (0), versions 3-13: appends batches to partitions' logs.
 
-Behaviour: each batch is checked and appended by the partition's log without a look at its records
-(D4). acks=0 gets no reply (an error closes the connection, as Kafka does); acks=-1 waits for the
-high watermark, acks=1 for the sync where one is due, and both hold back replies only (D13).
-Transactional batches are verified with the coordinator before the first one of a transaction in a
-partition, which holds back later requests; under TV2 (v12+) that adds the partition.
+Versions 0 to 2 are announced for librdkafka only (KAFKA-18659). The partition's log checks and
+appends each batch without parsing its records (D4). acks=0 gets no reply, and an error closes the
+connection, as in Kafka. acks=-1 waits for the high watermark, acks=1 for a sync where one is due;
+both hold back replies only (D13). The coordinator verifies the first batch of a transaction in each
+partition, which holds back later requests; under TV2 (version 12 on) that adds the partition.
 
-No task, and no per-record work but where `storage.validation` asks for it; then the answer names
-the records at fault (KIP-467). Known gaps: none.
+There is no task, and no work per record except where `storage.validation` requires it; then the
+reply names the records at fault (KIP-467). Known gaps: none.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
 
 
 class Waiting(NamedTuple):
-    """A partition that was appended to, and what its outcome waits for."""
+    """A partition that was appended to, and the event that its outcome waits for."""
 
     topic_slot: int
     slot: int
-    """Where in the answer it stands."""
+    """The index of its answer in the reply."""
     on_reached: OnReached
     end_offset: int
 
 
 def handle(context: Context, request: Request[memoryview]) -> Any:
-    """Append, and reply now, later, or never. See the module."""
+    """Append, and reply now, later or never (see the module)."""
     produce = parse_produce_request(request.body, request.version)
     if produce.acks not in (-1, 1, 0):
         return refuse_all(request, produce, ErrorCode.invalid_required_acks)
@@ -70,9 +70,9 @@ def handle(context: Context, request: Request[memoryview]) -> Any:
 
 
 def _verify(context: Context, request: Request[memoryview], produce: ProduceRequest) -> Any:
-    """Verify what opens a transaction in its partition, then append.
+    """Verify the batches that open a transaction in their partition, then append.
 
-    One producer per request (Kafka's rule).
+    A request has one producer (Kafka's rule).
     """
     transactional: list[tuple[Partition, BatchHeader]] = []
     for topic in produce.topics:
@@ -84,7 +84,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
             try:
                 header = read_header(records)
             except ProtocolError:
-                continue  # The log refuses it with its own reason.
+                continue  # The log refuses it with a more precise error.
             if header.is_transactional:
                 transactional.append((partition, header))
     if not transactional:
@@ -130,7 +130,7 @@ def _append(
     topics: list[ProduceTopicResponse] = []
     waiting: list[Waiting] | None = None
     failed = False
-    # TV2 begins every transaction with a new epoch and sequence 0; the log holds it to that
+    # Under TV2 every transaction starts with a new epoch and sequence 0; the log enforces that
     # (KAFKA-18202).
     transaction_version = 2 if verified and request.version >= _TV2_SINCE else 0
     for topic in produce.topics:
@@ -184,7 +184,7 @@ def _check(
     refused: Mapping[TopicPartition, ErrorCode],
     verified: bool,
 ) -> ErrorCode:
-    """What keeps a batch from its log, apart from what the log itself checks."""
+    """Return the error that keeps a batch from its log, before the log's own checks."""
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
     if refused and partition.topic_partition in refused:
@@ -199,7 +199,7 @@ def _check(
     if records is None or len(records) < _HEADER_SIZE:
         return ErrorCode.invalid_record
     if not verified and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT:
-        # Nobody vouches for this transaction: it would hang (KIP-890).
+        # Without verification this transaction would hang (KIP-890).
         return ErrorCode.invalid_txn_state
     return ErrorCode.none
 
@@ -244,7 +244,7 @@ def _wait(
     topics: list[ProduceTopicResponse],
     waiting: list[Waiting],
 ) -> Pending:
-    """Reply when every append is where it has to be, or the client's timeout is over."""
+    """Reply when every append is synced or replicated, or the client's timeout has passed."""
 
     def response(outcomes: dict[int, ErrorCode]) -> Buffers:
         for key, error in outcomes.items():
@@ -257,7 +257,7 @@ def _wait(
                 outcome_list[place.slot] = ProducePartitionResponse(index, error)
         return encode_produce_response(request.version, request.correlation_id, topics)
 
-    # The records are in the log: what waits for its replicas must not hold the frame as well.
+    # The records are in the log: waiting for replicas must not retain the frame.
     request.body = memoryview(b"")
     reply = Pending(response, holds_back=False)
     delayed = DelayedProduce(reply.complete)
@@ -270,7 +270,7 @@ def _wait(
 def refuse_all(
     request: Request[memoryview], produce: ProduceRequest, error: ErrorCode
 ) -> Buffers | None:
-    """One error for every partition of the request."""
+    """Build the reply with one error for every partition of the request."""
     request.meter.errors[error] += 1
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")

@@ -1,4 +1,4 @@
-"""What several handlers need to build their responses."""
+"""Builds parts of responses that several handlers share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NOT_LEADER: Final = ErrorCode.not_leader_or_follower
 
 
 def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
-    """The items in their order, each only where its key is met first.
+    """Return the items in order, without those whose key occurred before.
 
-    For requests whose elements ask for much: a frame of a megabyte that names one topic a hundred
-    thousand times would otherwise be answered with gigabytes.
+    Without this, a frame of one megabyte that names one topic 100,000 times would get a reply of
+    gigabytes.
     """
     first: dict[object, T] = {}
     for item in items:
@@ -28,16 +28,16 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
 
 
 def absent(image: MetadataImage, topic: str, index: int) -> ErrorCode:
-    """What is answered about a partition that this broker does not hold."""
+    """Return the error for a partition that this broker does not host."""
     held = image.partition(topic, index)
     if held is None:
         return ErrorCode.unknown_topic_or_partition
-    # Its folder has been off line since the start.
+    # Its log directory has been offline since the start.
     return ErrorCode.kafka_storage_error if held.offline_replicas else _NOT_LEADER
 
 
 def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:
-    """Name a fenced producer INVALID_PRODUCER_EPOCH to clients before `since` (KIP-588)."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients before `since` (KIP-588)."""
     if error is ErrorCode.producer_fenced and version < since:
         return ErrorCode.invalid_producer_epoch
     return error

@@ -1,9 +1,7 @@
-"""SyncGroup, versions 0 to 5.
+"""Handles SyncGroup (14), versions 0-5: distributes the leader's assignments (INV-8).
 
-The leader hands in the assignments, everybody gets their own as the leader made it (INV-8).
-
-Behaviour: a follower's reply waits for the leader; later requests of the connection go on
-meanwhile.
+Each member gets its assignment as the leader sent it. A follower's reply waits for the leader's
+request; later requests of the connection proceed meanwhile.
 """
 
 from __future__ import annotations

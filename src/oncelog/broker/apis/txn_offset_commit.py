@@ -1,10 +1,10 @@
-"""TxnOffsetCommit, versions 0 to 5.
+"""Handles TxnOffsetCommit (28), versions 0-5: commits offsets within a transaction.
 
-Behaviour: the group coordinator writes the offsets as a batch of the producer's transaction; they
-become visible with the commit marker (INV-6). That the group's partition is in the transaction is
-verified first; from version 5 on (TV2) it is added. Where the write has to wait for another one of
-the group, and the transaction ends meanwhile, it is INVALID_TXN_STATE. KIP-447: generation and
-member are checked when given.
+The group coordinator writes the offsets as a batch of the producer's transaction; the commit marker
+makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
+or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
+the group, the request gets INVALID_TXN_STATE. Generation and member are checked when given
+(KIP-447).
 """
 
 from __future__ import annotations

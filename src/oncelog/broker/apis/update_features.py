@@ -1,8 +1,8 @@
-"""UpdateFeatures (57), versions 0-2: change the finalized level of a feature, all updates or none.
+"""Handles UpdateFeatures (57), versions 0-2: changes finalized levels, all updates or none.
 
-What is refused is INVALID_UPDATE_VERSION with a sentence, as Kafka's controller answers; up to
-version 1 a success also lists each feature. The new level is in the metadata, and in ApiVersions,
-when this answers. Gap: `metadata.version` is no feature here, as there is no quorum to agree on it.
+A refusal is INVALID_UPDATE_VERSION with a message, as from Kafka's controller. Up to version 1 a
+success also lists each feature. The metadata and ApiVersions show the new level when the reply is
+sent. Gap: `metadata.version` is no feature here, as there is no quorum to agree on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LISTS_FEATURES_UNTIL: Final = 1
 
 
 async def handle(context: Context, request: Request[UpdateFeaturesRequest]) -> Any:
-    """Update, or say why not."""
+    """Update the features, or return the error."""
     body = request.body
     wishes = [_wish(update, request.version) for update in body.feature_updates]
     outcome = await context.controller.update_features(wishes, validate_only=body.validate_only)

@@ -1,13 +1,13 @@
-"""WriteTxnMarkers (27), versions 1-2: append end markers, for another broker or an administrator.
+"""Handles WriteTxnMarkers (27), versions 1-2: appends end markers to partitions.
 
 Kafka's coordinators send it to partition leaders; `kafka-transactions abort` sends it to end a
-hanging transaction (KIP-664). The log judges epochs: INVALID_PRODUCER_EPOCH,
+hanging transaction (KIP-664). The log checks epochs: INVALID_PRODUCER_EPOCH,
 TRANSACTION_COORDINATOR_FENCED; from version 2 on by the transaction's version (KIP-1228). A
-partition that is not here is UNKNOWN_TOPIC_OR_PARTITION. The answer waits until the markers are
-committed. Gap: none known.
+partition that this broker does not host gets UNKNOWN_TOPIC_OR_PARTITION. The reply waits until the
+markers are committed. Gap: none known.
 
-Each request is audited: one log line per producer says who ended its transaction past the
-coordinator, where and with what outcome. Our own coordinator's markers do not come this way.
+Each request is audited: one log line per producer names the client, the partitions and the outcome.
+Our own coordinator appends markers without this API.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["handle"]
 log = logging.getLogger(__name__)
 
 Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
-"""By producer id: Kafka answers once for each, however many markers name it."""
+"""By producer id: Kafka returns one result for each, however many markers name it."""
 Settle = Callable[[int, TopicPartition, ErrorCode], None]
 
 
 def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
-    """Append every marker, and answer with the last outcome."""
+    """Append every marker, and reply with the last outcome."""
     reply = Pending(_response, holds_back=False)
     outcomes: Outcomes = {}
     planned = [
@@ -96,7 +96,7 @@ def _append(
 
 
 def _audit(request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None:
-    """Say who ended transactions past their coordinator; a bounded number of lines and names."""
+    """Log the transactions that ended without their coordinator; lines and names are bounded."""
     markers = {marker.producer_id: marker for marker in request.body.markers}
     for producer_id in list(outcomes)[:MARKERS_AUDITED_COUNT_MAX]:
         marker, each = markers[producer_id], outcomes[producer_id]
