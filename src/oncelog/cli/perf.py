@@ -216,7 +216,7 @@ def _send(producer: Producer, topic: str, value: bytes, measure: Measure) -> Non
 
 async def _pace(producer: Producer, begun_s: float, number: int, throughput: int | None) -> None:
     if number % YIELD_EVERY_COUNT == 0:
-        await producer.room()
+        await producer.wait_for_memory()
         await asyncio.sleep(0)
     if throughput is not None:
         ahead_s = begun_s + number / throughput - time.perf_counter()

@@ -354,7 +354,7 @@ async def _send_all(job: Job, producer: Producer, stream: BinaryIO, sent: Sent) 
                 try:
                     delivery = _send(job, producer, record, partition)
                 except RetriableError:
-                    await producer.room()
+                    await producer.wait_for_memory()
                 else:
                     break
             sent.track(delivery)
@@ -413,13 +413,13 @@ async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-    room = threading.Semaphore(CHUNKS_AHEAD_COUNT)
+    free_chunks = threading.Semaphore(CHUNKS_AHEAD_COUNT)
     read = _reader(stream)
 
     def work() -> None:
         item: bytes | OSError = b"?"
         while item and not isinstance(item, OSError):
-            room.acquire()
+            free_chunks.acquire()
             try:
                 item = read()
             except OSError as error:
@@ -432,7 +432,7 @@ async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     threading.Thread(target=work, name="oncelog-input", daemon=True).start()
     while True:
         item = await queue.get()
-        room.release()
+        free_chunks.release()
         if isinstance(item, OSError):
             raise Failure(f"cannot read the input: {item.strerror}")
         if not item:

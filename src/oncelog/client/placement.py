@@ -138,7 +138,7 @@ class Placement:
         if record.key is not None and not self._ignore_keys:
             return partition_for_key(record.key, count)
         sticky = self._sticky.get(topic, 0) % count
-        if not self._machine.open_batch_has_room(TopicPartition(topic, sticky)):
+        if not self._machine.has_open_batch(TopicPartition(topic, sticky)):
             sticky = (sticky + 1) % count
         self._sticky[topic] = sticky
         return sticky

@@ -59,7 +59,7 @@ class Producer:
     snappy, lz4 or zstd. transaction_timeout_ms: after this long without an end the coordinator
     aborts the transaction. delivery_timeout_ms: after this long without an acknowledgement a record
     fails with `DeliveryTimeoutError`. buffer_memory: bytes that may wait; `send` beyond it raises
-    `RetriableError`, `room` waits for space. max_block_ms: how long a call to the transaction
+    `RetriableError`, `wait_for_memory` waits. max_block_ms: how long a call to the transaction
     coordinator is repeated before it raises `RetriableError`. Further options go to the connection
     layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms,
     reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms. All options may be
@@ -274,8 +274,8 @@ class Producer:
         sender.wake()
         return token.future
 
-    async def room(self) -> None:
-        """Wait until `send` has room in `buffer_memory` again."""
+    async def wait_for_memory(self) -> None:
+        """Wait until `buffer_memory` is no longer used up."""
         sender = self._require_sender()
         await sender.until(lambda: self._held_size < self._buffer_memory)
 
@@ -480,7 +480,7 @@ class Producer:
         if self._transactional_id is not None:
             self._transaction.check_may_send()
         if self._held_size >= self._buffer_memory:
-            text = f"{self._buffer_memory} bytes wait for acknowledgement; await room()"
+            text = f"{self._buffer_memory} bytes wait for acknowledgement; await wait_for_memory()"
             raise RetriableError(ErrorCode.throttling_quota_exceeded, text)
         return sender
 

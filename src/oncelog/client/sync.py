@@ -101,11 +101,11 @@ class Producer(_Blocking[producer.Producer]):
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue one record, waiting for room; ``.result()`` waits until it is acknowledged."""
+        """Queue one record, waiting for memory; ``.result()`` waits until it is acknowledged."""
         found: Future[RecordMetadata] = Future()
 
         async def queue() -> None:
-            await self._client.room()
+            await self._client.wait_for_memory()
             delivery = self._client.send(
                 topic,
                 value,

@@ -191,7 +191,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
-        flight = self._land(append_id)
+        flight = self._remove_in_flight(append_id)
         producer = flight.append.producer
         for position, record in enumerate(flight.append.records):
             offset = Offset(base_offset + position)
@@ -219,7 +219,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
-        flight = self._land(append_id)
+        flight = self._remove_in_flight(append_id)
         dropped = flight.parked is not None and flight.parked.over
         if flight.parked is not None:
             self._finish(flight.parked)
@@ -368,7 +368,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
         output.appends.append(append)
 
-    def _land(self, append_id: int) -> _InFlight[EventT, ResultT, EffectT]:
+    def _remove_in_flight(self, append_id: int) -> _InFlight[EventT, ResultT, EffectT]:
         """Remove an append from those in flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
         if flight is None:

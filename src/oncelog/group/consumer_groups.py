@@ -100,7 +100,9 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
     """Decide a heartbeat. A member that joins makes the group, or converts a classic one."""
     group = store.consumer_groups.get(event.group_id)
     if group is not None:
-        return _carry_out(store, group, heartbeat(group, event, _context(store, context)), context)
+        return _decision_of(
+            store, group, heartbeat(group, event, _context(store, context)), context
+        )
     if event.member_epoch != JOIN_EPOCH:
         return _refuse_beat(context, _no_such_group(event.group_id))
     group, converted = ConsumerGroup(event.group_id), []
@@ -126,7 +128,7 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
     return builder.build()
 
 
-def _carry_out(
+def _decision_of(
     store: GroupStore, group: ConsumerGroup, outcome: Outcome | Refusal, context: EventContext
 ) -> GroupDecision:
     """Set the timers, write the records, and answer once they are committed."""
@@ -226,14 +228,14 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
     outcome = classic_members.join(group, event, _context(store, context))
-    return _carry_out(store, group, outcome, context)
+    return _decision_of(store, group, outcome, context)
 
 
 def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -> GroupDecision:
     """A member of the classic protocol asks for its assignment."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.sync(group, event, _context(store, context))
-    return _carry_out(store, group, outcome, context)
+    return _decision_of(store, group, outcome, context)
 
 
 def heartbeat_classic(
@@ -242,7 +244,7 @@ def heartbeat_classic(
     """A member of the classic protocol is there."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.heartbeat(group, event, _context(store, context))
-    return _carry_out(store, group, outcome, context)
+    return _decision_of(store, group, outcome, context)
 
 
 def leave_classic(store: GroupStore, event: events.Leave, context: EventContext) -> GroupDecision:

@@ -343,7 +343,7 @@ class SystemDisk:
         try:
             return os.open(path, flags, 0o644)
         except OSError as error:
-            if error.errno not in _OUT_OF_DESCRIPTORS or not self.files.make_room():
+            if error.errno not in _OUT_OF_DESCRIPTORS or not self.files.close_some():
                 raise
         return os.open(path, flags, 0o644)
 

@@ -94,7 +94,7 @@ class OpenFiles:
         with self._lock:
             self._holders.pop(holder, None)
 
-    def make_room(self) -> bool:
+    def close_some(self) -> bool:
         """The process has no descriptor left: close half of these. False if none could be."""
         with self._lock:
             count = len(self._holders)

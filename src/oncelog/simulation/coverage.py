@@ -1,6 +1,6 @@
 """What the runs of a campaign reached: faults, states, moves between states, crash rows.
 
-A name is "room/what", for example "fault/torn-write", "transaction/Ongoing->PrepareCommit" or
+A name is "area/what", for example "fault/torn-write", "transaction/Ongoing->PrepareCommit" or
 "crash/ALL_MARKERS". `CATALOGUE` lists every name that has to be reached; a name that is counted and
 not listed is shown as well, so that a misspelled fault cannot hide. Counts of several runs, or of
 several processes, are added up with `merge`.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "AREAS",
     "CATALOGUE",
     "FAULT_KINDS",
     "GROUP_STATES",
     "REACHED_COUNT_MIN",
-    "ROOMS",
     "TRANSACTION_STATES",
     "UNREACHABLE",
     "Coverage",
@@ -80,7 +80,7 @@ Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss 
 (`Coverage.add_losses`), and whoever gives a process a clock that drifts counts "drift".
 """
 
-ROOMS = ("fault", "transaction", "group", "crash", "compaction")
+AREAS = ("fault", "transaction", "group", "crash", "compaction")
 
 
 def _transaction_names() -> Iterator[str]:
@@ -145,11 +145,11 @@ class Coverage:
         """Reach `name` `n` times more."""
         self.counts[name] = self.counts.get(name, 0) + n
 
-    def moved(self, room: str, before: str | None, after: str) -> None:
+    def moved(self, area: str, before: str | None, after: str) -> None:
         """Count a state that was entered, and the move to it; `before` None: it is a beginning."""
-        self.count(f"{room}/{after}")
+        self.count(f"{area}/{after}")
         if before is not None:
-            self.count(f"{room}/{before}->{after}")
+            self.count(f"{area}/{before}->{after}")
 
     def add_compactions(self, archive: Archive) -> None:
         """Count what compaction did in one run."""
@@ -191,9 +191,9 @@ class Coverage:
             if name not in UNREACHABLE and self.counts.get(name, 0) < minimum
         }
 
-    def reached(self, room: str, minimum: int = REACHED_COUNT_MIN) -> tuple[int, int]:
-        """(names of a room that were reached `minimum` times, all its names that can be)."""
-        names = [n for n in CATALOGUE if n.startswith(f"{room}/") and n not in UNREACHABLE]
+    def reached(self, area: str, minimum: int = REACHED_COUNT_MIN) -> tuple[int, int]:
+        """(names of a area that were reached `minimum` times, all its names that can be)."""
+        names = [n for n in CATALOGUE if n.startswith(f"{area}/") and n not in UNREACHABLE]
         return sum(self.counts.get(name, 0) >= minimum for name in names), len(names)
 
     def unlisted(self) -> dict[str, int]:
@@ -219,32 +219,32 @@ class Coverage:
         return made
 
     def table(self, minimum: int = REACHED_COUNT_MIN) -> Table:
-        """All of it for a terminal, by room; what is missing stands out."""
+        """All of it for a terminal, by area; what is missing stands out."""
         from rich import box
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
-        table.add_column("room")
+        table.add_column("area")
         table.add_column("reached", overflow="fold")
         table.add_column("count", justify="right")
         table.add_column("", overflow="fold")
         for name in CATALOGUE:
             _add_row(table, name, self.counts.get(name, 0), minimum)
         for name, n in self.unlisted().items():
-            room, _, what = name.partition("/")
-            table.add_row(room, what, f"{n:,}", "not in the catalogue", style="magenta")
+            area, _, what = name.partition("/")
+            table.add_row(area, what, f"{n:,}", "not in the catalogue", style="magenta")
         return table
 
 
 def _add_row(table: Table, name: str, n: int, minimum: int) -> None:
-    room, _, what = name.partition("/")
-    if room == "crash":
+    area, _, what = name.partition("/")
+    if area == "crash":
         what = CrashRow[what].value
     reason = UNREACHABLE.get(name)
     if reason is not None:
-        table.add_row(room, what, f"{n:,}" if n else "-", f"unreachable: {reason}", style="dim")
+        table.add_row(area, what, f"{n:,}" if n else "-", f"unreachable: {reason}", style="dim")
     elif n < minimum:
         verdict = "never reached" if not n else f"below {minimum}"
-        table.add_row(room, what, f"{n:,}", verdict, style="red" if not n else "yellow")
+        table.add_row(area, what, f"{n:,}", verdict, style="red" if not n else "yellow")
     else:
-        table.add_row(room, what, f"{n:,}", "")
+        table.add_row(area, what, f"{n:,}", "")

@@ -75,26 +75,26 @@ class Lock:
 
 
 class Device:
-    """The files of a machine, their faults, the room for them, and who has locked what."""
+    """The files of a machine, their faults, the space for them, and who has locked what."""
 
-    __slots__ = ("_locks", "_room_bytes", "capacity_bytes", "faults", "trace", "tree")
+    __slots__ = ("_free_bytes", "_locks", "capacity_bytes", "faults", "trace", "tree")
 
     def __init__(self, tree: Tree, trace: Notes | None, capacity_bytes: int) -> None:
         self.tree = tree
         self.faults = DiskFaults()
         self.trace = trace
         self.capacity_bytes = capacity_bytes
-        self._room_bytes = 0
+        self._free_bytes = 0
         self._locks: dict[File, Lock] = {}
 
-    def take_room(self, size: int, path: str) -> None:
+    def take_space(self, size: int, path: str) -> None:
         """Let files grow by so many bytes. Raises `OSError` when the disk is full."""
-        if size > self._room_bytes:
+        if size > self._free_bytes:
             # Counted only now and then: what was removed in between is found again here.
-            self._room_bytes = self.capacity_bytes - self.used_bytes()
-            if size > self._room_bytes:
+            self._free_bytes = self.capacity_bytes - self.used_bytes()
+            if size > self._free_bytes:
                 raise os_error(errno.ENOSPC, path)
-        self._room_bytes -= size
+        self._free_bytes -= size
 
     def used_bytes(self) -> int:
         """Bytes in all files that have a name."""
@@ -111,7 +111,7 @@ class Device:
     def start_again(self) -> None:
         """The machine went down: no lock is held, and the free space is to be counted."""
         self._locks.clear()
-        self._room_bytes = 0
+        self._free_bytes = 0
 
 
 class Death:
@@ -170,7 +170,7 @@ class Gate:
         if device.faults.armed:
             device.faults.strike(kind, path, size, growth, tear)
         if growth > 0:
-            device.take_room(growth, path)
+            device.take_space(growth, path)
         if device.trace is not None:
             device.trace.note(operation, path, size)
 

@@ -1,7 +1,7 @@
 """How a campaign of many runs is watched: `oncelog simulate --runs N`.
 
 On a terminal one picture that is drawn again: a bar, runs per minute, what was found by signature,
-how much of each room's catalogue is covered, the last seeds. Elsewhere plain lines: what is new at
+how much of each area's catalogue is covered, the last seeds. Elsewhere plain lines: what is new at
 once, the count now and then. Rich is imported only for a terminal.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from oncelog.simulation.coverage import REACHED_COUNT_MIN, ROOMS, Coverage
+from oncelog.simulation.coverage import AREAS, REACHED_COUNT_MIN, Coverage
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -211,16 +211,16 @@ class Display:
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
-        for room in ROOMS:
-            reached, count = self.coverage.reached(room, self._minimum)
+        for area in AREAS:
+            reached, count = self.coverage.reached(area, self._minimum)
             missing = [
                 name.partition("/")[2]
                 for name in self.coverage.unreached(self._minimum)
-                if name.startswith(f"{room}/")
+                if name.startswith(f"{area}/")
             ]
             bar = ProgressBar(total=max(count, 1), completed=reached, width=_BAR_WIDTH)
             text = f"missing {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}"
-            table.add_row(room, bar, f"{reached}/{count}", text if missing else "all reached")
+            table.add_row(area, bar, f"{reached}/{count}", text if missing else "all reached")
         return table
 
     def _seeds(self) -> RenderableType:

@@ -197,7 +197,7 @@ class PartitionLog(CleanableLog):
         last = placed[-1]
         try:
             active = self._segments.active
-            if not active.has_room(last, len(data), self.config, now_ms):
+            if not active.fits(last, len(data), self.config, now_ms):
                 active = self._roll(max(self.log_end_offset, placed[0].base_offset))
             if not active.size:
                 active.begun_ms = now_ms

@@ -15,7 +15,7 @@ from oncelog.storage.aborted import AbortedTransaction
 from oncelog.storage.config import LogConfig
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
-from oncelog.storage.producer_room import ProducerRoom
+from oncelog.storage.producer_limit import ProducerLimit
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.recovery import Recovered, RecoveryReport
 from oncelog.storage.segment import Segment
@@ -103,9 +103,9 @@ class LogView:
         """All producers that are remembered; read only."""
         return self._state.producers.entries()
 
-    def limit_producers(self, room: ProducerRoom) -> None:
-        """From now on a producer that is not known here needs room."""
-        self._state.producers.room = room
+    def limit_producers(self, limit: ProducerLimit) -> None:
+        """From now on a producer that is not known here must be within `limit`."""
+        self._state.producers.producer_limit = limit
 
     @property
     def producer_count(self) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, PRODUCER_EPOCH_MAX
 from oncelog.protocol.batch import BatchHeader
-from oncelog.storage.producer_room import ProducerRoom
+from oncelog.storage.producer_limit import ProducerLimit
 from oncelog.storage.verifications import NO_SEQUENCE, Verifications
 
 __all__ = [
@@ -129,11 +129,11 @@ class ProducerEntry:
 class ProducerStates:
     """All producers of one partition, its undecided transactions, and what is being verified."""
 
-    __slots__ = ("_producers", "room", "undecided", "unreplicated", "verifications")
+    __slots__ = ("_producers", "producer_limit", "undecided", "unreplicated", "verifications")
 
     def __init__(self) -> None:
         self.verifications = Verifications(self.transaction_opened_at)
-        self.room: ProducerRoom | None = None
+        self.producer_limit: ProducerLimit | None = None
         """What bounds the producers of all partitions; None: nothing does."""
         self._producers: dict[int, ProducerEntry] = {}
         self.undecided: dict[int, int] = {}
@@ -203,9 +203,9 @@ class ProducerStates:
         entry = self._producers.get(header.producer_id)
         is_client = origin is Origin.CLIENT
         if entry is None:
-            room = self.room
-            if is_client and room is not None and not room.admits():
-                return Rejection(ErrorCode.policy_violation, room.refusal)
+            limit = self.producer_limit
+            if is_client and limit is not None and not limit.admits():
+                return Rejection(ErrorCode.policy_violation, limit.refusal)
             if (
                 is_client
                 and transaction_version >= TRANSACTION_VERSION_2

@@ -210,7 +210,7 @@ def state_before(
     Producers cannot be undone: they are built again, from the newest snapshot that is left.
     """
     cut = DerivedState(state.epochs)
-    cut.producers.room = state.producers.room
+    cut.producers.producer_limit = state.producers.producer_limit
     cut.aborted = state.aborted
     cut.epochs.truncate_from_end(end_offset)
     cut.aborted.truncate_from_end(end_offset)

@@ -189,7 +189,7 @@ class Segment:
         self.kept.path = self.path
         self.indexes_on_disk = True
 
-    def has_room(self, batch: PlacedBatch, size: int, config: LogConfig, now_ms: int) -> bool:
+    def fits(self, batch: PlacedBatch, size: int, config: LogConfig, now_ms: int) -> bool:
         """Whether `size` bytes ending with `batch` belong here, or the log must roll first.
 
         A segment is as old as its first batch; if that has no timestamp (-1), as its first append.
@@ -346,11 +346,11 @@ class Segment:
         boundary = offset_index.boundary_at_or_before(start + len(data))
         if upper_bound < self.end_offset:
             boundary = min(boundary, offset_index.position_before(upper_bound))
-        end, room = max(boundary - start, 0), len(data) - PREFIX.size
+        end, available = max(boundary - start, 0), len(data) - PREFIX.size
         while end + PREFIX.size <= len(data):
             base_offset, length = PREFIX.unpack_from(data, end)
             # A length that no batch has ends the read: the next one begins there, and says so.
-            if base_offset >= upper_bound or not _LENGTH_MIN <= length <= room - end:
+            if base_offset >= upper_bound or not _LENGTH_MIN <= length <= available - end:
                 break
             end += PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]

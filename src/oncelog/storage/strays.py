@@ -84,7 +84,7 @@ def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogFolder]) -> str
         raise FolderMismatch(f"{present.path_of(partition)} does not say of which topic it is")
     for folder in folders:
         _expect_recovery(disk, folder.directory)
-    moved = _make_room(disk, present, partition, stray)
+    moved = _clear_name(disk, present, partition, stray)
     metadata = format_partition_metadata(topic_id)
     disk.write_atomic(f"{stray.path}/{PARTITION_METADATA_NAME}", metadata, sync=True)
     for name in _CHECKPOINTS:
@@ -134,7 +134,7 @@ def _log_bytes(disk: Disk, path: str) -> int:
     return total
 
 
-def _make_room(
+def _clear_name(
     disk: Disk, folder: LogFolder, partition: TopicPartition, stray: Stray
 ) -> str | None:
     """Clear the partition's name."""

@@ -149,9 +149,9 @@ def _check_client(
         message = "a producer may not set the timestamp type LogAppendTime"
         return Checked([], ErrorCode.invalid_timestamp, message)
     codec_id = attributes & CODEC_MASK
-    room = BATCH_DECOMPRESSED_BYTES_MAX if codec_id else header.length - HEADER_SIZE
-    if header.record_count * RECORD_SIZE_MIN > room:
-        return _refuse(f"{header.record_count} records in {room} bytes")
+    payload_size = BATCH_DECOMPRESSED_BYTES_MAX if codec_id else header.length - HEADER_SIZE
+    if header.record_count * RECORD_SIZE_MIN > payload_size:
+        return _refuse(f"{header.record_count} records in {payload_size} bytes")
     wanted = config.compression_type
     if (
         COMPACT in config.cleanup_policy

@@ -356,9 +356,9 @@ async def test_a_full_buffer_refuses_and_room_waits() -> None:
     broker = ScriptedBroker()
     async with producer(broker, buffer_memory=100) as made:
         made.send("t", b"x" * 100, partition=0)
-        with pytest.raises(RetriableError, match="room"):
+        with pytest.raises(RetriableError, match="wait_for_memory"):
             made.send("t", b"y", partition=0)
-        await made.room()
+        await made.wait_for_memory()
         await made.send("t", b"y", partition=0)
     assert len(broker.log) == 2
 
@@ -407,10 +407,10 @@ async def test_records_that_wait_for_metadata_count_for_the_buffer_too() -> None
     broker = ScriptedBroker()
     async with producer(broker, buffer_memory=100) as made:
         first = made.send("t", b"x" * 100)
-        with pytest.raises(RetriableError, match="room"):
+        with pytest.raises(RetriableError, match="wait_for_memory"):
             made.send("t", b"y")
         await first
-        await made.room()
+        await made.wait_for_memory()
         await made.send("t", b"y")
         assert made._held_size == 0
 

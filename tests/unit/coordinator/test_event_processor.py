@@ -437,7 +437,7 @@ def test_a_shard_goes_one_way() -> None:
         )
 
 
-def test_an_append_lands_once() -> None:
+def test_an_append_is_committed_once() -> None:
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
     context.commit(first)

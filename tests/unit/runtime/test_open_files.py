@@ -1,4 +1,4 @@
-"""Which open files are closed to make room."""
+"""Which open files are closed for others."""
 
 import resource
 import subprocess
@@ -43,69 +43,69 @@ def open_ones(files: list[File]) -> list[int]:
 
 
 def test_the_file_opened_first_is_closed_first() -> None:
-    room = OpenFiles(2)
-    files = [File(room) for _ in range(4)]
+    open_files = OpenFiles(2)
+    files = [File(open_files) for _ in range(4)]
     assert open_ones(files) == [2, 3]
     files[0].open()
     assert open_ones(files) == [0, 3]
-    assert len(room) == 2
+    assert len(open_files) == 2
 
 
 def test_a_file_in_use_is_passed_over_once() -> None:
-    room = OpenFiles(2)
-    files = [File(room), File(room)]
+    open_files = OpenFiles(2)
+    files = [File(open_files), File(open_files)]
     files[0].recently_used = True
-    files.append(File(room))
+    files.append(File(open_files))
     assert open_ones(files) == [0, 2]
     files[0].recently_used = True
-    files.append(File(room))
+    files.append(File(open_files))
     assert open_ones(files) == [0, 3]
 
 
 def test_the_bound_holds_though_every_file_is_in_use() -> None:
-    room = OpenFiles(3)
+    open_files = OpenFiles(3)
     files = []
     for _ in range(10):
-        files.append(File(room))
+        files.append(File(open_files))
         for file in files:
             file.recently_used = True
         assert len(open_ones(files)) <= 3
 
 
 def test_a_file_with_unsynced_bytes_is_closed_only_when_no_other_can_be_and_synced_first() -> None:
-    room = OpenFiles(2)
-    files = [File(room, unsynced=True), File(room), File(room, unsynced=True)]
+    open_files = OpenFiles(2)
+    files = [File(open_files, unsynced=True), File(open_files), File(open_files, unsynced=True)]
     assert open_ones(files) == [0, 2]
     assert [file.syncs_count for file in files] == [0, 0, 0]
-    files.append(File(room))
+    files.append(File(open_files))
     assert open_ones(files) == [0, 3]
     assert [file.syncs_count for file in files] == [0, 0, 1, 0]
 
 
 def test_a_file_whose_sync_fails_stays_open() -> None:
-    room = OpenFiles(1)
-    files = [File(room, unsynced=True, fails=True), File(room)]
+    open_files = OpenFiles(1)
+    files = [File(open_files, unsynced=True, fails=True), File(open_files)]
     assert open_ones(files) == [0, 1]
 
 
-def test_a_file_that_closed_by_itself_takes_no_room() -> None:
-    room = OpenFiles(2)
-    files = [File(room), File(room)]
+def test_a_file_that_closed_by_itself_counts_no_more() -> None:
+    open_files = OpenFiles(2)
+    files = [File(open_files), File(open_files)]
     files[0].is_open = False
-    room.closed(files[0])
-    files.append(File(room))
+    open_files.closed(files[0])
+    files.append(File(open_files))
     assert open_ones(files) == [1, 2]
 
 
-def test_half_of_the_files_make_room_for_something_else() -> None:
-    room = OpenFiles(10)
-    files = [File(room) for _ in range(5)]
+def test_half_of_the_files_are_closed_for_something_else() -> None:
+    open_files = OpenFiles(10)
+    files = [File(open_files) for _ in range(5)]
     files[1].unsynced = True
-    assert room.make_room()
+    assert open_files.close_some()
     assert open_ones(files) == [1, 3, 4]
     for file in files:
         file.unsynced = True
-    assert not room.make_room()
+    assert not open_files.close_some()
 
 
 def test_the_limit_is_raised_as_far_as_the_system_allows() -> None:

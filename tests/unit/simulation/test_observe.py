@@ -95,9 +95,9 @@ class Context:
         self.clients.append(client)
         return client
 
-    def counted(self, room: str) -> dict[str, int]:
+    def counted(self, area: str) -> dict[str, int]:
         counts = self.broker.coverage.counts
-        return {n.removeprefix(f"{room}/"): k for n, k in counts.items() if n.startswith(room)}
+        return {n.removeprefix(f"{area}/"): k for n, k in counts.items() if n.startswith(area)}
 
 
 @asynccontextmanager

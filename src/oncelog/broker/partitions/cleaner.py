@@ -141,7 +141,7 @@ class PartitionCleaner:
         begin = partial(Cleaning, self._disk, target, self._settings, high_watermark, now_ms)
         try:
             cleaning = await self._disk.run(begin)
-            await self._carry_out(cleaning)
+            await self._run_steps(cleaning)
             await self._note(held, cleaning.end_offset)
         except LogChanged as reason:
             log.debug("the cleaning of %s ends: %s", held.topic_partition, reason)
@@ -155,7 +155,7 @@ class PartitionCleaner:
             self.cleanings_count += 1
             _report(held, cleaning.end_offset, cleaning.stats)
 
-    async def _carry_out(self, cleaning: Cleaning) -> None:
+    async def _run_steps(self, cleaning: Cleaning) -> None:
         steps = cleaning.steps()
         while (size := await self._disk.run(partial(next, steps, None))) is not None:
             await self._throttle(size)

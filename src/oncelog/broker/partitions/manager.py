@@ -42,7 +42,7 @@ from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
-from oncelog.storage.producer_room import ProducerRoom
+from oncelog.storage.producer_limit import ProducerLimit
 
 if TYPE_CHECKING:
     from oncelog.broker.partitions.fetch_sessions import FetchSessions
@@ -74,7 +74,7 @@ class PartitionManager:
         self._rng = rng
         self.disk = disk
         self.meters = TopicMeters()
-        self._room = ProducerRoom(PRODUCERS_COUNT_MAX, self._count_producers)
+        self._producer_limit = ProducerLimit(PRODUCERS_COUNT_MAX, self._count_producers)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -222,7 +222,7 @@ class PartitionManager:
         config: LogConfig,
     ) -> Partition:
         made.config = config
-        made.limit_producers(self._room)
+        made.limit_producers(self._producer_limit)
         state = PartitionState(
             self._broker_id,
             topic.topic_id,

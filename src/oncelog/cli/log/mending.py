@@ -105,7 +105,7 @@ class PartitionPlan:
     def __bool__(self) -> bool:
         return bool(self.mends or self.files_aside)
 
-    def carry_out(self) -> Iterator[tuple[str, str]]:
+    def mend(self) -> Iterator[tuple[str, str]]:
         """Do it; yields (path, where the old content is) as files are replaced. Raises OSError."""
         for path, mends in self.mends.items():
             yield from self._mend_log(path, mends)

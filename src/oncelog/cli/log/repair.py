@@ -107,7 +107,7 @@ def _repair(path: str, root: str, *, is_partition: bool, yes: bool, as_json: boo
     elif not yes:
         say("nothing was changed: add --yes to do this", style="yellow")
     else:
-        _carry_out(plans, [name for name, _ in torn], clean_path if was_closed else None)
+        _mend(plans, [name for name, _ in torn], clean_path if was_closed else None)
     if advice:
         raise Failure(f"{len(advice)} of the findings cannot be mended here")
 
@@ -146,7 +146,7 @@ def _advice(path: str) -> str:
     return _ADVICE.get(kind, _NO_ADVICE) if kind is not None else _NO_ADVICE
 
 
-def _carry_out(plans: list[PartitionPlan], torn: list[str], clean_path: str | None) -> None:
+def _mend(plans: list[PartitionPlan], torn: list[str], clean_path: str | None) -> None:
     """Do all of it. The marker of a clean stop is away until everything is in place again."""
     disk = SystemDisk()
     content = b""
@@ -158,7 +158,7 @@ def _carry_out(plans: list[PartitionPlan], torn: list[str], clean_path: str | No
         say(f"{name} is now {set_aside(name)}")
     for plan in plans:
         if plan:
-            for path, copy in plan.carry_out():
+            for path, copy in plan.mend():
                 say(f"{path}: what it held is in {copy}")
     if clean_path is not None:
         disk.write_atomic(clean_path, content, sync=True)

@@ -61,14 +61,14 @@ def command(
             return
         with _taken(disk, directories) as folders:
             for stray in strays:
-                _carry_out(disk, action, stray, folders)
+                _settle(disk, action, stray, folders)
     except OncelogError as error:
         raise Failure(str(error)) from None
     finally:
         disk.close()
 
 
-def _carry_out(disk: SystemDisk, action: str, stray: Stray, folders: list[LogFolder]) -> None:
+def _settle(disk: SystemDisk, action: str, stray: Stray, folders: list[LogFolder]) -> None:
     if action == "remove":
         remove_stray(disk, stray)
         print_text(f"removed {stray.path}, {stray.size_bytes} bytes")

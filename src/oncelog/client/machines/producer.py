@@ -230,7 +230,7 @@ class ProducerMachine:
             if lane.queue:
                 lane.queue[-1].sealed = True
 
-    def open_batch_has_room(self, topic_partition: TopicPartition) -> bool:
+    def has_open_batch(self, topic_partition: TopicPartition) -> bool:
         """Whether a record for the partition would join a batch that is still gathering."""
         lane = self._lanes.get(topic_partition)
         return bool(lane and lane.queue and not lane.queue[-1].sealed)

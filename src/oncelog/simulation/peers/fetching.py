@@ -217,7 +217,7 @@ class Fetcher:
                         self.wire.topics.pop(at.topic, None)
         return found
 
-    async def _carry_out_resets(self) -> None:
+    async def _reset_positions(self) -> None:
         wanted = dict.fromkeys(sorted(self._to_reset), requests.EARLIEST)
         found = await self.list_offsets(wanted)
         for at, offset in found.items():
@@ -230,7 +230,7 @@ class Fetcher:
         """What one round of fetches gives; it is written down, and the positions move on."""
         await self._learn()
         if self._to_reset:
-            await self._carry_out_resets()
+            await self._reset_positions()
         leaders: dict[Address, list[TopicPartition]] = {}
         for at in sorted(self.positions):
             leader = self.wire.leader(at)

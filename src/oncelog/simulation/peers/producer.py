@@ -119,18 +119,18 @@ class _Producer:
         return await self._settle()
 
     async def _step(self) -> None:
-        """Send a burst if there is room and a reason, and take what has been answered."""
+        """Send a burst if one may leave and there is a reason, and take what has been answered."""
         context = self._context
         if self._is_full():
             await context.clock.sleep(200)
-        elif self._sender.room():
+        elif self._sender.partitions_free_count():
             burst = context.rng.choice((1, 1, 2, 5))
             for _ in range(burst):
                 targets = await self._maker.targets()
-                room = self._sender.room()
-                if not room:
+                free_count = self._sender.partitions_free_count()
+                if not free_count:
                     break
-                batches = [self._maker.batch(at) for at in targets[:room]]
+                batches = [self._maker.batch(at) for at in targets[:free_count]]
                 if not batches:
                     await context.back_off()
                     return

@@ -140,7 +140,7 @@ class Sender:
         self._next.clear()
         self._gaps.clear()
 
-    def room(self) -> int:
+    def partitions_free_count(self) -> int:
         """How many batches may be offered together now, for as many partitions."""
         if self._again or len(self._flights) >= IN_FLIGHT_COUNT_MAX:
             return 0
@@ -183,7 +183,7 @@ class Sender:
                     return
                 self._abandon(head.connection)
         self._flights.popleft()
-        self._land(head)
+        self._complete(head)
 
     async def drain(self) -> None:
         """Return once the fate of everything offered is known."""
@@ -307,7 +307,7 @@ class Sender:
                 flight.is_lost = True
         self.wire.forsake(connection)
 
-    def _land(self, flight: _Flight) -> None:
+    def _complete(self, flight: _Flight) -> None:
         if flight.is_lost:
             self._lose(flight.batches, "no answer")
             return

@@ -153,11 +153,11 @@ class Transactional:
             await self._add_partitions(batch.at for batch in batches)
         waiting = list(batches)
         while waiting and self.error is None:
-            room = self.sender.room()
-            if room:
+            free_count = self.sender.partitions_free_count()
+            if free_count:
                 self._started = True
-                await self.sender.offer(waiting[:room])
-                del waiting[:room]
+                await self.sender.offer(waiting[:free_count])
+                del waiting[:free_count]
             else:
                 await self.sender.attend(1)
             self._check_sender()

@@ -115,7 +115,7 @@ async def check_one_is_down(
 async def check_a_repair_brings_it_back(folder: Path, topic: str) -> None:
     """By the command that the error names."""
     plan = plan_partition(str(folder / f"{topic}-0"), was_closed=True)
-    assert list(plan.carry_out())
+    assert list(plan.mend())
     async with running(folder) as context:
         await coordinator(context, topic).loaded()
         client = await context.connect()

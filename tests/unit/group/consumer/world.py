@@ -156,7 +156,7 @@ class ClassicClient:
         """Join, if it was called to or has just given something up; else heartbeat."""
         if not self.must_join:
             event = e.Heartbeat(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
-            result = world.carry_out(classic_members.heartbeat(world.group, event, world.context))
+            result = world.apply(classic_members.heartbeat(world.group, event, world.context))
             assert isinstance(result, HeartbeatResult)
             self._hear(result.error)
         if self.must_join:
@@ -180,14 +180,14 @@ class ClassicClient:
         offered = (e.JoinProtocol("cooperative-sticky", bytes(raw)),)
         who = (self.member_id, self.instance_id, "client", "/127.0.0.1")
         event = e.Join(GROUP_ID, 9, *who, 45_000, 20_000, "consumer", offered, "fresh")
-        result = world.carry_out(classic_members.join(world.group, event, world.context))
+        result = world.apply(classic_members.join(world.group, event, world.context))
         assert isinstance(result, JoinResult)
         self._hear(result.error)
         if result.error is not ErrorCode.none:
             return
         self.member_id, self.generation_id = result.member_id, result.generation_id
         sync = e.Sync(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
-        synced = world.carry_out(classic_members.sync(world.group, sync, world.context))
+        synced = world.apply(classic_members.sync(world.group, sync, world.context))
         assert isinstance(synced, SyncResult)
         self._hear(synced.error)
         if synced.error is ErrorCode.none:
@@ -237,11 +237,11 @@ class World:
         outcome = heartbeat(self.group, beat, self.context)
         if isinstance(outcome, Refusal):
             return outcome
-        result = self.carry_out(outcome)
+        result = self.apply(outcome)
         assert isinstance(result, BeatResult)
         return result
 
-    def carry_out(self, outcome: Outcome) -> OutcomeResult:
+    def apply(self, outcome: Outcome) -> OutcomeResult:
         """Commit what was decided."""
         self.commit(outcome.records)
         self.plan(outcome.timers)

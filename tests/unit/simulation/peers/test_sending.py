@@ -43,7 +43,7 @@ async def test_what_had_no_answer_is_sent_again_under_its_sequence(action: str) 
     stage.broker.on(ApiKey.PRODUCE, action)
     for _ in range(5):
         await sender.offer([stage.batch(2)])
-    assert sender.room() == 0
+    assert sender.partitions_free_count() == 0
     await sender.drain()
     sequences = [sequence for _epoch, sequence in produced(stage)]
     assert sequences[-5:] == [0, 2, 4, 6, 8]

@@ -1,9 +1,9 @@
 """How many producers the partitions of a broker may remember together.
 
 Kafka has no such limit: a client that takes a new producer id for every record makes it remember
-each of them, in each partition, for a day. Here a producer that nobody knows is refused when there
-is no room, with a sentence for whoever made so many. Known producers, markers and replicas are
-never refused (INV-2, INV-4).
+each of them, in each partition, for a day. Here an unknown producer is refused at the limit, with a
+sentence that tells its user why. Known producers, markers and replicas are never refused (INV-2,
+INV-4).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ProducerRoom"]
+__all__ = ["ProducerLimit"]
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +20,8 @@ _SHARE_UNCOUNTED: Final = 100
 """Producers are counted anew after each 1/100 of the limit: there may be many partitions."""
 
 
-class ProducerRoom:
-    """The room for producers of one broker; `count()` says how many its partitions remember."""
+class ProducerLimit:
+    """The limit of one broker; `count()` says how many producers its partitions remember."""
 
     __slots__ = ("_count", "_is_full", "_left_count", "limit")
 
@@ -32,7 +32,7 @@ class ProducerRoom:
         self._is_full = False
 
     def admits(self) -> bool:
-        """Whether there is room for one more, which then is taken."""
+        """Whether one more producer is within the limit; it then counts."""
         if self._left_count == 0:
             free_count = max(0, self.limit - self._count())
             self._left_count = min(free_count, max(1, self.limit // _SHARE_UNCOUNTED))
@@ -44,7 +44,7 @@ class ProducerRoom:
 
     @property
     def refusal(self) -> str:
-        """What a producer is told that finds no room."""
+        """What a producer beyond the limit is told."""
         return (
             f"this broker remembers {self.limit} producers in its partitions, its limit: use a "
             "producer for more than one record, or let idle ones be forgotten sooner "

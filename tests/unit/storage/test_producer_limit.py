@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import BatchHeader, read_header
-from oncelog.storage.producer_room import ProducerRoom
+from oncelog.storage.producer_limit import ProducerLimit
 from oncelog.storage.producer_state import Origin, ProducerStates
 from tests.unit.broker.support import batch as client_batch
 from tests.unit.storage.context import LogContext
@@ -28,54 +28,54 @@ class Counted:
         return self.count
 
 
-def test_there_is_room_up_to_the_limit() -> None:
+def test_producers_are_admitted_up_to_the_limit() -> None:
     counted = Counted()
-    room = ProducerRoom(3, counted)
+    limit = ProducerLimit(3, counted)
     for _ in range(3):
-        assert room.admits()
+        assert limit.admits()
         counted.count += 1
-    assert not room.admits()
+    assert not limit.admits()
 
 
-def test_room_that_becomes_free_is_given_again() -> None:
+def test_a_forgotten_producer_makes_place_for_another() -> None:
     counted = Counted(3)
-    room = ProducerRoom(3, counted)
-    assert not room.admits()
+    limit = ProducerLimit(3, counted)
+    assert not limit.admits()
     counted.count = 2
-    assert room.admits()
+    assert limit.admits()
     counted.count = 3
-    assert not room.admits()
+    assert not limit.admits()
 
 
 def test_producers_are_counted_once_for_each_hundredth_of_the_limit() -> None:
     counted = Counted()
-    room = ProducerRoom(1000, counted)
+    limit = ProducerLimit(1000, counted)
     for _ in range(100):
-        assert room.admits()
+        assert limit.admits()
         counted.count += 1
     assert counted.asked_count == 10
 
 
-def test_being_full_is_said_once_until_there_is_room_again(
+def test_being_full_is_logged_once_until_a_producer_is_forgotten(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counted = Counted(3)
-    room = ProducerRoom(3, counted)
+    limit = ProducerLimit(3, counted)
     with caplog.at_level(logging.WARNING):
         for count in (3, 3, 2, 3, 3):
             counted.count = count
-            room.admits()
+            limit.admits()
     assert [record.message[:26] for record in caplog.records] == ["new producers are refused:"] * 2
 
 
 def full() -> ProducerStates:
     states = ProducerStates()
     states.apply_batch(header(1), 0, 0)
-    states.room = ProducerRoom(1, lambda: len(states))
+    states.producer_limit = ProducerLimit(1, lambda: len(states))
     return states
 
 
-def test_a_new_producer_is_refused_where_there_is_no_room_and_told_why() -> None:
+def test_a_new_producer_beyond_the_limit_is_refused_and_told_why() -> None:
     rejection = full().check_batch(header(2), Origin.CLIENT)
     assert rejection is not None
     assert rejection.error is ErrorCode.policy_violation
@@ -94,7 +94,7 @@ def test_a_known_producer_a_marker_and_a_replica_are_never_refused() -> None:
 def test_a_log_that_was_cut_off_keeps_its_limit(ctx: LogContext) -> None:
     log = ctx.log
     ctx.append_well()
-    log.limit_producers(ProducerRoom(0, lambda: log.producer_count))
+    log.limit_producers(ProducerLimit(0, lambda: log.producer_count))
     log.truncate_to(0, ctx.now_ms)
     records = client_batch(producer_id=1, epoch=0, sequence=0, timestamp_ms=ctx.now_ms)
     refused = log.append(records, leader_epoch=0, now_ms=ctx.now_ms)
