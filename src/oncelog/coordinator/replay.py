@@ -10,6 +10,7 @@ Pure: it compares keys as bytes and does not decode them. It relies on rules tha
 follows: a value is the whole state of its key; a tombstone removes earlier values of its key,
 inside open transactions too; a transactional record takes effect at its own offset, once its commit
 marker is there, and never without one (INV-6). So within a stretch
+
 - of the values of a key only the last stays, and none before its last tombstone;
 - of the tombstones of a key only the last stays: a shard may hold a value from an earlier stretch;
 - a transaction that ends is resolved here: aborted records are dropped, committed ones become plain

@@ -1,7 +1,6 @@
-"""The group coordinator: classic consumer groups and committed offsets, as a pure shard.
+"""The group coordinator as a pure shard: consumer groups of both protocols, and their offsets.
 
-`GroupCoordinatorShard` (its module tells the theory of operation) decides `events` and answers
-`results`.
+`GroupCoordinatorShard`, whose module explains how it works, decides `events` and returns `results`.
 """
 
 from oncelog.group.config import GroupConfig

@@ -1,4 +1,4 @@
-"""Describe, list and delete groups."""
+"""Decides requests that describe, list and delete groups."""
 
 from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
@@ -22,14 +22,14 @@ CONSUMER = "consumer"
 """Kafka's names for the types of groups (KIP-848)."""
 
 DESCRIBE_NOT_FOUND_VERSION_MIN = 6
-"""From this DescribeGroups version on an unknown group is GROUP_ID_NOT_FOUND.
+"""From this DescribeGroups version on an unknown group gets GROUP_ID_NOT_FOUND (KIP-1043).
 
-Before, a Dead group (KIP-1043).
+Before, it is described as a Dead group.
 """
 
 
 def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> GroupDecision:
-    """Describe one group as it is now. Members' metadata is only told of a stable one."""
+    """Describe the current state of one group. Only a stable group lists members' metadata."""
     group = store.groups.get(event.group_id)
     if group is None:
         is_named = event.version >= DESCRIBE_NOT_FOUND_VERSION_MIN
@@ -60,7 +60,7 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
 
 
 def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> GroupDecision:
-    """List the groups whose state and type are asked for, in any case of letters."""
+    """List the groups whose state and type pass the filters, which ignore case."""
     states = {state.strip().lower() for state in event.states}
     types = {kind.strip().lower() for kind in event.types}
     listed = []
@@ -81,7 +81,7 @@ def _line(group: ClassicGroup) -> ListedGroup:
 
 
 def delete_group(store: GroupStore, event: DeleteGroup, context: EventContext) -> GroupDecision:
-    """Delete a group without members, and all its offsets, those inside transactions too."""
+    """Delete a group without members, and all its offsets, also in open transactions."""
     group = store.groups.get(event.group_id)
     if group is None:
         return answer(context, DeleteResult(ErrorCode.group_id_not_found, event.group_id))

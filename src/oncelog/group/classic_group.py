@@ -1,14 +1,12 @@
-"""One classic group as the coordinator sees it.
+"""Holds the state of one classic group: its generation and members (Kafka's `ClassicGroup`).
 
-State, generation, members (Kafka's `ClassicGroup`).
+All of it is volatile (D2): the durable part is the group's last record in the log. After a
+fail-over `records.load_group` makes the group from that record, with the members of that generation
+but no waiting requests. This module knows no records, timers or replies; it stores the tokens of
+waiting requests for others to answer.
 
-All of it is volatile (D2): the durable part is the group's last record in the log, from which
-`records.load_group` makes such a value again after a fail-over, with the members of that generation
-but no waiting requests. This module knows no records, no timers and no replies; it keeps the tokens
-of waiting requests only for others to answer.
-
-Invariants: a static member's instance id names exactly one member; a group with members has a
-protocol type, and a leader who is one of them; the state moves as `states.MOVES` lists.
+Invariants: a static member's instance id belongs to exactly one member; a group with members has a
+protocol type, and a leader who is one of them; the state changes as `states.MOVES` lists.
 """
 
 from collections import Counter
@@ -31,7 +29,7 @@ _REBALANCE_TIMEOUT_MS = attrgetter("rebalance_timeout_ms")
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member. `join_token` and `sync_token` name its waiting requests, if any."""
+    """One member. `join_token` and `sync_token` identify its waiting requests, if any."""
 
     member_id: str
     group_instance_id: str | None
@@ -44,9 +42,9 @@ class Member:
     join_token: Token | None = None
     sync_token: Token | None = None
     is_new: bool = False
-    """Joined, but has not been told its id yet.
+    """Joined, but has not received its id yet.
 
-    It cannot heartbeat, so its silence while waiting counts.
+    It cannot send heartbeats, so its session can expire while it waits.
     """
 
     @property
@@ -56,11 +54,11 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Whether it need not heartbeat, because a request of its own waits for us."""
+        """Whether it need not send heartbeats, because a request of its own waits."""
         return not self.is_new and (self.awaits_join or self.sync_token is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its bytes for one protocol; empty if it does not offer it."""
+        """Return its metadata for one protocol; empty if it does not offer it."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -68,7 +66,7 @@ class Member:
 
 
 class WriteKind(Enum):
-    """Why a group's record is on its way into the log."""
+    """The reason why a group's record is being appended."""
 
     ASSIGNMENT = auto()
     STATIC_MEMBER = auto()
@@ -77,7 +75,7 @@ class WriteKind(Enum):
 
 
 class FormerSelf(NamedTuple):
-    """What a static member was before it was replaced."""
+    """The state of a static member before it was replaced."""
 
     member_id: str
     session_timeout_ms: int
@@ -87,11 +85,10 @@ class FormerSelf(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PendingWrite:
-    """A group record between append and commitment; until then no other event changes the group.
+    """A group record that is not committed yet; until then no other event changes the group.
 
-    `event` is what caused it, `always` holds replies that are true whether or not the write
-    succeeds, `former` undoes the replacement of a static member, `held` the timers that came up
-    meanwhile.
+    `event` is its cause, `always` holds replies that do not depend on the write, `former` undoes
+    the replacement of a static member, `held` the timers that fell due meanwhile.
     """
 
     kind: WriteKind
@@ -117,19 +114,19 @@ class ClassicGroup:
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_joins: set[str] = field(default_factory=set)
-    """Ids that were given out with MEMBER_ID_REQUIRED and have not come back yet."""
+    """Ids that were assigned with MEMBER_ID_REQUIRED and have not joined yet."""
     pending_syncs: set[str] = field(default_factory=set)
     """Members of the current generation that have not sent SyncGroup yet."""
     subscribed_topics: frozenset[str] | None = None
-    """What a consumer group is subscribed to; None if it is not known."""
+    """The topics that a consumer group subscribes to; None if unknown."""
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     write: PendingWrite | None = None
     join_key: TimerKey = field(init=False)
-    """Names the end of the time to (re)join."""
+    """Identifies the deadline to (re)join."""
     sync_key: TimerKey = field(init=False)
-    """Names the end of the time to send SyncGroup."""
+    """Identifies the deadline to send SyncGroup."""
     _support: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -139,7 +136,7 @@ class ClassicGroup:
     # Members.
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take in a member whose protocols were found to fit (`supports`)."""
+        """Add a member whose protocols are compatible (`supports`)."""
         if member.group_instance_id is not None:
             taken = member.group_instance_id in self.static_members
             require(not taken, f"{self.group_id}: an instance id names one member")
@@ -153,7 +150,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or an id that was only given out. Answer its waiting requests before."""
+        """Remove a member or a pending member id. Answer its waiting requests before."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._support.subtract(set(map(_NAME, member.protocols)))
@@ -172,7 +169,7 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         join_token: Token | None,
     ) -> None:
-        """Take over what a member's new JoinGroup says."""
+        """Update a member from its new JoinGroup."""
         self._support.subtract(set(map(_NAME, member.protocols)))
         member.protocols = protocols
         self._support.update(set(map(_NAME, protocols)))
@@ -181,7 +178,7 @@ class ClassicGroup:
         member.join_token = join_token
 
     def rename_static_member(self, old_id: str, new_id: str) -> Member:
-        """Give a static member, restarted under its instance id, a new member id (KIP-345)."""
+        """Give a restarted static member a new member id (KIP-345)."""
         member = self.members.pop(old_id)
         require(member.group_instance_id is not None, f"{old_id} is no static member")
         member.member_id = new_id
@@ -195,7 +192,7 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Say whether this is a current member: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or none."""
+        """Return NONE for a current member, otherwise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if group_instance_id is not None:
             existing = self.static_members.get(group_instance_id)
             if existing is None:
@@ -207,7 +204,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Whether a member with these protocols could join: one of them is every member's."""
+        """Whether a member with these protocols could join: all members support one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -215,9 +212,9 @@ class ClassicGroup:
         return any(self._support[protocol.name] == len(self.members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """Let each member vote for its first protocol that all have.
+        """Return the protocol with the most votes.
 
-        The most votes win, ties the first voted.
+        Each member votes for its first protocol that all support; the first voted wins a tie.
         """
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -236,7 +233,7 @@ class ClassicGroup:
     # The rebalance.
 
     def move(self, state: GroupState, now_ms: int) -> None:
-        """Go to another state."""
+        """Change the state."""
         if state not in MOVES[self.state]:
             move = f"from {self.state.value} to {state.value}"
             raise InvariantViolation(f"a group cannot move {move}")
@@ -246,28 +243,28 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether all members wait in JoinGroup, and no id that was given out is still to come."""
+        """Whether all members wait in JoinGroup, and no pending member id remains."""
         return not self.pending_joins and all(m.awaits_join for m in self.members.values())
 
     @property
     def awaiting_join_count(self) -> int:
-        """How many members wait in JoinGroup."""
+        """The count of members that wait in JoinGroup."""
         return sum(member.awaits_join for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members' rebalance timeouts."""
+        """The longest of the members' rebalance timeouts, in ms."""
         return max(map(_REBALANCE_TIMEOUT_MS, self.members.values()), default=0)
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether the rebalance being prepared is the first one since the group was empty."""
+        """Whether the rebalance in preparation is the first since the group was empty."""
         return (
             self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
         )
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it rejoined, else take a member that did; False if none did."""
+        """Keep the leader if it rejoined, else elect a member that did; False if none did."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.join_token is not None:
             return True
@@ -277,9 +274,9 @@ class ClassicGroup:
         return joined is not None
 
     def start_generation(self, now_ms: int) -> None:
-        """Begin the next generation, with the members that are there.
+        """Start the next generation with the current members.
 
-        Without any, as an empty group.
+        Without members the group becomes empty.
         """
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
@@ -296,7 +293,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def learn_subscription(self) -> None:
-        """Read what the group is subscribed to out of its members' metadata."""
+        """Read the group's subscribed topics from its members' metadata."""
         self.subscribed_topics = None
         is_consumer_group = self.protocol_type == CONSUMER_PROTOCOL_TYPE
         if not is_consumer_group or (self.members and self.protocol_name is None):
@@ -310,9 +307,9 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(all_topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the group reads `topic`.
+        """Whether the group subscribes to `topic`.
 
-        A consumer group whose subscription is not known might.
+        A consumer group whose subscription is unknown might.
         """
         if self.subscribed_topics is None:
             return self.is_consumer_group

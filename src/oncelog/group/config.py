@@ -1,4 +1,4 @@
-"""The settings of the group coordinator, under Kafka's names (D10), as plain values."""
+"""Defines the configs of the group coordinator, under Kafka's names (D10), as plain values."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,10 @@ from oncelog.group.consumer.settings import ConsumerGroupConfig
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Each field names its Kafka key; the defaults are Kafka's."""
+    """The configs of the group coordinator.
+
+    Each field names its Kafka key; the defaults are Kafka's.
+    """
 
     min_session_timeout_ms: int = 6_000
     """`group.min.session.timeout.ms`"""
@@ -19,7 +22,7 @@ class GroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     """`group.initial.rebalance.delay.ms`: how long a new group waits for more members."""
     new_member_join_timeout_ms: int = 300_000
-    """How long a new member may wait in JoinGroup before it is taken for gone (no key)."""
+    """How long a new member may wait in JoinGroup before it is removed (no key)."""
     offset_metadata_max_size: int = 4_096
     """`offset.metadata.max.bytes`"""
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -27,6 +30,6 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     """`offsets.retention.check.interval.ms`"""
     append_bytes_max: int = COORDINATOR_APPEND_BYTES_MAX
-    """What one append of the coordinator's own accord may take; not above `max.message.bytes`."""
+    """The size of one append of tombstones; not above `max.message.bytes`."""
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     """`group.consumer.*`"""

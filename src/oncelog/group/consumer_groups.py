@@ -1,9 +1,9 @@
-"""What requests and timers do to consumer groups (KIP-848).
+"""Applies requests and timers to consumer groups (KIP-848).
 
-Decisions are made by the pure functions of `oncelog.group.consumer`; this module finds the group,
-sets timers and answers. Every record that a group writes is a transition of its id: until it is
-committed, whatever else is about the group waits in the processor, so that each decision sees all
-that was decided before.
+The pure functions of `oncelog.group.consumer` decide; this module finds the group, sets timers and
+replies. Every record that a group writes is a transition of its id: until it is committed, other
+events of the group wait in the processor, so that each decision sees the results of all earlier
+ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_
 
 
 def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
-    """Start what every member is waited for with, after the group was loaded or converted."""
+    """Start every member's timers, after the group was loaded or converted."""
     changes = []
     for member in group.members.values():
         session_ms = store.config.consumer.session_timeout_ms
@@ -97,7 +97,7 @@ def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
 
 
 def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision:
-    """Decide a heartbeat. A member that joins makes the group, or converts a classic one."""
+    """Decide a heartbeat. A joining member creates the group, or converts a classic one."""
     group = store.consumer_groups.get(event.group_id)
     if group is not None:
         return _decision_of(
@@ -131,7 +131,7 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
 def _decision_of(
     store: GroupStore, group: ConsumerGroup, outcome: Outcome | Refusal, context: EventContext
 ) -> GroupDecision:
-    """Set the timers, write the records, and answer once they are committed."""
+    """Set the timers, write the records, and reply once they are committed."""
     if isinstance(outcome, Refusal):
         return _refuse_beat(context, outcome)
     _plan(store, group.group_id, outcome.timers, context.now_ms)
@@ -167,7 +167,7 @@ def _write(
     context: EventContext,
     result: GroupResult,
 ) -> GroupDecision:
-    """Write records as a transition of the group's id, and answer when they are committed."""
+    """Write records as a transition of the group's id, and reply when they are committed."""
     replies = replies_to(context.token, result)
     return Decision(tuple(written), replies, id=group_id if written else None)
 
@@ -177,7 +177,7 @@ def _remove(
 ) -> list[CoordinatorRecord]:
     """Return the records that remove members, and stop their timers.
 
-    If only members of the classic protocol are left, the group becomes classic.
+    If only classic-protocol members remain, the group becomes classic.
     """
     if may_downgrade(group, gone, _context(store, context), store.config.max_size):
         classic, assignments = downgrade(group, gone, _context(store, context))
@@ -207,7 +207,7 @@ def group_converted(
 
 
 def member_overdue(store: GroupStore, event: MemberOverdue, context: EventContext) -> GroupDecision:
-    """Remove a member that was silent for too long, or did not do what it was called for."""
+    """Remove a member that missed its session, revocation, join or sync deadline."""
     group = store.consumer_groups.get(event.group_id)
     member = group.members.get(event.member_id) if group is not None else None
     key = TimerKey(TIMER_KINDS[event.timer], event.group_id, event.member_id)
@@ -223,7 +223,7 @@ def member_overdue(store: GroupStore, event: MemberOverdue, context: EventContex
 
 
 def join_classic(store: GroupStore, event: events.Join, context: EventContext) -> GroupDecision:
-    """A member of the classic protocol joins the others, or takes over an empty group."""
+    """Let a classic-protocol member join the group, or take over an empty group."""
     group = store.consumer_groups[event.group_id]
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
@@ -232,7 +232,7 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
 
 
 def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -> GroupDecision:
-    """A member of the classic protocol asks for its assignment."""
+    """Return a classic-protocol member's assignment."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.sync(group, event, _context(store, context))
     return _decision_of(store, group, outcome, context)
@@ -241,14 +241,14 @@ def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -
 def heartbeat_classic(
     store: GroupStore, event: events.Heartbeat, context: EventContext
 ) -> GroupDecision:
-    """A member of the classic protocol is there."""
+    """Renew a classic-protocol member's session."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.heartbeat(group, event, _context(store, context))
     return _decision_of(store, group, outcome, context)
 
 
 def leave_classic(store: GroupStore, event: events.Leave, context: EventContext) -> GroupDecision:
-    """Remove members, each with an outcome of its own; an administrator may name any."""
+    """Remove members, each with its own result; an administrator may name any."""
     group = store.consumer_groups[event.group_id]
     outcomes, gone = [], set()
     for each in event.members:
@@ -281,7 +281,7 @@ def commit(store: GroupStore, event: AnyCommit, context: EventContext) -> GroupD
 def delete_offsets(
     store: GroupStore, event: events.OffsetDelete, context: EventContext
 ) -> GroupDecision:
-    """Decide an OffsetDelete: nothing that the group is subscribed to."""
+    """Decide an OffsetDelete; topics that the group subscribes to are refused."""
     group = store.consumer_groups[event.group_id]
     subscribed = Members.of(group).subscribed_names()
     tombstones = []
@@ -298,7 +298,7 @@ def delete_offsets(
 
 
 def expire(store: GroupStore, event: events.ExpireOffsets, context: EventContext) -> GroupDecision:
-    """Delete offsets that outlived their retention, and with the last one an empty group."""
+    """Delete expired offsets, and an empty group with its last one."""
     group = store.consumer_groups[event.group_id]
     subscribed = Members.of(group).subscribed_names()
     builder = DecisionBuilder(event, context)
@@ -320,7 +320,7 @@ def expire(store: GroupStore, event: events.ExpireOffsets, context: EventContext
 def describe(
     store: GroupStore, event: DescribeConsumerGroup, context: EventContext
 ) -> GroupDecision:
-    """Describe a group as it is now."""
+    """Describe the current state of a group."""
     group = store.consumer_groups.get(event.group_id)
     if group is None:
         refusal = _no_such_group(event.group_id)
@@ -357,9 +357,9 @@ def delete_group(
 
 
 def decide(store: GroupStore, event: GroupEvent, context: EventContext) -> GroupDecision | None:
-    """Decide an event that every group knows, about a consumer group.
+    """Decide an event that both group types have, for a consumer group.
 
-    None where it does the same to a group of either protocol.
+    None where the effect is the same for both types.
     """
     match event:
         case events.OffsetCommit() | events.TxnOffsetCommit():
@@ -389,7 +389,7 @@ def decide_own(
     event: OwnEvent,
     context: EventContext,
 ) -> GroupDecision:
-    """Decide an event that only consumer groups know."""
+    """Decide an event that only consumer groups have."""
     match event:
         case Beat():
             return beat(store, event, context)

@@ -1,4 +1,4 @@
-"""What the group coordinator decides and answers, for groups of both protocols."""
+"""Defines the decisions and results of the group coordinator, for groups of both protocols."""
 
 from typing import Never, TypeAlias
 
@@ -38,7 +38,7 @@ GroupEvent: TypeAlias = (
     | MemberOverdue
     | GroupConverted
 )
-"""What the group coordinator decides. A new event is named here and in `shard.decide`."""
+"""The events of the group coordinator. A new event is added here and in `shard.decide`."""
 
 GroupResult: TypeAlias = (
     results.JoinResult
@@ -54,7 +54,7 @@ GroupResult: TypeAlias = (
     | BeatResult
     | ConsumerGroupDescription
 )
-"""What the group coordinator answers."""
+"""The results of the group coordinator."""
 
 GroupDecision: TypeAlias = Decision[GroupEvent, GroupResult, Never]
-"""What each decision function of this room returns. Groups want nothing done but appends."""
+"""The result of each decision function of this package. Groups have no effects but appends."""

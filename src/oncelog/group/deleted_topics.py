@@ -1,21 +1,20 @@
-"""The offsets of topics that are gone: found, and deleted a bounded batch at a time.
+"""Deletes the offsets of deleted topics, a bounded batch at a time.
 
-Topic ids are identity, names are labels (D9): a topic made again under its name inherits nothing.
-Every offset that we write carries its topic's id, so a fetch that knows the id never serves one of
-an earlier topic; what happens here also frees the memory and the log of it.
+Topic ids identify topics (D9): a topic created again under its name inherits no offsets. Every
+offset that we write carries its topic's id, so a fetch with the id never returns one of an earlier
+topic; deleting them also frees memory and log space.
 
-Three things may come between a deletion and the tombstones, and none leaves an offset behind:
+Three cases delay tombstones, and none leaves an offset behind:
 
-- a crash, or a deletion while the partition was being loaded: `TopicsKnown`, which comes after each
-  load, names the topics that there are, and so proves that an offset of another id under such a
-  name is of a topic that was deleted;
-- more offsets than fit into one append: the rest goes on with the next tick;
-- an append that failed, or a commit that is still on its way to the log: it is tried again with the
-  next sweep.
+- a crash, or a deletion while the partition was being loaded: `TopicsKnown`, which follows each
+  load, lists the existing topics. An offset with another id under such a name belongs to a deleted
+  topic.
+- more offsets than fit into one append: the next tick continues.
+- a failed append, or a commit in flight: the next sweep tries again.
 
-Nothing is deleted by inference (D14): an offset whose topic's name is unknown after a load stays,
-unserved to any other topic, since a damaged metadata store looks alike. So does a record without a
-topic id (a format before version 4), which goes when the topic of that name is deleted.
+Nothing is deleted by inference (D14): an offset whose topic name is unknown after a load stays,
+unused by any other topic, since a damaged metadata store looks alike. So does a record without a
+topic id (a format before version 4); it is deleted with the topic of that name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +32,7 @@ RETRIED = (TopicDeleted, RemoveOffsets)
 
 
 def decide(store: GroupStore, event: TopicDeleted | TopicsKnown | RemoveOffsets) -> GroupDecision:
-    """Decide what becomes of the offsets of deleted topics."""
+    """Decide an event about the offsets of deleted topics."""
     match event:
         case TopicDeleted():
             return topic_deleted(store, event)
@@ -44,7 +43,7 @@ def decide(store: GroupStore, event: TopicDeleted | TopicsKnown | RemoveOffsets)
 
 
 def topic_deleted(store: GroupStore, event: TopicDeleted) -> GroupDecision:
-    """Delete the offsets of a topic that is gone, in all groups.
+    """Delete the offsets of a deleted topic, in all groups.
 
     Not those of a newer topic of that name.
     """
@@ -58,7 +57,7 @@ def topic_deleted(store: GroupStore, event: TopicDeleted) -> GroupDecision:
 
 
 def topics_known(store: GroupStore, event: TopicsKnown) -> GroupDecision:
-    """Look for offsets of topics that are gone. What is found is deleted from the next tick on."""
+    """Find offsets of deleted topics. The next ticks delete them."""
     found = []
     for group_id, partition in _all(store):
         current = event.topics.get(partition.topic)
@@ -74,7 +73,7 @@ def topics_known(store: GroupStore, event: TopicsKnown) -> GroupDecision:
 
 
 def _remove(store: GroupStore, leftovers: Iterable[Leftover]) -> GroupDecision:
-    """Write as many tombstones as one append may hold, and plan the rest."""
+    """Write as many tombstones as fit into one append, and plan the rest."""
     batch = BatchBudget(store.config.append_bytes_max)
     tombstones = []
     undecided = []
@@ -82,8 +81,8 @@ def _remove(store: GroupStore, leftovers: Iterable[Leftover]) -> GroupDecision:
     for leftover in remaining:
         group_id, partition, topic_ids = leftover
         if store.offsets.is_in_flight(group_id, partition):
-            # A tombstone would stand behind that commit and delete it, whosever it is. Without an
-            # id it may be of the newer topic.
+            # A tombstone would follow that commit in the log and delete it. Without an id the
+            # commit may belong to the newer topic.
             undecided.append(leftover._replace(topic_ids=topic_ids - {ZERO_TOPIC_ID}))
             continue
         found = {value.topic_id for value in _values(store, group_id, partition)}
@@ -94,7 +93,7 @@ def _remove(store: GroupStore, leftovers: Iterable[Leftover]) -> GroupDecision:
                 break
             tombstones.append(tombstone)
         elif found & topic_ids:
-            # A transaction holds an offset of the newer topic, which a tombstone would delete too.
+            # A transaction has an offset of the newer topic, which a tombstone would delete too.
             undecided.append(leftover)
     if undecided:
         store.retries.append(RemoveOffsets(tuple(undecided)))
@@ -108,7 +107,7 @@ def _all(store: GroupStore) -> Iterator[tuple[str, TopicPartition]]:
 
 
 def _values(store: GroupStore, group_id: str, partition: TopicPartition) -> list[CommittedOffset]:
-    """What is committed for the partition, and what open transactions hold."""
+    """Return the partition's committed offset, and those in open transactions."""
     values = list(store.offsets.pending.values(group_id, partition))
     committed = store.offsets.get(group_id, partition)
     if committed is not None:

@@ -1,10 +1,10 @@
-"""What may happen to the groups of one `__consumer_offsets` partition.
+"""Defines the events of the groups of one `__consumer_offsets` partition.
 
-Each request of the wire is one frozen event; partitions are flat, in the order of the request, so
-that the caller can nest them again as its version wants. Events that only the shard's own timers
-make stand at the end. Nothing here knows bytes, connections or the wire classes.
+Each request is one frozen event; partitions are flat, in the order of the request, so that the
+caller can nest them again as its version requires. The last events are made by the shard's own
+timers. This module knows no bytes, connections or wire classes.
 
-Ids that need randomness come in with the event (`fresh_id`): the shard holds none.
+Random ids are part of the event (`fresh_id`): the shard makes none.
 """
 
 from collections.abc import Hashable, Mapping
@@ -15,21 +15,21 @@ from uuid import UUID
 from oncelog.core.ids import TopicPartition
 
 ZERO_TOPIC_ID = UUID(int=0)
-"""Stands for "topic id not known" (request versions before topic ids)."""
+"""The topic id of requests in versions without topic ids."""
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
 
 
 class JoinProtocol(NamedTuple):
-    """One assignment strategy that a member offers, with the bytes that only members understand."""
+    """One assignment strategy that a member offers, with metadata that only members decode."""
 
     name: str
     metadata: bytes
 
 
 class MemberAssignment(NamedTuple):
-    """What the leader decided for one member."""
+    """The leader's assignment for one member."""
 
     member_id: str
     assignment: bytes
@@ -57,7 +57,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class OffsetToFetch(NamedTuple):
-    """One partition whose committed offset is asked for."""
+    """One partition whose committed offset is requested."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class OffsetToFetch(NamedTuple):
 class Join:
     """JoinGroup v0-9.
 
-    The reply (`JoinResult`) may come much later, through another event or a tick.
+    The reply (`JoinResult`) may be released much later, by another event or a tick.
 
     `fresh_id` is a random string (a UUID) that the caller makes for each request; the shard
     builds a new member's id from it. `rebalance_timeout_ms` < 0 (version 0) means the session
@@ -143,7 +143,7 @@ class TxnOffsetCommit:
     """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
 
     The caller has verified (or added) the group's partition in the transaction before; `permit`
-    says so to the shell when the append is written. Reply: `OffsetCommitResult`.
+    proves that to the shell when the append is written. Reply: `OffsetCommitResult`.
     """
 
     group_id: str
@@ -160,7 +160,7 @@ class TxnOffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """OffsetFetch of one group. `offsets` None asks for every committed partition.
+    """OffsetFetch of one group. `offsets` None requests every committed partition.
 
     Reply: `OffsetFetchResult`.
     """
@@ -169,7 +169,7 @@ class OffsetFetch:
     offsets: tuple[OffsetToFetch, ...] | None
     require_stable: bool = False
     member_id: str | None = None
-    """Who asks, from version 9 on; administrators and clients of older versions are nobody."""
+    """The requesting member, from version 9 on; empty from administrators and older versions."""
     member_epoch: int = -1
 
 
@@ -183,7 +183,7 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """DescribeGroups, one group (the caller asks for each of the request's).
+    """DescribeGroups, one group (the caller submits one event per group).
 
     Reply: `DescribeResult`.
     """
@@ -194,7 +194,7 @@ class DescribeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """ListGroups: every group of this partition. Empty filters take all. Reply: `ListResult`."""
+    """ListGroups: every group of this partition. Empty filters accept all. Reply: `ListResult`."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """DeleteGroups, one group (the caller asks for each of the request's).
+    """DeleteGroups, one group (the caller submits one event per group).
 
     Reply: `DeleteResult`.
     """
@@ -212,7 +212,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone: its offsets go too.
+    """A topic was deleted: its offsets are deleted too.
 
     No reply (submit without a token, to every active partition).
     """
@@ -223,20 +223,20 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class TopicsKnown:
-    """All topics that there are, by name, when the partition has just been loaded.
+    """All existing topics, by name, when the partition has just been loaded.
 
-    They have to be at least as new as the log: offsets of a topic that is missing here, or that has
-    another id, are of one that was deleted. No reply (submit without a token).
+    They must be at least as new as the log: offsets of a topic that is missing here, or that has
+    another id, belong to a deleted one. No reply (submit without a token).
     """
 
     topics: Mapping[str, UUID]
 
 
-# What the shard's own timers make (`tick`); nobody else submits these.
+# Events of the shard's own timers (`tick`); no other caller submits these.
 
 
 class Leftover(NamedTuple):
-    """An offset to delete if it was committed for one of these topics, all of which are gone."""
+    """An offset to delete if it was committed for one of these deleted topics."""
 
     group_id: str
     partition: TopicPartition
@@ -245,14 +245,14 @@ class Leftover(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoveOffsets:
-    """Go on deleting offsets of topics that are gone."""
+    """Continue to delete offsets of deleted topics."""
 
     leftovers: tuple[Leftover, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """A member (or one that was only given an id) was silent for its session timeout."""
+    """A member (or a pending member id) sent nothing for its session timeout."""
 
     group_id: str
     member_id: str
@@ -275,6 +275,6 @@ class SyncPhaseOver:
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Look for offsets that outlived their retention, and for a group with nothing left."""
+    """Find expired offsets, and empty groups without offsets."""
 
     group_id: str

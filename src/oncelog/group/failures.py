@@ -1,6 +1,6 @@
-"""What a client hears when the log did not take a record, or we do not coordinate any more.
+"""Maps failed appends and lost leadership to the errors that clients expect.
 
-Facts: "Append errors seen by coordinator clients" (Kafka's `CoordinatorOperationExceptionHelper`).
+Source: Kafka's `CoordinatorOperationExceptionHelper`.
 """
 
 from oncelog.core.errors import ErrorCode
@@ -22,26 +22,26 @@ APPEND_ERRORS = {
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
     ErrorCode.concurrent_transactions: ErrorCode.coordinator_not_available,
 }
-"""The processor says CONCURRENT_TRANSACTIONS to what waited too long.
+"""The processor's CONCURRENT_TRANSACTIONS, for events that waited too long, is mapped.
 
-Clients of groups do not know that code there.
+Clients of groups do not expect that code.
 """
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """Turn what an append said into what a client of a coordinator understands."""
+    """Map an append's error to one that a client of a coordinator understands."""
     return APPEND_ERRORS.get(error, error)
 
 
 def refusal(event: GroupEvent, error: ErrorCode) -> GroupResult | None:
-    """Answer a request as a whole with one error; None for events without a request."""
+    """Answer a whole request with one error; None for events without a request."""
     match event:
         case events.Join():
             return results.JoinResult(error, event.member_id)
         case events.Sync():
             return results.SyncResult(error)
         case events.Heartbeat():
-            # While the groups are being loaded a member may well be one: it must not rejoin.
+            # While the groups are being loaded the member may exist: it must not rejoin.
             loading = error is ErrorCode.coordinator_load_in_progress
             return results.HeartbeatResult(ErrorCode.none if loading else error)
         case events.Leave():

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: a member says that it is there, or that it goes."""
+"""Decides Heartbeat and LeaveGroup for classic groups."""
 
 from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
@@ -12,7 +12,7 @@ from oncelog.group.store import DecisionBuilder, GroupStore
 
 
 def heartbeat(store: GroupStore, event: Heartbeat, context: EventContext) -> GroupDecision:
-    """Renew a member's session; REBALANCE_IN_PROGRESS calls it to join again."""
+    """Renew a member's session; REBALANCE_IN_PROGRESS asks it to rejoin."""
     return answer(context, HeartbeatResult(_heartbeat(store, event, context.now_ms)))
 
 
@@ -34,7 +34,7 @@ def _heartbeat(store: GroupStore, event: Heartbeat, now_ms: int) -> ErrorCode:
 
 
 def leave(store: GroupStore, event: Leave, context: EventContext) -> GroupDecision:
-    """Remove members, each with an outcome of its own, then rebalance once."""
+    """Remove members, each with its own result, then rebalance once."""
     if not event.group_id:
         return answer(context, LeaveResult(ErrorCode.invalid_group_id))
     builder = DecisionBuilder(event, context)

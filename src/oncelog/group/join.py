@@ -1,9 +1,9 @@
-"""JoinGroup (Kafka's `GroupMetadataManager.classicGroupJoin` and what it calls).
+"""Decides JoinGroup (Kafka's `GroupMetadataManager.classicGroupJoin` and what it calls).
 
-New dynamic members get their id first and come back with it (version 4 on: MEMBER_ID_REQUIRED), so
-that a client which retries does not leave ghosts behind. A static member (KIP-345) that comes
-without its id takes the place of its former self, and a stable group stays stable if the protocol
-does not change.
+New dynamic members get an id first and join with it (version 4 on: MEMBER_ID_REQUIRED), so that a
+client which retries does not leave unused members behind. A static member (KIP-345) that joins
+without an id replaces its former self, and a stable group stays stable if the protocol does not
+change.
 """
 
 from oncelog.coordinator.shard import EventContext, answer
@@ -24,10 +24,10 @@ from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting, session_key
 
 KNOWN_MEMBER_ID_VERSION_MIN = 4
-"""From here on a dynamic member has to come back with the id it was given (KIP-394)."""
+"""From this version on a dynamic member has to join with an assigned id (KIP-394)."""
 
 SKIP_ASSIGNMENT_VERSION_MIN = 9
-"""From here on a restarted static leader can be told to leave the assignment (KIP-814)."""
+"""From this version on a restarted static leader can be told to skip the assignment (KIP-814)."""
 
 
 def join(store: GroupStore, event: Join, context: EventContext) -> GroupDecision:
@@ -64,9 +64,10 @@ def _check_request(store: GroupStore, event: Join) -> ErrorCode:
 
 
 def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: str) -> bool:
-    """While members gather, those count that have come.
+    """Whether the group has room for a joining member.
 
-    So the last members to rejoin are refused.
+    While members join, only those that have joined count, so the last members to rejoin are
+    refused.
     """
     member = group.members.get(member_id)
     if group.state is GroupState.EMPTY:
@@ -89,7 +90,7 @@ def _turn_away(
 def _join_new(
     store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
 ) -> None:
-    """A member without an id: a static one that is new or restarted, or a dynamic one."""
+    """Add a member without an id: a static one that is new or restarted, or a dynamic one."""
     prefix = event.client_id if event.group_instance_id is None else event.group_instance_id
     new_id = f"{prefix}-{event.fresh_id}"
     former_id = group.static_members.get(event.group_instance_id or "")
@@ -122,7 +123,7 @@ def _add(
     if group.is_initial_rebalance:
         group.new_member_added = True
     group.add(member, event.protocol_type)
-    # It has no id to send heartbeats with yet. If its client gave up, this is what removes it.
+    # It has no id for heartbeats yet. This removes it if its client gave up.
     timeout_ms = store.config.new_member_join_timeout_ms
     store.timers.set(session_key(group, member_id), builder.now_ms + timeout_ms)
     rebalance_or_complete(store, group, builder)
@@ -137,11 +138,11 @@ def _rebalance_timeout_ms(event: Join) -> int:
 def _join_known(
     store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
 ) -> None:
-    """A member that was given its id before, in this generation or an earlier one."""
+    """Join a member that was assigned its id before, in this generation or an earlier one."""
     member_id = event.member_id
     if member_id in group.pending_joins:
         if event.group_instance_id is not None:
-            # Ids are only given out to dynamic members. Kafka fails on it with the same code.
+            # Only dynamic members are assigned ids first. Kafka fails with the same code.
             builder.answer(JoinResult(ErrorCode.unknown_server_error, member_id))
             return
         _add(store, group, member_id, event, builder)
@@ -159,12 +160,10 @@ def _join_known(
 
 
 def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
-    """Whether the member only needs to hear again about this generation.
+    """Whether an unchanged member only needs the reply of this generation again.
 
-    Nothing about it has changed.
-
-    The leader of a stable group is different: by joining it asks for a rebalance, as when it saw
-    new partitions.
+    The leader of a stable group is different: its JoinGroup requests a rebalance, as when it
+    detects new partitions.
     """
     is_same = member.protocols == event.protocols
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -191,7 +190,7 @@ def _replace_static(
     event: Join,
     builder: DecisionBuilder,
 ) -> None:
-    """A static member was restarted: its former self is fenced, and it goes on in its place."""
+    """Replace a restarted static member; its former self is fenced."""
     leader_id = group.leader_id or ""
     member = group.members[former_id]
     former = FormerSelf(
@@ -209,7 +208,7 @@ def _replace_static(
     elif group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_ready(store, group, builder)
     else:
-        # In CompletingRebalance the leader may be assigning to the former id at this moment.
+        # In CompletingRebalance the leader may be assigning to the former id now.
         prepare_rebalance(store, group, builder)
 
 
@@ -221,9 +220,9 @@ def _store_replacement(
     event: Join,
     builder: DecisionBuilder,
 ) -> None:
-    """Keep the group stable.
+    """Write the replacement without a rebalance.
 
-    Only its record changes, and the member gets its old assignment by SyncGroup.
+    Only the member's record changes, and it gets its old assignment by SyncGroup.
     """
     assignments = {m.member_id: m.assignment for m in group.members.values()}
     record = group_record(group, assignments)
@@ -238,7 +237,7 @@ def _store_replacement(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        # An older client must not find itself the leader, or it would assign anew.
+        # An older client must not be the leader, or it would assign anew.
         leader=(group.leader_id or "") if may_skip else leader_id,
         skip_assignment=may_skip and is_leader,
         members=joined_members(group) if may_skip and is_leader else (),
@@ -250,7 +249,7 @@ def _store_replacement(
 def undo_replacement(
     store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
 ) -> None:
-    """The record of a replacement was not written: the former self is a member again."""
+    """Restore the former self after the record of its replacement was not written."""
     write = group.write
     require(write is not None, f"{group.group_id}: nothing to undo")
     if write is None or write.former is None:

@@ -1,8 +1,8 @@
-"""A group changes its protocol while it has members (KIP-848, online upgrade and downgrade).
+"""Converts groups between the classic and the consumer protocol, with their members (KIP-848).
 
-A classic group becomes a consumer group with its first member of the new protocol: its members stay
-with what they own, in the epoch of their generation. A consumer group becomes classic when its last
-member of the new protocol is gone: the others keep what they own in the generation of the group's
+A classic group becomes a consumer group with its first member of the new protocol: its members keep
+their partitions, in the epoch of their generation. A consumer group becomes classic when its last
+member of the new protocol leaves: the others keep their partitions in the generation of the group's
 epoch, and rebalance. Pure; the callers write.
 """
 
@@ -25,7 +25,7 @@ from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 
 def upgrade(classic: ClassicGroup, context: Context) -> ConsumerGroup | Refusal:
-    """Make a consumer group of a classic one, or say why it cannot become one."""
+    """Convert a classic group to a consumer group, or return why it cannot be converted."""
     if not context.config.migration_policy.upgrades:
         return _cannot(classic, "online upgrade is disabled")
     if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -54,7 +54,7 @@ def _cannot(classic: ClassicGroup, reason: str) -> Refusal:
 def _take(
     group: ConsumerGroup, classic: ClassicGroup, member: Member, topics: Topics
 ) -> str | None:
-    """Take one member over; returns why it cannot be taken."""
+    """Convert one member; return why it cannot be converted."""
     name = classic.protocol_name
     metadata = member.protocols[0].metadata if name is None else member.metadata(name)
     subscription, assignment = read_subscription(metadata), read_assignment(member.assignment)
@@ -85,7 +85,7 @@ def _take(
 
 
 def all_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Everything that there is to say of a group."""
+    """Return all records of a group."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(records.member_metadata(group_id, member) for member in members),
@@ -99,7 +99,7 @@ def all_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 def may_downgrade(
     group: ConsumerGroup, gone: frozenset[str], context: Context, classic_size_max: int
 ) -> bool:
-    """Whether the group becomes classic once these members are gone."""
+    """Whether the group becomes classic once these members are removed."""
     left = [member for member_id, member in group.members.items() if member_id not in gone]
     is_classic = bool(left) and all(member.classic is not None for member in left)
     new_ones_go = any(group.members[member_id].classic is None for member_id in gone)
@@ -114,7 +114,7 @@ def may_downgrade(
 def downgrade(
     group: ConsumerGroup, gone: frozenset[str], context: Context
 ) -> tuple[ClassicGroup, dict[str, bytes]]:
-    """The classic group of the members that are left, and what each is assigned."""
+    """Return the classic group of the remaining members, with their assignments."""
     classic = ClassicGroup(
         group.group_id, generation_id=group.group_epoch, state_timestamp_ms=context.now_ms
     )

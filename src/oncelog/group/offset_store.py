@@ -1,12 +1,11 @@
-"""The committed offsets of all groups of one partition of `__consumer_offsets`.
+"""Holds the committed offsets of all groups of one partition of `__consumer_offsets`.
 
-Durable state: `put`, `remove` and `end_transaction` are called by the shard's `apply` and
-`replay_end_transaction_marker` only. Volatile: the commits that are in flight to the log, by which
-a reader that requires stable offsets learns that one is about to change, and a deletion that it has
-to delete one more.
+Durable: only the shard's `apply` and `replay_end_transaction_marker` call `put`, `remove` and
+`end_transaction`. Volatile: the commits in flight, which make an offset unstable for readers, and
+which a deletion of the group must cover.
 
-Invariants: INV-6, an offset of a transaction becomes visible when the marker says commit, and never
-otherwise. Of a plain and a transactional commit for one partition the one later in the log wins,
+Invariants: INV-6, an offset of a transaction becomes visible when its marker commits, and never
+otherwise. Of a plain and a transactional commit for one partition the later one in the log wins,
 whatever the order of markers.
 """
 
@@ -30,11 +29,11 @@ class OffsetStore:
     # Durable.
 
     def put(self, group_id: str, partition: TopicPartition, value: CommittedOffset) -> None:
-        """Take over a committed offset."""
+        """Apply a committed offset."""
         self._committed.setdefault(group_id, {})[partition] = value
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Take over a tombstone: it also removes what open transactions hold for the partition."""
+        """Apply a tombstone: it also removes the partition's offsets in open transactions."""
         offsets = self._committed.get(group_id)
         if offsets is not None:
             offsets.pop(partition, None)
@@ -43,7 +42,7 @@ class OffsetStore:
         self.pending.discard(group_id, partition)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """Take over a marker: the producer's offsets become visible together, or vanish (INV-6)."""
+        """Apply a marker: make the producer's offsets visible together, or drop them (INV-6)."""
         for group_id, partition, value in self.pending.end(producer_id):
             existing = self.get(group_id, partition)
             newer = existing is None or value.record_offset > existing.record_offset
@@ -53,42 +52,42 @@ class OffsetStore:
     # Reading.
 
     def __len__(self) -> int:
-        """How many offsets are committed, by all groups."""
+        """The count of committed offsets of all groups."""
         return sum(map(len, self._committed.values()))
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The committed offset, or None."""
+        """Return the committed offset, or None."""
         return self._committed.get(group_id, {}).get(partition)
 
     def of_group(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Every committed offset of a group."""
+        """Return every committed offset of a group."""
         yield from self._committed.get(group_id, {}).items()
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a transaction or a commit on its way to the log may change the offset."""
+        """Whether an open transaction or a commit in flight may change the offset."""
         return self.is_in_flight(group_id, partition) or self.pending.holds(group_id, partition)
 
     def is_in_flight(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a commit for the partition is on its way to the log."""
+        """Whether a commit for the partition is in flight."""
         return partition in self._in_flight.get(group_id, ())
 
     def is_known(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether there is anything a tombstone would remove."""
+        """Whether a tombstone would remove anything."""
         return self.get(group_id, partition) is not None or self.is_unstable(group_id, partition)
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
-        """Every partition for which there is, or is about to be, anything in the group."""
+        """Return the group's partitions with offsets, also in open transactions or in flight."""
         seen = dict.fromkeys(self._committed.get(group_id, ()))
         seen |= dict.fromkeys(self.pending.partitions(group_id))
         return list(seen | dict.fromkeys(self._in_flight.get(group_id, ())))
 
     def group_ids(self) -> list[str]:
-        """Every group for which there is, or is about to be, anything."""
+        """Return the groups with offsets, also in open transactions or in flight."""
         seen = dict.fromkeys(self._committed) | dict.fromkeys(self.pending.group_ids())
         return list(seen | dict.fromkeys(self._in_flight))
 
     def snapshot(self) -> tuple[object, object]:
-        """A copy of the durable state, for comparison."""
+        """Return a copy of the durable state, for comparison."""
         committed = {group_id: dict(offsets) for group_id, offsets in self._committed.items()}
         return committed, self.pending.snapshot()
 
@@ -97,20 +96,20 @@ class OffsetStore:
     def add_in_flight(
         self, group_id: str, partitions: Iterable[TopicPartition], commit: GroupEvent
     ) -> None:
-        """Remember that `commit`, an event, handed these partitions to the log."""
+        """Record that `commit`, an event, appended offsets of these partitions."""
         flying = self._in_flight.setdefault(group_id, {})
         for partition in partitions:
             flying.setdefault(partition, deque()).append(commit)
 
     def complete_in_flight(self, group_id: str, partition: TopicPartition) -> None:
-        """The oldest commit in flight for the partition was applied; without any it is replay."""
+        """Remove the partition's oldest commit in flight, which was applied; none in a load."""
         commits = self._in_flight.get(group_id, {}).get(partition)
         if commits:
             commits.popleft()
             self._prune(group_id, partition)
 
     def fail_in_flight(self, group_id: str, commit: GroupEvent) -> None:
-        """`commit` did not come into the log. One that was never on its way changes nothing."""
+        """Remove `commit` after its append failed. One that was never in flight changes nothing."""
         for partition, commits in tuple(self._in_flight.get(group_id, {}).items()):
             kept = deque(other for other in commits if other is not commit)
             self._in_flight[group_id][partition] = kept

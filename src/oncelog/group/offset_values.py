@@ -1,4 +1,4 @@
-"""A committed offset, as it stands in memory."""
+"""Defines a committed offset in memory."""
 
 from typing import NamedTuple
 from uuid import UUID
@@ -9,7 +9,7 @@ NO_TIMESTAMP = -1
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset. `record_offset` is where its record stands in `__consumer_offsets`."""
+    """One committed offset. `record_offset` is its record's offset in `__consumer_offsets`."""
 
     offset: int
     leader_epoch: int

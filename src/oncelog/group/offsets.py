@@ -1,9 +1,9 @@
-"""Committed offsets: commit, fetch, delete, expire (Kafka's `OffsetMetadataManager`).
+"""Decides commits, fetches, deletions and expiry of offsets (Kafka's `OffsetMetadataManager`).
 
-INV-8: a commit that names a member or a generation is checked against the group's; one from an
-older generation is refused, in a transaction too (KIP-447). A commit that names neither is for
-consumers that assign partitions themselves, and is taken while the group has no members (in a
-transaction always, as older clients send nothing else).
+INV-8: a commit with a member or a generation is checked against the group; one from an older
+generation is refused, in a transaction too (KIP-447). A commit with neither comes from a consumer
+that assigns partitions itself, and is accepted while the group has no members (in a transaction
+always, as older clients send nothing else).
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ from oncelog.group.store import DecisionBuilder, GroupStore
 from oncelog.group.timers import TimerKey, TimerKind
 
 OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 9
-"""From this OffsetCommit version on an unknown group is GROUP_ID_NOT_FOUND.
+"""From this OffsetCommit version on an unknown group gets GROUP_ID_NOT_FOUND.
 
 Before, ILLEGAL_GENERATION.
 """
@@ -80,7 +80,7 @@ def commit_in_transaction(
 ) -> GroupDecision:
     """Decide a TxnOffsetCommit.
 
-    The offsets are written now, and visible after the marker (INV-6).
+    The offsets are written now, and become visible with the marker (INV-6).
     """
     if not event.group_id:
         return answer(context, refused(event, ErrorCode.invalid_group_id))
@@ -91,7 +91,7 @@ def commit_in_transaction(
 
 
 def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
-    """Check the committer against the group (INV-8)."""
+    """Check a commit's member and generation against the group (INV-8)."""
     is_transactional = isinstance(event, TxnOffsetCommit)
     if group is None:
         if event.generation_id < 0:
@@ -114,7 +114,7 @@ def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
     elif not is_transactional:
         return ErrorCode.unknown_member_id
     if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
-        # It knows the new generation, but not yet what it owns there.
+        # It knows the new generation, but not its assignment there.
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none
 
@@ -125,7 +125,7 @@ def write_offsets(
     context: EventContext,
     stale: Mapping[TopicPartition, ErrorCode] = MappingProxyType({}),
 ) -> GroupDecision:
-    """Write the offsets of a commit that is allowed, but for those of `stale` partitions."""
+    """Write the offsets of an accepted commit, except those of `stale` partitions."""
     expire_ms = NO_TIMESTAMP
     producer = None
     if isinstance(event, TxnOffsetCommit):
@@ -169,13 +169,13 @@ def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
 
 
 def fetch(store: GroupStore, event: OffsetFetch, context: EventContext) -> GroupDecision:
-    """Read committed offsets.
+    """Return committed offsets.
 
-    `require_stable` turns those that may be about to change into UNSTABLE_OFFSET_COMMIT.
+    With `require_stable`, unstable ones get UNSTABLE_OFFSET_COMMIT.
 
-    Asked for all, Kafka leaves out a partition whose first offset ever is still inside a
-    transaction; we name it as unstable, since a reader that requires stable offsets would otherwise
-    start from nothing (INV-6).
+    If all are requested, Kafka leaves out a partition whose first offset is still in an open
+    transaction; we report it as unstable, since a reader that requires stable offsets would
+    otherwise start without one (INV-6).
     """
     consumer_group = store.consumer_groups.get(event.group_id)
     if consumer_group is not None:
@@ -208,7 +208,7 @@ def _fetch_one(store: GroupStore, event: OffsetFetch, wanted: OffsetToFetch) -> 
 
 
 def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
-    """Whether the offset was committed for a topic of the same name that is gone."""
+    """Whether the offset was committed for a deleted topic of the same name."""
     known = ZERO_TOPIC_ID not in (value.topic_id, wanted.topic_id)
     return known and value.topic_id != wanted.topic_id
 
@@ -216,7 +216,7 @@ def _is_of_another_topic(value: CommittedOffset, wanted: OffsetToFetch) -> bool:
 def delete(store: GroupStore, event: OffsetDelete, context: EventContext) -> GroupDecision:
     """Decide an OffsetDelete.
 
-    Nothing that the group is subscribed to, and no group of another kind while it has members.
+    Subscribed topics are refused, and so are groups of other types that have members.
     """
     if not event.group_id:
         return answer(context, OffsetDeleteResult(ErrorCode.invalid_group_id))
@@ -239,10 +239,10 @@ def delete(store: GroupStore, event: OffsetDelete, context: EventContext) -> Gro
 
 
 def expire(store: GroupStore, event: ExpireOffsets, context: EventContext) -> GroupDecision:
-    """Delete the offsets of a group that outlived their retention.
+    """Delete the expired offsets of a group.
 
-    With the last one an empty group goes too. What does not fit into one append waits for another
-    sweep, which comes soon.
+    With the last one an empty group is deleted too. The rest, if one append cannot hold all, waits
+    for the next sweep, which follows soon.
     """
     group = store.groups.get(event.group_id)
     if group is None:
@@ -260,7 +260,7 @@ def expire(store: GroupStore, event: ExpireOffsets, context: EventContext) -> Gr
         else:
             store.timers.set(TimerKey(TimerKind.SWEEP), context.now_ms + EXPIRY_CONTINUE_MS)
     elif is_over:
-        # It never came to a record: there is nothing to undo in the log.
+        # It was never written: there is nothing to delete in the log.
         store.forget(group)
     return builder.build()
 
@@ -272,9 +272,9 @@ def expire_offsets(
     batch: BatchBudget,
     base_ms_of: Callable[[TopicPartition, CommittedOffset], int | None],
 ) -> tuple[bool, int]:
-    """Delete a group's offsets whose time is over, counted from `base_ms_of` (None: it is not).
+    """Delete a group's expired offsets, by age since `base_ms_of` (None: never expires).
 
-    Returns whether all of them fitted into the append, and how many offsets stay.
+    Returns whether all of them fitted into the append, and how many offsets remain.
     """
     stay = 0
     for partition, value in store.offsets.of_group(group_id):
@@ -302,9 +302,9 @@ def _is_over(store: GroupStore, value: CommittedOffset, base_ms: int, now_ms: in
 
 
 def _base_ms(group: ClassicGroup, partition: TopicPartition, value: CommittedOffset) -> int | None:
-    """Kafka's rules (KIP-211).
+    """Return the time from which an offset's retention counts (KIP-211).
 
-    Count from when the group became empty, or from the commit if it never had members.
+    That is when the group became empty, or the commit if it never had members.
     """
     if group.is_subscribed_to(partition.topic):
         return None

@@ -1,9 +1,7 @@
-"""The rebalance of a classic group.
+"""Runs the rebalance of a classic group: join, start a generation, wait for SyncGroup.
 
-Gather the members, start a generation, wait for their SyncGroup.
-
-Kafka's `GroupMetadataManager`: `prepareRebalance`, `completeClassicGroupJoin`, `expirePendingSync`
-and what they call.
+Source: Kafka's `GroupMetadataManager`: `prepareRebalance`, `completeClassicGroupJoin`,
+`expirePendingSync` and what they call.
 """
 
 from oncelog.coordinator.shard import NOTHING, EventContext
@@ -25,10 +23,7 @@ from oncelog.group.store import (
 
 
 def rebalance_or_complete(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
-    """Start a rebalance.
-
-    If one is being prepared, see whether this was the last one to wait for.
-    """
+    """Start a rebalance, or complete the join phase if all members have joined."""
     if may_rebalance(group.state):
         prepare_rebalance(store, group, builder)
     else:
@@ -36,7 +31,7 @@ def rebalance_or_complete(store: GroupStore, group: ClassicGroup, builder: Decis
 
 
 def prepare_rebalance(store: GroupStore, group: ClassicGroup, builder: DecisionBuilder) -> None:
-    """Call the members together: those that wait for their assignment are sent back to join."""
+    """Start the join phase: members that wait in SyncGroup have to rejoin."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         cancel_assignment(store, group, builder, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
@@ -44,7 +39,7 @@ def prepare_rebalance(store: GroupStore, group: ClassicGroup, builder: DecisionB
     is_initial = group.state is GroupState.EMPTY
     group.move(GroupState.PREPARING_REBALANCE, builder.now_ms)
     if is_initial:
-        # A new group gives its members time to arrive, so that they need not rebalance again.
+        # A new group waits for more members, so that they need not rebalance again.
         delay_ms = store.config.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -58,7 +53,7 @@ def prepare_rebalance(store: GroupStore, group: ClassicGroup, builder: DecisionB
 def cancel_assignment(
     store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
 ) -> None:
-    """Take back the assignments of a generation that did not come to be."""
+    """Discard the assignments of a generation that failed."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(builder, member, SyncResult(error)):
@@ -82,7 +77,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         if member.group_instance_id is None:
             store.drop_member(group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none came: their session timeouts decide.
+        # Only static members are left, and none joined: their session timeouts decide.
         store.timers.set(group.join_key, builder.now_ms + group.rebalance_timeout_ms)
         return
     group.start_generation(builder.now_ms)
@@ -98,7 +93,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
 
 
 def current_generation(group: ClassicGroup, member: Member) -> JoinResult:
-    """Tell a member about the generation; only the leader learns who the others are."""
+    """Reply to a member's JoinGroup; only the leader receives the list of members."""
     is_leader = group.leader_id == member.member_id
     return JoinResult(
         ErrorCode.none,
@@ -112,7 +107,7 @@ def current_generation(group: ClassicGroup, member: Member) -> JoinResult:
 
 
 def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
-    """List the members for the leader, with what each sent for the selected protocol."""
+    """List the members for the leader, with their metadata for the selected protocol."""
     name = group.protocol_name
     members = group.members.values()
     return tuple(
@@ -123,7 +118,7 @@ def joined_members(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 def join_phase_over(
     store: GroupStore, event: JoinPhaseOver, context: EventContext
 ) -> GroupDecision:
-    """The time to join is up; a first rebalance goes on while new members arrive."""
+    """End the join phase; a first rebalance is extended while new members join."""
     group = store.groups.get(event.group_id)
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return NOTHING
@@ -193,7 +188,7 @@ def remove_member(
 
 
 def is_stale(store: GroupStore, event: GroupEvent) -> bool:
-    """Whether a timer's event came too late: its deadline has been moved since."""
+    """Whether a timer's event is late: its deadline has been moved since."""
     match event:
         case SessionExpired(group_id, member_id) if group_id in store.groups:
             return session_key(store.groups[group_id], member_id) in store.timers

@@ -1,7 +1,7 @@
-"""Between the shard's values and the records of `__consumer_offsets` (`group_log`).
+"""Converts between the shard's values and the records of `__consumer_offsets` (`group_log`).
 
-With `oncelog.group.consumer.records` the only module of this room that touches bytes. Keys of kinds
-that belong to other protocols (share and streams groups) are left alone: `decode` returns None.
+Only this module and `oncelog.group.consumer.records` handle bytes. `decode` returns None for keys
+of other protocols (share and streams groups).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.records import consumer_group_log, group_log
 
 _RECORD_BYTES: Final = 24
-"""More than a record's lengths, deltas and attributes take beside its key."""
+"""An upper bound of a record's lengths, deltas and attributes."""
 
 
 class OffsetRecord(NamedTuple):
@@ -53,7 +53,7 @@ class BatchBudget:
         self._is_empty = True
 
     def take(self, tombstone: CoordinatorRecord) -> bool:
-        """Whether it still fits; if so it is counted."""
+        """Return whether it still fits; if so, count it."""
         self._free -= len(tombstone.key) + _RECORD_BYTES
         fits = self._free >= 0 or self._is_empty
         self._is_empty = False
@@ -61,7 +61,7 @@ class BatchBudget:
 
 
 def decode(record: CoordinatorRecord, context: RecordContext) -> AnyRecord | None:
-    """Read one record; None for a key of a kind that is not known."""
+    """Decode one record; None for an unknown key type."""
     key = group_log.decode_key(record.key)
     if isinstance(key, group_log.OffsetCommitKey):
         partition = TopicPartition(key.topic, key.partition)
@@ -98,7 +98,7 @@ def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> Co
 def offset_record(
     group_id: str, partition: TopicPartition, value: CommittedOffset
 ) -> CoordinatorRecord:
-    """The record of an offset commit."""
+    """Return the record of an offset commit."""
     record = group_log.OffsetCommitValue(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
@@ -113,7 +113,7 @@ def offset_record(
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
-    """The record that deletes an offset."""
+    """Return the record that deletes an offset."""
     return CoordinatorRecord(_offset_key(group_id, partition), None)
 
 
@@ -123,7 +123,7 @@ def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The record of a group's generation, with what each member was assigned."""
+    """Return the record of a group's generation, with its members' assignments."""
     members = tuple(
         group_log.GroupMember(
             member_id=member.member_id,
@@ -151,7 +151,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The record that deletes a group."""
+    """Return the record that deletes a group."""
     return CoordinatorRecord(_group_key(group_id), None)
 
 
@@ -160,13 +160,13 @@ def _group_key(group_id: str) -> bytes:
 
 
 def assignments(value: group_log.GroupMetadataValue) -> Iterator[tuple[str, bytes]]:
-    """What each member was assigned."""
+    """Return each member's assignment."""
     for member in value.members:
         yield member.member_id, member.assignment
 
 
 def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGroup:
-    """Make a group again from its last record: stable, or empty, without waiting requests."""
+    """Restore a group from its last record: stable or empty, without waiting requests."""
     group = ClassicGroup(
         group_id,
         generation_id=value.generation,
@@ -183,7 +183,7 @@ def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGro
             stored.client_host,
             stored.session_timeout_ms,
             stored.session_timeout_ms if timeout_ms < 0 else timeout_ms,
-            # Only the selected protocol is in the log.
+            # The log contains only the selected protocol.
             (JoinProtocol(value.protocol or "", stored.subscription),),
             stored.assignment,
         )

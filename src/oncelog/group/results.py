@@ -1,8 +1,7 @@
-"""What the shard answers.
+"""Defines the results of the group shard: one frozen value per request.
 
-One frozen value per request, with Kafka's error codes and no wire classes.
-
-Partitions are flat, in the order of the request.
+They contain Kafka's error codes and no wire classes. Partitions are flat, in the order of the
+request.
 """
 
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ class PartitionOutcome(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """One committed offset; `offset` is -1 where nothing is committed."""
+    """One committed offset; `offset` is -1 where there is none."""
 
     topic: str
     partition: int
@@ -139,7 +138,7 @@ class OffsetDeleteResult:
 class DescribeResult:
     """DescribeGroups, one group.
 
-    `state` is Kafka's spelling, "Dead" for a group that does not exist.
+    `state` has Kafka's spelling, "Dead" for a group that does not exist.
     """
 
     error: ErrorCode

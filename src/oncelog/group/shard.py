@@ -1,19 +1,18 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a pure shard (D1, D2).
 
-Theory of operation. A request of the wire or a due timer is an event; `decide` calls the function
-of it, which answers at once, keeps the token of a JoinGroup or SyncGroup for later, or asks for
-records. What is *durable* is changed by `replay` and `replay_end_transaction_marker` alone:
-committed offsets, offsets of open transactions, and which groups have a record. What is *volatile*,
-and so exempt: the groups with their members, states, timers and waiting tokens, and the count of
-commits in flight. After a restart each group is made again from its last record, stable and with
-the members of that generation, whose sessions start anew in `on_loaded`; so clients that know the
-generation go on without a rebalance.
+Theory of operation. A request or a due timer is an event; `decide` calls the event's function,
+which replies at once, stores the token of a JoinGroup or SyncGroup for later, or returns records.
+Only `replay` and `replay_end_transaction_marker` change *durable* state: committed offsets, offsets
+of open transactions, and which groups have a record. *Volatile* state is exempt: the groups with
+their members, states, timers and waiting tokens, and the count of commits in flight. After a
+restart each group is restored from its last record, stable and with the members of that generation,
+whose sessions restart in `on_loaded`; so clients of that generation continue without a rebalance.
 
 A group's own record (an assignment, a static member's new id, emptiness, deletion) is a transition
 of the group's id: until it is committed every other event that touches the group waits in the
-processor, and timers that come up are held (`PendingWrite.held`) so that a member whose heartbeat
-is queued is not expired. Offset commits are no transitions: several may be in flight, and the log
-orders them.
+processor, and due timers are held (`PendingWrite.held`) so that a member whose heartbeat is queued
+is not expired. Offset commits are no transitions: several may be in flight, and the log orders
+them.
 
 It knows no bytes (`records`), no clock and no randomness. Invariants: INV-6 and INV-8; see
 `offsets`, `offset_store`, `sync`.
@@ -65,19 +64,19 @@ from oncelog.protocol.records.consumer_group_log import ConsumerGroupKind
 
 
 class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
-    """Decides for the groups of one partition.
+    """Decides the events of the groups of one partition.
 
-    `store` is open to tests and to describing tools; write nothing there.
+    `store` is public for tests and tools that describe groups; do not change it.
     """
 
     def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
         self.store = GroupStore(config, topics)
 
     def id_of(self, event: GroupEvent) -> str | None:
-        """Name the group whose transition holds an event back.
+        """Return the group whose transition holds an event back.
 
-        None for what is about several groups, and for DescribeGroups. OffsetFetch waits: it must
-        not overtake a commit of its own connection that waits (D13).
+        None for an event about several groups, and for DescribeGroups. OffsetFetch waits: it must
+        not overtake a waiting commit of its own connection (D13).
         """
         match event:
             case (
@@ -97,7 +96,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         if store.resumed:
             store.resume(context.now_ms)
         if context.token is None:
-            # Only what we planned ourselves may come too late.
+            # Only the shard's own timers may be late.
             if rebalance.is_stale(store, event):
                 return NOTHING
             if isinstance(event, events.Join | events.Sync):
@@ -146,7 +145,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     # Durable state.
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Take over one committed record."""
+        """Apply one committed record."""
         decoded = records.decode(record, context)
         if isinstance(decoded, records.OffsetRecord):
             self._replay_offset(decoded, context)
@@ -215,18 +214,18 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         commit: bool,
         offset: Offset,
     ) -> None:
-        """A transaction ended: its offsets become visible together, or vanish (INV-6)."""
+        """Apply an end marker: the offsets become visible together, or are dropped (INV-6)."""
         self.store.offsets.end_transaction(producer_id, commit)
 
     def _settle(self, group: ClassicGroup, write: PendingWrite) -> None:
-        """The group's write is over: what it held back goes on when the time is next known."""
+        """Finish the group's write: its held timers restart at the next tick."""
         group.write = None
         self.store.resumed.extend(write.held)
 
     # Failures.
 
     def failed(self, event: GroupEvent, error: ErrorCode, context: EventContext) -> GroupDecision:
-        """Answer an event that could not be carried out; take back what its handler did."""
+        """Reply to an event that failed, and undo its volatile changes."""
         code = coordinator_error(error)
         builder = DecisionBuilder(event, context)
         group_id = self.id_of(event)
@@ -277,7 +276,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         return due
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do."""
+        """Return when `tick` should be called next."""
         planned_ms = self.store.timers.next_deadline_ms()
         return 0 if self.store.resumed or self.store.due else planned_ms
 
@@ -288,7 +287,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     # Leadership.
 
     def on_loaded(self, context: EventContext) -> GroupDecision:
-        """Start the sessions of the members that the log named, and the sweep."""
+        """Start the sessions of the members in the log, and the sweep."""
         builder = DecisionBuilder(None, context)
         self._plan_sweep(context.now_ms)
         for consumer_group in self.store.consumer_groups.values():
@@ -297,12 +296,12 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             for member in group.members.values():
                 self.store.renew_session(group, member, context.now_ms)
             if len(group.members) > self.store.config.max_size:
-                # The limit was lowered meanwhile. The members learn it when they rejoin.
+                # The limit was lowered meanwhile. Members get it when they rejoin.
                 rebalance.prepare_rebalance(self.store, group, builder)
         return builder.build()
 
     def on_unloaded(self, context: EventContext) -> GroupDecision:
-        """Answer the members that wait with NOT_COORDINATOR: they find the next one."""
+        """Answer waiting members with NOT_COORDINATOR, so that they find the next coordinator."""
         builder = DecisionBuilder(None, context)
         for group in self.store.groups.values():
             for member in group.members.values():
@@ -311,7 +310,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
 
 
 def _event_of_member(key: TimerKey) -> GroupEvent:
-    """What a timer of a consumer group's member says."""
+    """Return the event of a consumer group member's timer."""
     return MemberOverdue(key.group_id, key.member_id, consumer_groups.MEMBER_TIMERS[key.kind])
 
 

@@ -1,4 +1,4 @@
-"""The states of a classic group and the moves between them (Kafka's `ClassicGroupState`)."""
+"""Defines the states of a classic group and its legal moves (Kafka's `ClassicGroupState`)."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ from enum import Enum
 class GroupState(Enum):
     """A group's state; the value is Kafka's spelling in DescribeGroups and ListGroups.
 
-    There is no Dead: a deleted group leaves the shard at once, and one that does not exist is
+    There is no Dead state: a deleted group leaves the shard at once, and one that does not exist is
     described as "Dead".
     """
 
@@ -15,7 +15,7 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
 
-    # A state is one object; Enum hashes its name by a Python function.
+    # A state is a singleton; Enum would hash its name by a Python function.
     __hash__ = object.__hash__
 
 
@@ -25,11 +25,11 @@ MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}),
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE}),
 }
-"""From each state, where it may go. A move that is not listed is a bug of ours."""
+"""The legal moves from each state. Any other move is a bug."""
 
 DEAD = "Dead"
 
 
 def may_rebalance(state: GroupState) -> bool:
-    """Whether a new rebalance can start here; while one is being prepared it cannot."""
+    """Whether a rebalance can start in this state; not while one is being prepared."""
     return GroupState.PREPARING_REBALANCE in MOVES[state]

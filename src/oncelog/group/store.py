@@ -1,4 +1,4 @@
-"""What the decision functions of the group coordinator share: its state, and how they answer.
+"""Holds the state that the group coordinator's decision functions share, and builds replies.
 
 Each decision function has the form `decide(store, event, context)`. It reads `store`, changes
 volatile state there, and returns a decision; it never changes durable state.
@@ -24,7 +24,7 @@ MEMBER_TIMERS: Final = (
     TimerKind.MEMBER_JOIN,
     TimerKind.MEMBER_SYNC,
 )
-"""What a consumer group's members are waited for with."""
+"""The timers of a consumer group's members."""
 
 
 class GroupStore:
@@ -36,7 +36,7 @@ class GroupStore:
     def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
         self.config = config
         self.topics = topics
-        """The topics that there are now."""
+        """The existing topics."""
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """The groups of the new protocol; no id is in both."""
@@ -44,14 +44,14 @@ class GroupStore:
         self.offsets = OffsetStore()
         self.timers = Timers()
         self.resumed: list[TimerKey] = []
-        """Timers that a group's write held back, and that go on as soon as the time is known."""
+        """Timers held back by a group's write; they restart at the next tick."""
         self.due: list[GroupEvent] = []
-        """Events that go on with a larger piece of work, each for the next tick."""
+        """Events that continue a larger deletion, each for the next tick."""
         self.retries: list[GroupEvent] = []
         """Events that are submitted again with the next sweep."""
 
     def resume(self, now_ms: int) -> None:
-        """Plan again the timers that were held back: sessions in full, everything else for now."""
+        """Restart the timers that were held back: sessions in full, all others for now."""
         for key in self.resumed:
             group = self.groups.get(key.group_id)
             member = group.members.get(key.member_id) if group is not None else None
@@ -62,7 +62,7 @@ class GroupStore:
         self.resumed.clear()
 
     def forget(self, group: ClassicGroup) -> None:
-        """Drop a group and all its timers."""
+        """Remove a group and all its timers."""
         for member_id in (*group.members, *group.pending_joins):
             self.timers.cancel(session_key(group, member_id))
         self.timers.cancel(group.join_key)
@@ -70,7 +70,7 @@ class GroupStore:
         del self.groups[group.group_id]
 
     def forget_consumer_group(self, group: ConsumerGroup) -> None:
-        """Drop a consumer group and all its timers. Its offsets stay, as those of no member."""
+        """Remove a consumer group and all its timers. Its offsets stay."""
         for member_id in group.members:
             for kind in MEMBER_TIMERS:
                 self.timers.cancel(TimerKey(kind, group.group_id, member_id))
@@ -79,22 +79,22 @@ class GroupStore:
             self.groups[group.group_id] = ClassicGroup(group.group_id)
 
     def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
-        """Start the member's session timeout anew."""
+        """Restart the member's session timeout."""
         deadline_ms = now_ms + member.session_timeout_ms
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self.timers.set(key, deadline_ms)
 
     def drop_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Take a member, or an id that was given out, from its group.
+        """Remove a member, or a pending member id, from its group.
 
-        It has to be answered before.
+        Answer its waiting requests before.
         """
         self.timers.cancel(session_key(group, member_id))
         group.remove(member_id)
 
 
 class DecisionBuilder:
-    """Collects the decision about one event where several functions add to it."""
+    """Builds the decision about one event from the parts of several functions."""
 
     __slots__ = (
         "_on_commit",
@@ -118,26 +118,26 @@ class DecisionBuilder:
         self._write: PendingWrite | None = None
         self._written_id: str | None = None
         self.wait = False
-        """Whether the event is to be decided again once what is written is committed."""
+        """Whether the event is decided again once its records are committed."""
 
     def reply(self, token: Token | None, result: GroupResult) -> None:
-        """Answer a request, whether or not anything that is written succeeds."""
+        """Reply to a request, independent of the records' commitment."""
         if token is not None:
             self._replies.append(Reply(token, result))
 
     def answer(self, result: GroupResult) -> None:
-        """Answer the event's own request."""
+        """Reply to the event's own request, likewise."""
         self.reply(self.token, result)
 
     def reply_on_commit(self, token: Token | None, result: GroupResult) -> None:
-        """Answer a request only if what is written is committed; else `failed` answers it."""
+        """Reply to a request only if the records are committed; else `failed` replies."""
         if token is not None:
             self._on_commit.append(Reply(token, result))
 
     def write(
         self, group: ClassicGroup, kind: WriteKind, *records: CoordinatorRecord
     ) -> PendingWrite:
-        """Write the group's record: until it is committed the group stands still (D2)."""
+        """Write the group's record: until it is committed the group does not change (D2)."""
         require(group.write is None, f"{group.group_id}: two transitions in flight (D2)")
         self.records.extend(records)
         group.write = PendingWrite(kind, self.event)
@@ -159,19 +159,19 @@ class DecisionBuilder:
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
-    """Names the session timeout of a member, or of an id that was given out."""
+    """Return the key of a member's session timeout, or of a pending member id's."""
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
 def answer_join(builder: DecisionBuilder, member: Member, result: JoinResult) -> None:
-    """Answer a member's waiting JoinGroup, if there is one."""
+    """Reply to a member's waiting JoinGroup, if any."""
     if member.join_token is not None:
         builder.reply(member.join_token, result)
         member.join_token = None
 
 
 def answer_sync(builder: DecisionBuilder, member: Member, result: SyncResult) -> bool:
-    """Answer a member's waiting SyncGroup, if there is one; returns whether there was."""
+    """Reply to a member's waiting SyncGroup, if any; return whether there was one."""
     if member.sync_token is None:
         return False
     builder.reply(member.sync_token, result)
@@ -182,6 +182,6 @@ def answer_sync(builder: DecisionBuilder, member: Member, result: SyncResult) ->
 def refuse_waiting(
     builder: DecisionBuilder, member: Member, error: ErrorCode, member_id: str
 ) -> None:
-    """Answer whatever requests of a member wait with `error`."""
+    """Answer a member's waiting requests with `error`."""
     answer_join(builder, member, JoinResult(error, member_id))
     answer_sync(builder, member, SyncResult(error))

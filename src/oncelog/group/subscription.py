@@ -1,10 +1,8 @@
-"""The one thing a group coordinator reads in the bytes that members exchange.
+"""Reads a consumer's subscribed topics from the metadata that members exchange.
 
-Which topics a consumer wants.
-
-It is needed to keep offsets of subscribed topics from expiring or being deleted. Version 0 of
-Kafka's consumer protocol is a prefix of all later ones: version int16, then an array of topic
-names.
+The coordinator decodes nothing else of it. The topics keep offsets from being expired or deleted.
+Version 0 of Kafka's consumer protocol is a prefix of all later ones: version int16, then an array
+of topic names.
 """
 
 import struct
@@ -13,7 +11,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Read the topics of one member's subscription.
+    """Return the subscribed topics of one member.
 
     None if the bytes are not a consumer's subscription.
     """

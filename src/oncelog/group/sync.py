@@ -1,10 +1,8 @@
-"""SyncGroup (Kafka's `classicGroupSyncToClassicGroup`).
+"""Decides SyncGroup (Kafka's `classicGroupSyncToClassicGroup`).
 
-The leader's assignment goes into the log, then to everyone.
-
-Classic assignments are delivered as the leader made them (INV-8); a member it left out gets an
-empty one. Nobody learns an assignment before the record that holds it is committed, so that after a
-fail-over the group is in the generation that its members know.
+The leader's assignment is written to the log, then sent to every member (INV-8); a member without
+an assignment gets an empty one. No member receives an assignment before its record is committed, so
+that after a fail-over the group has the generation that its members know.
 """
 
 from oncelog.coordinator.shard import NOTHING, EventContext, answer
@@ -20,7 +18,7 @@ from oncelog.group.store import DecisionBuilder, GroupStore
 
 
 def sync(store: GroupStore, event: Sync, context: EventContext) -> GroupDecision:
-    """Decide a SyncGroup; a follower's reply comes with the leader's."""
+    """Decide a SyncGroup; a follower's reply is sent with the leader's."""
     group = store.groups.get(event.group_id)
     if not event.group_id:
         return answer(context, SyncResult(ErrorCode.invalid_group_id))
@@ -76,7 +74,7 @@ def _store_assignment(
 
 
 def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> SyncResult:
-    """Tell a member its assignment."""
+    """Reply with a member's assignment."""
     require(member.member_id in group.members, "INV-8: an assignment goes to a member only")
     return SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)
 
@@ -84,7 +82,7 @@ def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> Syn
 def assignment_failed(
     store: GroupStore, group: ClassicGroup, builder: DecisionBuilder, error: ErrorCode
 ) -> None:
-    """The record of an assignment was not written.
+    """Handle an assignment whose record was not written.
 
     Every waiting SyncGroup gets the error, and all members rejoin.
     """

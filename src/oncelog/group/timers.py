@@ -1,7 +1,7 @@
-"""Deadlines by key, cheap to move: a heartbeat moves its member's deadline thousands of times.
+"""Stores deadlines by key; moving one is cheap, as every heartbeat does so.
 
-The heap holds at most a few stale lines per key; a line is checked against the key's real deadline
-when it comes up. Time is whatever the caller passes, in ms. Nothing here calls back.
+The heap holds at most a few stale lines per key; a line is checked against the key's current
+deadline when it falls due. The caller passes the time, in ms. There are no callbacks.
 """
 
 from enum import Enum, auto
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     SESSION = auto()
     JOIN = auto()
@@ -20,12 +20,12 @@ class TimerKind(Enum):
     MEMBER_JOIN = auto()
     MEMBER_SYNC = auto()
 
-    # A kind is one object; Enum hashes its name by a Python function.
+    # A kind is a singleton; Enum would hash its name by a Python function.
     __hash__ = object.__hash__
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline; `member_id` only for a member's, `group_id` for all but the sweep."""
+    """Identifies one deadline; only the sweep has no `group_id`, only a member's a `member_id`."""
 
     kind: TimerKind
     group_id: str = ""
@@ -35,9 +35,9 @@ class TimerKey(NamedTuple):
 class Timers:
     """A set of deadlines.
 
-    Each key has one line in the heap that counts, named by its sequence number in `_lines`. Moving
-    a deadline later leaves the line where it is; when it comes up it is planned again. Other lines
-    are stale and skipped.
+    Each key has one valid line in the heap, identified by its sequence number in `_lines`. Moving a
+    deadline later leaves the line in place; when it falls due it is planned again. Other lines are
+    stale and skipped.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Timers:
         return len(self._deadlines)
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
-        """Plan `key` for `deadline_ms`, in place of what was planned for it."""
+        """Set the deadline of `key` to `deadline_ms`, replacing an earlier one."""
         self._deadlines[key] = deadline_ms
         line = self._lines.get(key)
         if line is None or deadline_ms < line[0]:
@@ -62,11 +62,11 @@ class Timers:
             heappush(self._heap, (deadline_ms, self._sequence, key))
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget `key`, if it is planned at all."""
+        """Remove `key`, if it is planned."""
         self._deadlines.pop(key, None)
 
     def due(self, now_ms: int) -> list[TimerKey]:
-        """Remove and return what is due by now, earliest first."""
+        """Remove and return the keys that are due, earliest first."""
         due: list[TimerKey] = []
         while (next_ms := self.next_deadline_ms()) is not None and next_ms <= now_ms:
             key = heappop(self._heap)[2]
@@ -76,7 +76,7 @@ class Timers:
         return due
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline, or None."""
+        """Return the earliest deadline, or None."""
         while self._heap:
             planned_ms, sequence, key = self._heap[0]
             counts = self._lines.get(key) == (planned_ms, sequence)

@@ -1,8 +1,8 @@
-"""Offsets inside open transactions: kept apart until the transaction's marker (INV-6).
+"""Holds the offsets of open transactions until their end markers (INV-6).
 
-Durable state: only `apply` and `replay_end_transaction_marker` of the shard lead here. It knows
-nothing of epochs, because the log has refused what a fenced producer wrote (INV-5), and a marker
-ends whatever its producer id has open.
+Durable: only the shard's `apply` and `replay_end_transaction_marker` change it. It does not check
+epochs: the log has refused batches of fenced producers (INV-5), and a marker ends the producer id's
+open transaction.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ class PendingOffsets:
     def put(
         self, producer_id: int, group_id: str, partition: TopicPartition, value: CommittedOffset
     ) -> None:
-        """Keep an offset until the producer's transaction ends."""
+        """Store an offset until the producer's transaction ends."""
         groups = self._by_producer.setdefault(producer_id, {})
         groups.setdefault(group_id, {})[partition] = value
         self._open.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
 
     def discard(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget what any transaction holds for a partition: a tombstone was written after it."""
+        """Remove a partition's offsets of all transactions: a tombstone follows them in the log."""
         for producer_id in tuple(self._open.get(group_id, {}).get(partition, ())):
             groups = self._by_producer[producer_id]
             del groups[group_id][partition]
@@ -37,7 +37,7 @@ class PendingOffsets:
             self._close(producer_id, group_id, partition)
 
     def end(self, producer_id: int) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Take out everything that the producer's transaction holds; the caller keeps it or not."""
+        """Remove and return all offsets of the producer's transaction."""
         for group_id, offsets in self._by_producer.pop(producer_id, {}).items():
             for partition, value in offsets.items():
                 self._close(producer_id, group_id, partition)
@@ -48,20 +48,20 @@ class PendingOffsets:
         return partition in self._open.get(group_id, {})
 
     def partitions(self, group_id: str) -> tuple[TopicPartition, ...]:
-        """The partitions of the group that open transactions have offsets for."""
+        """Return the group's partitions with offsets in open transactions."""
         return tuple(self._open.get(group_id, ()))
 
     def group_ids(self) -> tuple[str, ...]:
-        """The groups that open transactions have offsets for."""
+        """Return the groups with offsets in open transactions."""
         return tuple(self._open)
 
     def values(self, group_id: str, partition: TopicPartition) -> Iterator[CommittedOffset]:
-        """The values that open transactions hold for one partition of a group."""
+        """Return the offsets of one partition of a group in open transactions."""
         for producer_id in self._open.get(group_id, {}).get(partition, ()):
             yield self._by_producer[producer_id][group_id][partition]
 
     def snapshot(self) -> dict[int, dict[str, dict[TopicPartition, CommittedOffset]]]:
-        """A copy of everything, for comparison."""
+        """Return a copy of everything, for comparison."""
         return {
             producer_id: {group_id: dict(offsets) for group_id, offsets in groups.items()}
             for producer_id, groups in self._by_producer.items()

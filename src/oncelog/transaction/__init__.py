@@ -1,10 +1,8 @@
-"""The transaction coordinator.
+"""The transaction coordinator: it fences producers and ends transactions.
 
-Which producer holds a transactional id, and how its transactions end.
-
-Pure. `TransactionCoordinatorShard` decides; `events` is its vocabulary; `states` has the table of
-legal moves. It must not know of sockets, files, tasks or time, nor of the wire: handlers make
-events from requests and answers from results.
+Pure. `TransactionCoordinatorShard` decides; `events` defines its events and results; `states` has
+the table of legal moves. It knows no sockets, files, tasks, clocks or wire formats: handlers make
+events from requests and replies from results.
 """
 
 from oncelog.transaction.events import (

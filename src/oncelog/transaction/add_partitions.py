@@ -1,14 +1,13 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn.
+"""Decides AddPartitionsToTxn and AddOffsetsToTxn: partitions join a transaction.
 
-Partitions join a transaction, and the first one begins it; also verify-only.
+The first partition begins the transaction. A verify-only request changes nothing.
 
-While the transaction before it is still ending, an add waits (D7). Producer id and epoch are
-checked only after that: under TV2 the producer may use the id that COMPLETE is about to bring
-(KAFKA-18660).
+While the previous transaction is still ending, an add waits (D7). Producer id and epoch are checked
+only after that: under TV2 the producer may use the id that COMPLETE assigns (KAFKA-18660).
 
 A late add of a TV1 client, on a connection older than one on which the same producer has ended a
-transaction since, is refused with INVALID_TXN_STATE like a late EndTxn (`end_txn.is_late`). It
-would open a transaction that no client ends, and whose timeout fences the healthy producer.
+transaction since, gets INVALID_TXN_STATE like a late EndTxn (`end_txn.is_late`). It would open a
+transaction that no client ends, and whose timeout fences the healthy producer.
 """
 
 from dataclasses import replace
@@ -58,9 +57,9 @@ def decide(
 
 
 def park(store: TransactionStore, event: AddPartitions) -> AddPartitions:
-    """Note in a waiting request which transaction it found.
+    """Record in a waiting request which transaction it found.
 
-    It is for that one if that is open, otherwise for the next.
+    The request belongs to that one if it is open, otherwise to the next.
     """
     metadata = store.transactions.get(event.transactional_id)
     met_open = metadata is not None and metadata.state is TransactionState.ONGOING
@@ -69,7 +68,7 @@ def park(store: TransactionStore, event: AddPartitions) -> AddPartitions:
 
 
 def refuse(event: AddPartitions, error: ErrorCode, context: EventContext) -> TransactionDecision:
-    """Answer every partition of a request with one error, or with none."""
+    """Answer every partition of a request with one error, or with NONE."""
     return answer(context, _result(event, error))
 
 
@@ -104,7 +103,7 @@ def _add(
 def _verify(
     metadata: TransactionMetadata, event: AddPartitions, context: EventContext
 ) -> TransactionDecision:
-    """Say which partitions are in the transaction (KIP-890).
+    """Return which partitions the transaction contains (KIP-890).
 
     It never waits: the log checks again when it appends.
     """
@@ -124,7 +123,7 @@ def _verify(
 
 
 def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> ErrorCode | None:
-    """INV-5: only the producer that holds the id, at its current epoch, adds to its transaction."""
+    """Return the error of a producer that does not own the id at its current epoch (INV-5)."""
     if metadata.producer_id != event.producer_id:
         return ErrorCode.invalid_producer_id_mapping
     if metadata.producer_epoch != event.producer_epoch:
@@ -135,13 +134,10 @@ def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> Erro
 def _late_error(
     store: TransactionStore, metadata: TransactionMetadata, parked: Parked | None
 ) -> ErrorCode | None:
-    """D7.
+    """Refuse an add that waited while the open transaction it found was ended (D7).
 
-    An add that met an open transaction, and had to wait while it was ended, must not begin or join
-    another.
-
-    The producer decides whether to ask again. Under TV2 the epoch tells the same, and was checked
-    before.
+    It must not begin or join another transaction: the producer decides whether to ask again. Under
+    TV2 the epoch, checked before, shows the same.
     """
     if parked is None:
         return None
@@ -154,5 +150,5 @@ def _late_error(
 
 
 def _logged_version(transaction_version: int) -> int:
-    """Kafka logs TV1 as 0: only the epoch bump of TV2 makes a difference later."""
+    """Return the version to log; like Kafka TV1 is logged as 0, as only TV2 bumps the epoch."""
     return EPOCH_BUMP_VERSION if transaction_version >= EPOCH_BUMP_VERSION else 0

@@ -1,31 +1,31 @@
-"""EndTxn: commit or abort, under TV1 and TV2, for clients and for the coordinator's own timeouts.
+"""Decides EndTxn: commits or aborts, for clients and for transaction timeouts.
 
-The answer goes out when PREPARE is committed; markers and COMPLETE follow (INV-4). A retry that
-finds PREPARE waits for COMPLETE and then hears the same (D7).
+The reply is sent when PREPARE is committed; markers and COMPLETE follow (INV-4). A retry that finds
+PREPARE waits for COMPLETE and then gets the same reply (D7).
 
-TV2 (KIP-890): the epoch says which transaction is meant. With the epoch before the current one it
-is a retry, provided that the end which stands was one of TV2 and so bumped the epoch:
+TV2 (KIP-890): the epoch identifies the transaction. A request with the epoch before the current one
+is a retry, if the last end was under TV2 and so bumped the epoch:
 
     state           abort retry  abort current  commit retry  commit current
     Empty           FENCED       bump           FENCED        INVALID_TXN_STATE
     CompleteAbort   NONE         bump           INVALID       INVALID_TXN_STATE
     CompleteCommit  INVALID      bump           NONE          INVALID_TXN_STATE
 
-The current epoch in a prepared state is the producer's next transaction, which it was told of when
-PREPARE was committed; Kafka fences it, we wait for COMPLETE and then answer by the table.
+The current epoch in a prepared state means the producer's next transaction, whose epoch the reply
+to PREPARE carried; Kafka fences it, we wait for COMPLETE and then reply by the table.
 
-An end under TV1 bumps nothing. If that stands, the epoch before the current one is that of a
-producer which a takeover fenced. Kafka takes its request for a retry and tells it the successor's
-producer id and epoch, so that its next record lands in the successor's transaction (INV-5).
+An end under TV1 bumps no epoch. After it, the epoch before the current one belongs to a producer
+that a takeover fenced. Kafka treats its request as a retry and returns the successor's producer id
+and epoch, so that its next record joins the successor's transaction; we fence it (INV-5).
 
-TV1: all transactions of a producer share one epoch, so a delayed EndTxn can hit the next one. What
-the wire lets us see:
+TV1: all transactions of a producer share one epoch, so a delayed EndTxn can end the next one. The
+protocol allows two checks:
 
-- A request that had to wait is for the transaction that it met. If another is open by then:
-  CONCURRENT_TRANSACTIONS.
-- A client that lost patience ends its transaction again on a newer connection and never returns to
-  the old one. So an EndTxn on a connection older than one that has ended a transaction of this
-  producer is late: INVALID_TXN_STATE. Requests that add partitions are held to the same rule.
+- A request that had to wait belongs to the transaction that it found. If another is open
+  afterwards, the reply is CONCURRENT_TRANSACTIONS.
+- A client that times out ends its transaction again on a newer connection and never returns to the
+  old one. So an EndTxn on a connection older than one that has ended a transaction of this producer
+  is late and gets INVALID_TXN_STATE. The same rule holds for requests that add partitions.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ _COMMITTED = frozenset({_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT})
 
 
 def decide(store: TransactionStore, event: EndTxn, context: EventContext) -> TransactionDecision:
-    """Decide an EndTxn that has just arrived, or that waited (`event.parked`)."""
+    """Decide an EndTxn, either new or after it waited (`event.parked`)."""
     if not event.transactional_id:
         return answer(context, EndTxnResult(ErrorCode.invalid_request))
     metadata = store.transactions.get(event.transactional_id)
@@ -69,15 +69,15 @@ def decide(store: TransactionStore, event: EndTxn, context: EventContext) -> Tra
 
 
 def park(store: TransactionStore, event: EndTxn) -> EndTxn:
-    """Note in a waiting request which transaction it found."""
+    """Record in a waiting request which transaction it found."""
     return replace(event, parked=Parked(store.volatile[event.transactional_id].ordinal))
 
 
 def is_late(store: TransactionStore, event: EndTxn | AddPartitions) -> bool:
-    """Say whether a TV1 request comes on a connection that its client has given up.
+    """Whether a TV1 request arrives on a connection that its client has abandoned.
 
-    That is so once an EndTxn of the same producer came on a newer connection. A client that made
-    its connection anew has a newer one, and connection 0 is unknown.
+    That is so once an EndTxn of the same producer arrived on a newer connection. Connection 0 is
+    unknown and never late.
     """
     return 0 < event.connection < store.volatile[event.transactional_id].end_connection
 
@@ -143,7 +143,7 @@ def _decide_tv2_prepared(
     context: EventContext,
     is_retry: bool,
 ) -> TransactionDecision:
-    """While markers are under way: wait as a retry, or as the end of the next transaction."""
+    """Let a request wait for the markers, as a retry or as the end of the next transaction."""
     if is_retry:
         if (metadata.state in _COMMITTED) != event.commit:
             return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
@@ -161,7 +161,7 @@ def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
 
 
 def _is_retry(metadata: TransactionMetadata, event: EndTxn) -> bool:
-    """The request bears the epoch before the last bump, also across a change of the producer id."""
+    """Whether the request has the epoch before the last bump, even of the previous producer id."""
     if metadata.client_transaction_version < EPOCH_BUMP_VERSION:
         return False
     if event.producer_id == metadata.producer_id:
@@ -184,7 +184,7 @@ def _end(
     context: EventContext,
     tells_ids: bool,
 ) -> TransactionDecision:
-    """Start the ending, and answer once PREPARE is committed."""
+    """Append PREPARE, and reply once it is committed."""
     if isinstance(prepared, ErrorCode):
         return answer(context, EndTxnResult(prepared))
     ids = coming_ids(prepared.after) if tells_ids else ()
@@ -197,8 +197,8 @@ def abort_timed_out(
 ) -> TransactionDecision:
     """Fence and abort a transaction that is open beyond its timeout, if it still is (INV-5).
 
-    The sweep saw it earlier: the request that it waited behind may have ended it, and even begun
-    another.
+    The event waited since the sweep: another request may have ended the transaction meanwhile, and
+    even begun the next.
     """
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not metadata.is_overdue(context.now_ms):

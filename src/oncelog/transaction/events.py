@@ -1,14 +1,12 @@
-"""What can happen to a transactional id, and what is answered.
+"""Defines the events and results of the transaction coordinator.
 
-The transaction coordinator's vocabulary.
-
-Plain frozen values; the handlers make the events from requests and the wire answers from the
-results. Results carry the newest error codes; handlers map them down for old versions (KIP-588:
+They are plain frozen values; the handlers make events from requests and replies from results.
+Results carry the newest error codes; handlers map them down for old versions (KIP-588:
 PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH for InitProducerId < 4, EndTxn < 2, AddOffsetsToTxn
 and AddPartitionsToTxn < 2).
 
 `connection` numbers the client connections of a broker in the order in which they were accepted,
-from 1; 0 is unknown. It serves only to refuse requests of TV1 that arrive late (see `end_txn`).
+from 1; 0 is unknown. It serves only to refuse late requests of TV1 (see `end_txn`).
 """
 
 from dataclasses import dataclass
@@ -35,15 +33,15 @@ MARKER_REFUSALS = frozenset(
         ErrorCode.transaction_coordinator_fenced,
     }
 )
-"""A leader's answers to a marker that is older than what its partition knows."""
+"""Errors of a leader that refuses a marker as older than its partition's state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """What a request that waits found when it came (D7). Only the shard makes and reads it.
+    """The state that a waiting request found on arrival (D7). Only the shard makes and reads it.
 
     `ordinal` is the transaction that it found, `met_open` whether that was still open; `ticket`
-    orders competing InitProducerIds; `has_aborted` says that this InitProducerId has already
+    orders competing InitProducerIds; `has_aborted` means that this InitProducerId has already
     aborted the transaction that it found open.
     """
 
@@ -53,15 +51,15 @@ class Parked:
     has_aborted: bool = False
 
 
-# Requests. Each is answered by the result of the same name.
+# Requests. Each gets the result of the same name.
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """A producer takes the id over, or (KIP-360) bumps the epoch that it says it has.
+    """A producer takes over the id, or bumps the epoch that it sends (KIP-360).
 
-    The handler answers a null transactional id itself, from the producer id blocks. `client` says
-    in words who asks, for those who read logs.
+    The handler serves a null transactional id itself, from the producer id blocks. `client` names
+    the client for the log.
     """
 
     transactional_id: str
@@ -82,7 +80,7 @@ class AddPartitions:
 
     `verify_only` asks whether they are in it already (KIP-890). `transaction_version` is 2 for the
     implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1. `connection` is the
-    client's own to the coordinator; what a partition leader asks has none.
+    client's own to the coordinator; requests of partition leaders have none.
     """
 
     transactional_id: str
@@ -97,9 +95,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
-    """Commit or abort. `transaction_version` is 2 from EndTxn v5 on: the epoch is bumped (KIP-890).
+    """Commit or abort the open transaction.
 
-    Otherwise 1.
+    `transaction_version` is 2 from EndTxn v5 on, which bumps the epoch (KIP-890), otherwise 1.
     """
 
     transactional_id: str
@@ -113,9 +111,9 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransaction:
-    """What stands about one id (KIP-664). Changes nothing.
+    """Describe one id (KIP-664). Changes nothing.
 
-    `include_life` asks what happened to it lately.
+    `include_life` asks for its recent steps.
     """
 
     transactional_id: str
@@ -124,10 +122,10 @@ class DescribeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """The ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152). Changes nothing.
+    """List the ids that pass every given filter (KIP-664, KIP-994, KIP-1152). Changes nothing.
 
-    `states` are names as tools print them; `duration_ms` keeps those open for longer; `pattern`
-    matches whole ids.
+    `states` are names as tools print them; `duration_ms` selects transactions open for longer;
+    `pattern` matches whole ids.
     """
 
     producer_ids: frozenset[int] = frozenset()
@@ -138,19 +136,18 @@ class ListTransactions:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """What partition leaders answered to the markers of one `SendMarkers`.
+    """The replies of partition leaders to the markers of one `SendMarkers`.
 
-    Any part of it, in any order, even twice.
+    A report may cover any part of them, in any order, even twice.
 
     A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions. A
-    partition whose topic is deleted, by the metadata image, goes into `deleted` and not into
+    partition whose topic is deleted, by the metadata image, is listed in `deleted` and not in
     `outcomes`: its marker can no longer be written.
 
-    A partition that refused the marker as older than what it knows (`MARKER_REFUSALS`), and in
-    which nothing of the producer is open, goes into `closed` with its refusal: there is nothing to
-    end.
+    A partition that refused the marker as too old (`MARKER_REFUSALS`), and in which the producer
+    has no open transaction, is listed in `closed` with its error: there is nothing to end.
 
-    `ordinal` is that of the `SendMarkers`: under TV1 nothing else tells a late report from one
+    `ordinal` is that of the `SendMarkers`: under TV1 only it distinguishes a late report from one
     about the next transaction (INV-4).
     """
 
@@ -164,7 +161,7 @@ class MarkersWritten:
     closed: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
-# Timers: the shard makes them itself, in `tick`.
+# Timers: the shard creates them in `tick`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class AbortTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class CompletePrepared:
-    """Every marker is written and COMPLETE is not.
+    """Every marker is written, but COMPLETE is not.
 
     Its append failed, or there was no marker to write.
     """
@@ -195,7 +192,7 @@ class ExpireId:
 
 @dataclass(frozen=True, slots=True)
 class WarnOfExpiry:
-    """The sweep found ids that expire soon unless they are used; each is found once."""
+    """The sweep found ids that expire soon unless they are used; it finds each once."""
 
     transactional_ids: tuple[str, ...]
 
@@ -205,7 +202,7 @@ class WarnOfExpiry:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResult:
-    """The producer id and epoch to go on with; -1 and -1 with an error."""
+    """The producer id and epoch to use; -1 and -1 with an error."""
 
     error: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -214,7 +211,7 @@ class InitProducerIdResult:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsResult:
-    """One error for the request; for its partitions the same, or their own (verify-only)."""
+    """One error for the request; its partitions have the same, or their own (verify-only)."""
 
     error: ErrorCode
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
@@ -222,7 +219,7 @@ class AddPartitionsResult:
 
 @dataclass(frozen=True, slots=True)
 class EndTxnResult:
-    """Under TV2 the producer id and epoch of the next transaction (EndTxn v5).
+    """The producer id and epoch of the next transaction under TV2 (EndTxn v5).
 
     Otherwise -1 and -1.
     """
@@ -234,10 +231,10 @@ class EndTxnResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionResult:
-    """What stands about one id.
+    """The description of one id.
 
-    `cause` says in words why its producer was last fenced, as far as we remember; `life` what
-    happened lately, if that was asked; `trouble` what keeps it from ending, and what to do.
+    `cause` is the reason of its producer's last fencing, if known; `life` has the recent steps, if
+    requested; `trouble` is what prevents the transaction from ending, and the remedy.
     """
 
     error: ErrorCode
@@ -256,7 +253,7 @@ class DescribeTransactionResult:
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """One line of a listing; `expires_at_ms` is when the id expires unless it is used."""
+    """One transaction of a listing; `expires_at_ms` is when the id expires unless it is used."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -266,7 +263,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsResult:
-    """Ids in order. `unknown_states` are the filters that name no state."""
+    """The ids in order. `unknown_states` are filters that are no state's name."""
 
     error: ErrorCode
     transactions: tuple[ListedTransaction, ...] = ()
@@ -280,10 +277,10 @@ class ListTransactionsResult:
 class SendMarkers:
     """Have the leaders of `partitions` append the end marker (WriteTxnMarkers) after `delay_ms`.
 
-    Released only after PREPARE is committed, so that the outcome is certain before anybody sees it
-    (INV-4).
+    Released only after PREPARE is committed, so that the outcome is certain before any reader can
+    see it (INV-4).
 
-    `ordinal` numbers the id's transactions under this leadership, and comes back in the report.
+    `ordinal` numbers the id's transactions under this leadership, and the report returns it.
     """
 
     transactional_id: str
@@ -299,7 +296,10 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Have the log say something about a transaction: the coordinator itself has no log."""
+    """Write a line about a transaction to the broker's log.
+
+    The coordinator has no logger itself.
+    """
 
     text: str
     is_warning: bool = False
@@ -317,7 +317,7 @@ TransactionEvent: TypeAlias = (
     | ExpireId
     | WarnOfExpiry
 )
-"""What the transaction coordinator decides. A new event is named here and in `shard.decide`."""
+"""The events of the transaction coordinator. A new event is added here and in `shard.decide`."""
 
 TransactionResult: TypeAlias = (
     InitProducerIdResult
@@ -326,10 +326,10 @@ TransactionResult: TypeAlias = (
     | DescribeTransactionResult
     | ListTransactionsResult
 )
-"""What the transaction coordinator answers."""
+"""The results of the transaction coordinator."""
 
 TransactionEffect: TypeAlias = SendMarkers | Notice
-"""What the transaction coordinator wants done outside."""
+"""The effects of the transaction coordinator."""
 
 TransactionDecision: TypeAlias = Decision[TransactionEvent, TransactionResult, TransactionEffect]
-"""What each decision function of this room returns."""
+"""The result of each decision function of this package."""

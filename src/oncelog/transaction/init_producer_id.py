@@ -1,21 +1,19 @@
-"""InitProducerId.
+"""Decides InitProducerId: a producer takes over a transactional id or bumps its own epoch.
 
-A producer takes a transactional id over, or bumps its own epoch (KIP-98, KIP-360).
+Sources: KIP-98, KIP-360. Without an open transaction, the epoch is bumped, or the id gets a fresh
+producer id when its epochs are exhausted. An open transaction is fenced and aborted first (INV-5).
+Kafka then returns CONCURRENT_TRANSACTIONS and the client retries; we let the request wait for the
+end of the abort and reply once (D7). If several starting producers wait, the newest gets the id and
+the others PRODUCER_FENCED.
 
-At rest, the epoch is bumped, or the id moves to a fresh producer id when its epochs are used up. An
-open transaction is fenced and aborted first (INV-5). Kafka then answers CONCURRENT_TRANSACTIONS and
-has the client try again; we let the request wait for the end of the abort and answer in one go
-(D7). If another producer that starts has asked meanwhile, the newest of them gets the id and the
-others PRODUCER_FENCED.
-
-Only a producer that starts supersedes those that wait. A request with an expected producer id and
-epoch is judged by the state that it finds at its turn, so it needs no ticket: behind a takeover it
-is fenced, and before one it is superseded. A request that cannot be granted whatever it waits for
-(`is_hopeless`) is refused at once and changes nothing.
+Only a starting producer supersedes those that wait. A request with an expected producer id and
+epoch is decided by the state after its wait, so it needs no ticket: after a takeover it is fenced,
+before one it is superseded. A request that no state can satisfy (`is_hopeless`) is refused at once
+and changes nothing.
 
 Stricter than Kafka in one point: with an expected epoch that is not the current one, an open
-transaction is not aborted. A delayed InitProducerId of a superseded producer would end its
-successor's transaction otherwise (INV-5).
+transaction is not aborted. Otherwise a delayed InitProducerId of a superseded producer would end
+its successor's transaction (INV-5).
 """
 
 from dataclasses import replace
@@ -39,7 +37,7 @@ from oncelog.transaction.transitions import coming_ids, ending, prepare_fence
 def decide(
     store: TransactionStore, event: InitProducerId, context: EventContext
 ) -> TransactionDecision:
-    """Decide an InitProducerId that has just arrived, or that waited (`event.parked`)."""
+    """Decide an InitProducerId, either new or after it waited (`event.parked`)."""
     error = _refusal(store, event)
     if error is not None:
         return answer(context, InitProducerIdResult(error))
@@ -65,7 +63,7 @@ def decide(
 
 
 def park(store: TransactionStore, event: InitProducerId, context: EventContext) -> InitProducerId:
-    """Note in a waiting request what it found, and its turn among those that compete for the id."""
+    """Record in a waiting request the state it found, and its ticket among competing requests."""
     token = None if _is_expecting(event) else context.token
     ticket = store.enter_init(event.transactional_id, token)
     ordinal = store.volatile[event.transactional_id].ordinal
@@ -73,10 +71,10 @@ def park(store: TransactionStore, event: InitProducerId, context: EventContext) 
 
 
 def is_hopeless(store: TransactionStore, event: InitProducerId) -> bool:
-    """Say whether nothing that the request could wait for can still make it succeed.
+    """Whether no state that the request could wait for can make it succeed.
 
-    What is under way does not matter: clients are told only of epochs that are committed, so an
-    epoch that is neither the current, the coming nor the last one was fenced.
+    A transition under way does not matter: clients receive only committed epochs, so an epoch that
+    is neither the current, the next nor the last one was fenced.
     """
     if _refusal(store, event) is not None:
         return True
@@ -87,7 +85,7 @@ def is_hopeless(store: TransactionStore, event: InitProducerId) -> bool:
 def _is_superseded(
     store: TransactionStore, metadata: TransactionMetadata, event: InitProducerId
 ) -> bool:
-    """The producer has an id and epoch that no end of this state makes valid (INV-5)."""
+    """Whether the producer's id and epoch are valid in no state after this one (INV-5)."""
     if not _is_expecting(event) or _expects_current(metadata, event):
         return False
     coming = coming_ids(metadata) if metadata.state.is_prepared else None
@@ -96,7 +94,7 @@ def _is_superseded(
 
 
 def _refusal(store: TransactionStore, event: InitProducerId) -> ErrorCode | None:
-    """What is wrong with the request itself, whatever the state."""
+    """Return the error of the request itself, whatever the state."""
     if not event.transactional_id:
         return ErrorCode.invalid_request
     if event.enable_two_phase_commit:
@@ -111,7 +109,7 @@ def _refusal(store: TransactionStore, event: InitProducerId) -> ErrorCode | None
 def _create(
     store: TransactionStore, event: InitProducerId, context: EventContext
 ) -> TransactionDecision:
-    """Give a new id its first producer id, at epoch 0, whatever the producer says it had before."""
+    """Assign a new id its first producer id, at epoch 0; what the producer expected is ignored."""
     fresh = context.fresh_producer_id()
     if fresh is None:
         return answer(context, InitProducerIdResult(ErrorCode.coordinator_load_in_progress))
@@ -131,7 +129,7 @@ def _fence(
     event: InitProducerId,
     context: EventContext,
 ) -> TransactionDecision:
-    """Abort the open transaction under a bumped epoch, and come back when it is over."""
+    """Abort the open transaction under a bumped epoch, and decide again afterwards."""
     current = (metadata.producer_id, metadata.producer_epoch)
     if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
         store.leave_init(context.token)
@@ -160,9 +158,9 @@ def _take_over(
     has_aborted: bool,
     context: EventContext,
 ) -> TransactionDecision:
-    """Bump the epoch of an id at rest, or repeat the answer that got lost (KIP-360).
+    """Bump the epoch of an id without an open transaction, or repeat a lost reply (KIP-360).
 
-    An epoch that is expected is the current or the last one here: others were refused before.
+    An expected epoch is the current or the last one here: others were refused before.
     """
     is_expecting = _is_expecting(event)
     if is_expecting and not has_aborted and not _expects_current(metadata, event):
@@ -187,7 +185,7 @@ def _take_over(
 
 
 def _is_expecting(event: InitProducerId) -> bool:
-    """The producer says which (producer id, epoch) it has; -1 and -1 is a producer that starts."""
+    """Whether the producer sends its producer id and epoch; a starting one sends -1 and -1."""
     return event.producer_id != NO_PRODUCER_ID
 
 
@@ -199,9 +197,9 @@ def _expects_current(metadata: TransactionMetadata, event: InitProducerId) -> bo
 def _expects_last(
     store: TransactionStore, metadata: TransactionMetadata, event: InitProducerId
 ) -> bool:
-    """Recognise a retry.
+    """Whether this is a retry: it expects the epoch before the last bump.
 
-    The epoch before the last bump, of this producer id or of a used up one before it.
+    That epoch may belong to an exhausted previous producer id.
     """
     if event.producer_epoch != store.volatile[metadata.transactional_id].last_producer_epoch:
         return False

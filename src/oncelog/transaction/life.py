@@ -1,12 +1,12 @@
-"""What happened to transactional ids lately, for people who ask (`oncelog transactions show`).
+"""Records recent steps of transactional ids for `oncelog transactions show`.
 
-The coordinator keeps what it has in hand anyway: each committed move as its `TransactionMetadata`,
-each report about markers, and the cause of a move that the client did not ask for. `Lives.steps`
-makes sentences' worth of it only when somebody asks, so that a transaction costs one append to a
-deque per move and per report.
+The coordinator stores objects that exist anyway: each committed move as its `TransactionMetadata`,
+each report about markers, and the cause of a move that the client did not request. `Lives.steps`
+describes them only on request, so that a transaction costs one append to a deque per move and per
+report.
 
-Volatile, as D2 asks to be said: bounded per id and in ids, and gone with the leadership. After a
-load it begins with the moves that the log still has.
+Volatile (D2): bounded per id and in the number of ids, and lost with the leadership. After a load
+it begins with the moves that the log still has.
 """
 
 from collections import deque
@@ -29,24 +29,24 @@ __all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind"]
 
 
 class StepKind(Enum):
-    """What a step is; the values are what DescribeTransactions says."""
+    """The kind of a step; the values appear in DescribeTransactions."""
 
     PRODUCER = "producer"
-    """A producer was given the id, or a new epoch of it."""
+    """A producer got the id, or a new epoch of it."""
     PARTITIONS = "partitions added"
     OFFSETS = "offsets sent"
-    """The offsets of groups joined the transaction: partitions of `__consumer_offsets`."""
+    """Groups' offsets joined the transaction: partitions of `__consumer_offsets`."""
     PREPARE_COMMIT = "prepare commit"
     PREPARE_ABORT = "prepare abort"
     MARKER = "marker"
-    """Markers are written, or with an error are not; without partitions nothing is owed there."""
+    """Markers were written, or failed with an error; without partitions no marker is owed."""
     COMPLETE_COMMIT = "complete commit"
     COMPLETE_ABORT = "complete abort"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that happened to an id; `cause` says why, where the client did not ask for it."""
+    """One step of an id; `cause` is the reason of a step that the client did not request."""
 
     at_ms: int
     kind: StepKind
@@ -58,13 +58,13 @@ class Step:
 
 
 class Cause(NamedTuple):
-    """Why the move after it was made."""
+    """The reason of the move that follows."""
 
     text: str
 
 
 class Markers(NamedTuple):
-    """What partition leaders answered; `remark` where that says too little."""
+    """The replies of partition leaders; `remark` adds a reason to them."""
 
     at_ms: int
     outcomes: tuple[tuple[TopicPartition, ErrorCode], ...]
@@ -72,7 +72,7 @@ class Markers(NamedTuple):
 
 
 Life = deque[TransactionMetadata | Markers | Cause]
-"""What is remembered of one id, oldest first."""
+"""The steps of one id, oldest first."""
 
 _S = TransactionState
 _KINDS = {
@@ -84,23 +84,23 @@ _KINDS = {
 
 
 class Lives:
-    """The lives of one shard's ids."""
+    """The recent steps of one shard's ids."""
 
     __slots__ = ("by_id",)
 
     def __init__(self) -> None:
         self.by_id: dict[str, Life] = {}
-        """To append to. Looked into in place, as every move of every transaction does."""
+        """The steps by id; callers append in place, as this is the hot path."""
 
     def begin(self, transactional_id: str) -> Life:
-        """Begin to remember an id, which may push out the one that was begun first."""
+        """Start recording an id; this may remove the id recorded first."""
         life = self.by_id[transactional_id] = deque(maxlen=LIFE_STEPS_PER_ID_COUNT_MAX)
         if len(self.by_id) > LIVES_REMEMBERED_COUNT_MAX:
             del self.by_id[next(iter(self.by_id))]
         return life
 
     def steps(self, transactional_id: str) -> tuple[Step, ...]:
-        """What happened to an id, oldest first."""
+        """Return the steps of an id, oldest first."""
         return tuple(_steps(self.by_id.get(transactional_id, ())))
 
 
@@ -143,7 +143,7 @@ def _move_steps(
 
 
 def _marker_steps(report: Markers, prepared: TransactionMetadata) -> Iterator[Step]:
-    """One step for all partitions with the same outcome."""
+    """Return one step for all partitions with the same outcome."""
     by_error: dict[ErrorCode, list[TopicPartition]] = {}
     for topic_partition, error in report.outcomes:
         by_error.setdefault(error, []).append(topic_partition)

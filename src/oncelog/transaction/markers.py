@@ -1,22 +1,21 @@
-"""After PREPARE.
+"""Decides the end of a transaction after PREPARE: its markers, then COMPLETE (INV-4).
 
-The end markers, one per partition, and COMPLETE when the last of them is written (INV-4).
+Each partition owes one marker; COMPLETE follows when the last is written. The shell sends markers
+and reports replies; this module decides. Per partition and error:
 
-The shell sends and reports; this decides. Per partition and error ("Markers"):
+- none, or a deleted topic, or a leader without transaction support: the partition owes no marker
+  any more.
+- a newer epoch of the producer or the coordinator, and the producer has nothing open there: the
+  partition owes no marker either. Kafka stops sending for good, takes the coordinator for a zombie,
+  and leaves the id in Prepare* forever.
+- the same with something open: we may be a zombie, or an administrator's marker had too high an
+  epoch. The id is stuck and reports the command that frees it; the marker is sent again after a
+  longer pause, and is no longer owed once an administrator has ended the transaction there.
+- any other error: send again after a pause. An unknown error must not leave a decided transaction
+  half ended.
 
-- none, or a topic that is deleted, or a leader that knows no transactions: the partition owes
-  nothing any more.
-- a newer epoch, of the producer or of the coordinator, is known there, and nothing of the producer
-  is open: there is nothing to end, so the partition owes nothing either. Kafka stops sending for
-  good, takes the coordinator for a zombie, and leaves the id in Prepare* for ever.
-- the same where something is open: we may be a zombie, or an administrator's marker had too high an
-  epoch. The id is stuck and says so, with the command that frees it; the marker is tried again
-  after a longer pause, and finds nothing to end once an administrator has ended it.
-- anything else: send again after a pause. An error that we do not know must not leave a decided
-  transaction half ended.
-
-Reports may come twice, late, or for a leadership that is over: they are matched by producer id,
-epoch and coordinator epoch.
+Reports may arrive twice, late, or for a former leadership: they are matched by producer id, epoch
+and coordinator epoch.
 """
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
@@ -54,9 +53,9 @@ DONE = frozenset(
 def decide(
     store: TransactionStore, event: MarkersWritten, context: EventContext
 ) -> TransactionDecision:
-    """Take in what partition leaders answered.
+    """Apply a report of partition leaders.
 
-    Complete the transaction when nothing is owed any more.
+    The transaction completes when no marker is owed any more.
     """
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not _is_about(store, metadata, event):
@@ -67,7 +66,7 @@ def decide(
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
     last = life[-1] if life else None
     if type(last) is not Markers or last.outcomes != event.outcomes:
-        # Of attempts that end alike the first is remembered.
+        # Record only the first of attempts with the same outcome.
         life.append(Markers(now_ms, event.outcomes))
     effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:
@@ -93,7 +92,7 @@ def _nothing_owed(
     life: Life,
     now_ms: int,
 ) -> tuple[Notice, ...]:
-    """Take partitions off that have nothing to end, and say which refused the marker."""
+    """Remove partitions that have nothing to end, and record which refused the marker."""
     volatile = store.volatile[event.transactional_id]
     volatile.markers_left.difference_update(event.deleted)
     if event.deleted:
@@ -115,7 +114,7 @@ def _try_again(
     failed: list[tuple[TopicPartition, ErrorCode]],
     now_ms: int,
 ) -> tuple[TransactionEffect, ...]:
-    """Send what failed again: soon, or rarely where the partition refuses it."""
+    """Send failed markers again: soon, or after a long pause where the partition refuses them."""
     volatile = store.volatile[metadata.transactional_id]
     effects: list[TransactionEffect] = []
     soon = [partition for partition, error in failed if error not in MARKER_REFUSALS]
@@ -158,9 +157,9 @@ def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int)
 
 
 def resume_all(store: TransactionStore, now_ms: int) -> tuple[TransactionEffect, ...]:
-    """After replay.
+    """Send every marker of every prepared transaction again after a load.
 
-    Send every marker of every prepared transaction again; leaders recognise a repetition (INV-4).
+    Leaders recognise a repetition (INV-4).
     """
     effects: list[TransactionEffect] = []
     for metadata in store.transactions.values():

@@ -1,8 +1,8 @@
-"""The coordinator's lines in the broker's log: what happened to whom, where and why.
+"""Builds the coordinator's lines in the broker's log.
 
-Only what a client did not ask for: an abort by timeout, a fencing, a marker that cannot be written,
-what a new leader takes up. `Notice` is an effect, so that a line appears once what it says is
-committed. `oncelog transactions show` tells the rest.
+Only steps that the client did not request are logged: an abort by timeout, a fencing, a marker that
+cannot be written, the work that a new leader resumes. `Notice` is an effect, so that a line is
+written once its step is committed. `oncelog transactions show` shows the rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def takeover(event: InitProducerId, *, is_own: bool) -> str:
-    """Why an id gets a new epoch: its own producer asked for one (KIP-360), or a new one came."""
+    """Return why an id gets a new epoch: its own producer (KIP-360) or a new one requested it."""
     who = f", {event.client}" if event.client else ""
     if is_own:
         return f"InitProducerId of its own producer{who}"
@@ -47,7 +47,7 @@ def fenced(before: TransactionMetadata, after: TransactionMetadata, cause: str) 
 
 
 def resumed(metadata: TransactionMetadata) -> Notice:
-    """After a load, the end of a transaction is taken up again."""
+    """Log that the end of a transaction is resumed after a load."""
     what = _outcome(metadata)
     return Notice(
         f"{_who(metadata)}: {what} markers are sent again after a load;"
@@ -60,15 +60,15 @@ def marker_retry_lasts(
     failed: Sequence[tuple[TopicPartition, ErrorCode]],
     lasts_ms: int,
 ) -> Notice:
-    """Some leaders could not write a marker for a while."""
-    text = f"{_who(metadata)}: no {_outcome(metadata)} marker yet after {lasts_ms} ms, trying on"
+    """Log that some leaders could not write a marker for a while."""
+    text = f"{_who(metadata)}: no {_outcome(metadata)} marker after {lasts_ms} ms, retrying"
     return Notice(f"{text}: {_answers(failed)}", is_warning=True)
 
 
 def refused_in_vain(
     metadata: TransactionMetadata, closed: Sequence[tuple[TopicPartition, ErrorCode]]
 ) -> Notice:
-    """Leaders refused a marker, and have nothing that it would end."""
+    """Log that leaders refused a marker that has nothing to end."""
     return Notice(
         f"{_who(metadata)}: the {_outcome(metadata)} marker was refused, but nothing is open"
         f" there any more, so the transaction ends without it: {_answers(closed)}",
@@ -77,12 +77,12 @@ def refused_in_vain(
 
 
 def stuck(metadata: TransactionMetadata, refused: Mapping[TopicPartition, ErrorCode]) -> Notice:
-    """Leaders refuse the marker of a transaction that is open there."""
+    """Log that leaders refuse the marker of a transaction that is open there."""
     return Notice(f"{_who(metadata)}: {advice(metadata, refused)}", is_warning=True)
 
 
 def advice(metadata: TransactionMetadata, refused: Mapping[TopicPartition, ErrorCode]) -> str:
-    """What a stuck id waits for, and the command that frees it."""
+    """Return what a stuck id waits for, and the command that frees it."""
     first = min(refused)
     return (
         f"the {_outcome(metadata)} marker is refused: {_answers(tuple(refused.items()))}; once"
@@ -93,7 +93,7 @@ def advice(metadata: TransactionMetadata, refused: Mapping[TopicPartition, Error
 
 
 def expires_soon(transactional_ids: Sequence[str], within_ms: int) -> Notice:
-    """Ids that nobody used for long."""
+    """Log ids that were not used for long."""
     named = ", ".join(transactional_ids[:PARTITIONS_NAMED_COUNT_MAX])
     more = len(transactional_ids) - PARTITIONS_NAMED_COUNT_MAX
     rest = f" and {more} more" if more > 0 else ""

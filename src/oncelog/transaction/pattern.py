@@ -1,13 +1,13 @@
-r"""Patterns over transactional ids (KIP-1152), matched in time linear in the id.
+r"""Matches transactional ids against patterns (KIP-1152), in time linear in the id.
 
-The pattern is a client's, so Python's `re`, which backtracks and recurses, must not run it: a dozen
-characters could hold the broker for hours. Kafka uses RE2 for the same reason. Here the pattern
-becomes a small program whose threads advance together over the id (Thompson's construction), as RE2
-does.
+The pattern comes from a client, so Python's `re`, which backtracks and recurses, must not run it: a
+dozen characters could block the broker for hours. Kafka uses RE2 for the same reason. As in RE2,
+the pattern becomes a small program whose threads advance together over the id (Thompson's
+construction).
 
-Understood are literals, ``.``, classes ``[a-z]``, ``\d \w \s`` and their opposites, groups,
-``|``, ``* + ?`` and ``{m,n}`` (lazy forms too: only whether all of the id matches is asked), and
-``^ $`` at the ends. All else is refused.
+Supported are literals, ``.``, classes ``[a-z]``, ``\d \w \s`` and their opposites, groups, ``|``,
+``* + ?`` and ``{m,n}`` (lazy forms too, as the whole id has to match), and ``^ $`` at the ends. All
+else is refused.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ Test = Callable[[str], bool]
 
 
 class BadPattern(ValueError):  # noqa: N818 - names what the pattern is
-    """The pattern is not understood, or larger than the limits allow."""
+    """The pattern is not supported, or exceeds a limit."""
 
 
 class _Step(NamedTuple):
-    """Either one character that passes `test`, then `to`; or go on at all of `to` at once."""
+    """Either one character that passes `test`, then `to`; or continue at all of `to` at once."""
 
     test: Test | None
     to: tuple[int, ...]
@@ -72,7 +72,7 @@ class Pattern:
         return 0 in alive
 
     def _reach(self, places: set[int]) -> set[int]:
-        """These steps and all that follow without a character."""
+        """Return these steps and all that are reachable without a character."""
         reached = set(places)
         todo = list(places)
         while todo:
@@ -83,7 +83,7 @@ class Pattern:
                 todo += fresh
         return reached
 
-    # --- parsing: each part becomes a function from where it goes on to where it begins
+    # --- parsing: each part becomes a function from its end to its start
 
     def _add(self, test: Test | None, *to: int) -> int:
         if len(self._steps) >= PATTERN_STEPS_COUNT_MAX:

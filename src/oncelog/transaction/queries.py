@@ -1,6 +1,6 @@
-"""DescribeTransactions and ListTransactions: what stands, by committed state.
+"""Serves DescribeTransactions and ListTransactions from committed state (KIP-664).
 
-Nothing here changes anything (KIP-664).
+Nothing here changes state.
 """
 
 from oncelog.coordinator.shard import EventContext, answer
@@ -25,9 +25,9 @@ STATE_BY_LABEL = {state.label: state for state in TransactionState}
 def describe(
     store: TransactionStore, event: DescribeTransaction, context: EventContext
 ) -> TransactionDecision:
-    """Say what stands about one id.
+    """Describe one id.
 
-    INVALID_REQUEST if it is empty, TRANSACTIONAL_ID_NOT_FOUND if there is none.
+    INVALID_REQUEST if it is empty, TRANSACTIONAL_ID_NOT_FOUND if it does not exist.
     """
     id_ = event.transactional_id
     if not id_:
@@ -50,8 +50,8 @@ def describe(
         last_update_timestamp_ms=metadata.last_update_timestamp_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        # While it is being ended, those that still owe a marker: as Kafka's, whose tools take the
-        # others for hanging.
+        # While the transaction ends, list those that still owe a marker, as Kafka does: its tools
+        # treat others as hanging.
         partitions=tuple(sorted(partitions)),
         cause=volatile.cause,
         life=store.lives.steps(id_) if event.include_life else (),
@@ -63,7 +63,7 @@ def describe(
 def list_transactions(
     store: TransactionStore, event: ListTransactions, context: EventContext
 ) -> TransactionDecision:
-    """List the ids that pass all filters. INVALID_REGULAR_EXPRESSION if the pattern is none."""
+    """List the ids that pass all filters; INVALID_REGULAR_EXPRESSION for an invalid pattern."""
     try:
         pattern = Pattern(event.pattern) if event.pattern else None
     except BadPattern:

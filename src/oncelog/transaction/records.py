@@ -1,6 +1,6 @@
-"""Between transaction metadata and the records of `__transaction_state`.
+"""Converts between transaction metadata and the records of `__transaction_state`.
 
-The bytes are the protocol room's business; which values make sense is this room's.
+The protocol package encodes the bytes; this module checks the values.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ _STATE_BY_STATUS = {state.value: state for state in TransactionState if state no
 
 
 def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> CoordinatorRecord:
-    """Make the record that says `metadata`. An empty state has no partition list, as in Kafka.
+    """Encode `metadata` as a record. As in Kafka an empty state has no partition list.
 
     At level 0 of `transaction.version` it has version 0, which older brokers read, unless that
     would lose what the newer protocol needs.
@@ -56,15 +56,15 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> tuple[tuple[str, tuple[i
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """Make the record that removes an id."""
+    """Return the record that deletes an id."""
     return CoordinatorRecord(transaction_log.encode_key(transactional_id), None)
 
 
 def decode(record: CoordinatorRecord) -> tuple[str | None, TransactionMetadata | None]:
-    """Read a record: the id and what stands about it.
+    """Decode a record to the id and its metadata.
 
-    (id, None) is a tombstone, (None, None) a kind of record that we do not know. Raises
-    ProtocolError (corrupt_message) for bytes that make no sense.
+    (id, None) is a tombstone, (None, None) an unknown record type. Raises ProtocolError
+    (corrupt_message) for bytes that cannot be decoded.
     """
     transactional_id = transaction_log.decode_key(record.key)
     if transactional_id is None or record.value is None:

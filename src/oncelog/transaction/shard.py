@@ -1,14 +1,11 @@
-"""The transaction coordinator's shard.
+"""The transaction coordinator of one partition of `__transaction_state`.
 
-One partition of `__transaction_state`, driven by `oncelog.coordinator.EventProcessor`.
+`oncelog.coordinator.EventProcessor` drives it. It routes events to the modules that decide them,
+and maps failures. It knows no sockets, tasks or clocks.
 
-It routes events to the files that decide them, and maps failures. It must not know of sockets,
-tasks or clocks.
-
-Keeps INV-4 (an outcome is decided by one committed PREPARE and always carried through), INV-5 (only
-the producer that holds the id at its current epoch moves it), INV-6 by treating a group's offsets
-partition like any other, INV-11 by taking producer ids from the block it is given and from nowhere
-else.
+Keeps INV-4 (one committed PREPARE decides an outcome, which is always completed), INV-5 (only the
+producer that owns the id at its current epoch changes it), INV-6 by treating a group's offsets
+partition like any other, INV-11 by taking producer ids only from the block it is given.
 """
 
 from collections.abc import Sequence
@@ -66,7 +63,7 @@ _MAPPED = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""What a client is told about a failed append, as TransactionStateManager maps it."""
+"""The client's error for each error of an append, as in Kafka's TransactionStateManager."""
 
 
 class TransactionCoordinatorShard(
@@ -91,7 +88,7 @@ class TransactionCoordinatorShard(
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:
-        """The committed state of every id: what a replay of the log would bring back.
+        """The committed state of every id: the result of replaying the log.
 
         Not to be changed.
         """
@@ -99,16 +96,16 @@ class TransactionCoordinatorShard(
 
     @property
     def owed_markers_count(self) -> int:
-        """Markers that partitions still have to take before their transactions are complete."""
+        """Count the markers that are not written yet."""
         return sum(len(volatile.markers_left) for volatile in self._store.volatile.values())
 
     @property
     def unwritten_ends_count(self) -> int:
-        """Transactions that have all their markers, and whose COMPLETE is still to be written."""
+        """Count the transactions that have all their markers, but no COMPLETE yet."""
         return len(self._store.to_complete)
 
     def id_of(self, event: TransactionEvent) -> str | None:
-        """Name the id an event waits for. Reads, verify-only and hopeless requests never wait."""
+        """Return the id an event waits for. Reads, verify-only and hopeless requests never wait."""
         match event:
             case AddPartitions(verify_only=True) | DescribeTransaction():
                 return None
@@ -119,11 +116,11 @@ class TransactionCoordinatorShard(
         return event.transactional_id
 
     def overtakes(self, event: TransactionEvent) -> bool:
-        """Let results of markers, and COMPLETE after them, ahead of what waits for them."""
+        """Decide marker reports, and then COMPLETE, before requests that wait for the id."""
         return isinstance(event, MarkersWritten | CompletePrepared)
 
     def park(self, event: TransactionEvent, context: EventContext) -> TransactionEvent:
-        """Note which transaction a request found that has to queue (D7)."""
+        """Record which transaction a queued request found (D7)."""
         match event:
             case InitProducerId():
                 return init_producer_id.park(self._store, event, context)
@@ -134,7 +131,7 @@ class TransactionCoordinatorShard(
         return event
 
     def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
-        """Route an event to the file that decides it."""
+        """Route an event to the module that decides it."""
         store = self._store
         match event:
             case InitProducerId():
@@ -160,13 +157,13 @@ class TransactionCoordinatorShard(
         assert_never(event)
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Take over one committed record."""
+        """Apply one committed record."""
         self._store.replay(record, context)
 
     def failed(
         self, event: TransactionEvent, error: ErrorCode, context: EventContext
     ) -> TransactionDecision:
-        """Answer a request that could not be carried out; plan COMPLETE again if it was that."""
+        """Reply to a request that failed; if COMPLETE failed, plan it again."""
         mapped = _MAPPED.get(error, error)
         match event:
             case InitProducerId():
@@ -185,15 +182,15 @@ class TransactionCoordinatorShard(
         return NOTHING
 
     def dropped(self, token: Token) -> None:
-        """A request whose connection is gone competes for no id any more."""
+        """Withdraw a request whose connection closed from the competition for its id."""
         self._store.leave_init(token)
 
     def tick(self, now_ms: int) -> Sequence[TransactionEvent]:
-        """Return what the sweeps find."""
+        """Return the sweeps' events."""
         return self._sweeps.due(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """Say when the next sweep is due; None while there is nothing to sweep."""
+        """Return when the next sweep is due; None while there is nothing to sweep."""
         return self._sweeps.next_deadline_ms()
 
     def on_loaded(self, context: EventContext) -> TransactionDecision:

@@ -1,9 +1,9 @@
-"""The states of a transactional id, the legal moves between them, and what is durable about it.
+"""Defines the states of a transactional id, the legal moves, and its durable metadata.
 
 Source: Kafka's TransactionState and TransactionMetadata (KIP-98, KIP-890). This module decides
-nothing: it only refuses moves that are not in the table. `TransactionMetadata` is exactly what one
-record of `__transaction_state` holds, so that a replay ends in the same value; what is known only
-while this broker leads stands in `oncelog.transaction.store`.
+nothing: it only refuses moves that are not in the table. `TransactionMetadata` is exactly the
+content of one record of `__transaction_state`, so that a replay ends in the same value;
+`oncelog.transaction.store` holds volatile state.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from oncelog.core.limits import INT32_MAX, PRODUCER_EPOCH_EXHAUSTED
 NO_TIMESTAMP_MS = -1
 
 TWO_PHASE_COMMIT_TIMEOUT_MS = INT32_MAX
-"""The timeout that marks a transaction of KIP-939, which never times out."""
+"""The timeout of a KIP-939 transaction, which never times out."""
 
 
 class TransactionState(Enum):
-    """Where a transactional id stands.
+    """The state of a transactional id.
 
     Values are the ids in the log, `label` is the name that tools print.
     """
@@ -38,22 +38,22 @@ class TransactionState(Enum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Expiring. A tombstone is written, never this state."""
+    """The id expires. Only its tombstone is written, never this state."""
     PREPARE_EPOCH_FENCE = 7
     """About to be fenced and aborted.
 
-    Part of one decision here; never written, never a state at rest.
+    An intermediate step of one decision; never written.
     """
 
-    # Every request asks these, so they are kept with the state.
+    # Every request reads these, so they are stored with the state.
     is_prepared: bool
     """The outcome is decided and its markers are under way."""
     is_complete: bool
-    """The outcome stands on every partition."""
+    """The outcome is written to every partition."""
     is_at_rest: bool
     """No transaction is open: a new one may begin, the id may expire."""
 
-    # A state is one object; Enum hashes its name by a Python function.
+    # A state is a singleton; Enum would hash its name by a Python function.
     __hash__ = object.__hash__
 
     @property
@@ -81,20 +81,20 @@ LEGAL_PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     _S.DEAD: _AT_REST,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""For each state, where it may be reached from.
+"""The states from which each state may be reached.
 
-PREPARE_ABORT from a state at rest is TV2's abort of nothing (KIP-890).
+PREPARE_ABORT from a completed or empty state is TV2's abort without a transaction (KIP-890).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """What `__transaction_state` says about one transactional id.
+    """The durable metadata of one transactional id in `__transaction_state`.
 
     Times are wall-clock milliseconds.
 
     `next_producer_id` is set in a prepared state only: the fresh producer id that follows when the
-    epochs of the present one are used up. `client_transaction_version` is 2 if the last move bumped
+    current one's epochs are exhausted. `client_transaction_version` is 2 if the last move bumped
     the epoch as TV2 does, otherwise 0.
     """
 
@@ -112,22 +112,22 @@ class TransactionMetadata:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """No client may be given a higher epoch of this producer id.
+        """Whether no client may get a higher epoch of this producer id.
 
-        The last one is kept for fencing.
+        The last epoch is reserved for fencing.
         """
         return self.producer_epoch >= PRODUCER_EPOCH_EXHAUSTED
 
     @property
     def times_out(self) -> bool:
-        """Say whether the coordinator may abort it on its own.
+        """Whether the coordinator may abort it by timeout.
 
         Not under two-phase commit (KIP-939).
         """
         return self.timeout_ms != TWO_PHASE_COMMIT_TIMEOUT_MS
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Say whether an open transaction has outlived its timeout."""
+        """Whether an open transaction has exceeded its timeout."""
         return (
             self.state is TransactionState.ONGOING
             and self.times_out
@@ -148,19 +148,20 @@ def moved(
     next_producer_id: ProducerId | None = None,
     client_transaction_version: int | None = None,
 ) -> TransactionMetadata:
-    """Return `old` after a legal move; what is None stays as it is.
+    """Return `old` after a legal move; arguments that are None leave their field unchanged.
 
     Raises InvariantViolation for a move that is not in the table.
 
-    Kafka volatile the producer id before each move as the previous one, and so do we: a retry that
-    spans a change of the producer id is recognised by it.
+    As in Kafka, each move stores the producer id before it as the previous one: this identifies a
+    retry across a change of the producer id.
     """
     before = old.state
     if before not in LEGAL_PREVIOUS[state]:
         move = f"from {before.label} to {state.label}"
         raise InvariantViolation(f"INV-4: {old.transactional_id} cannot move {move}")
     version = client_transaction_version
-    # Not `dataclasses.replace`, which walks through the fields: two moves end each transaction.
+    # Not `dataclasses.replace`, which iterates over the fields: each transaction ends with two
+    # moves.
     after = TransactionMetadata(
         transactional_id=old.transactional_id,
         producer_id=old.producer_id if producer_id is None else producer_id,

@@ -1,25 +1,22 @@
-"""What one shard of the transaction coordinator knows.
-
-The durable map, and the volatile state beside it.
+"""Holds the state of one transaction coordinator shard: the durable map and volatile state.
 
 Durable: `transactions`, changed by `replay` alone (D2), so that a replay of the log ends in the
 same map (INV-4, INV-5).
 
-Volatile, and named here as D2 asks; losing it in a fail-over costs a retry, never safety:
+Volatile (D2; a fail-over that loses it costs a retry, never safety):
 
 - `VolatileState.last_producer_epoch`: the epoch before the last bump, for KIP-360's retries. Kafka
   does not log it either.
 - `VolatileState.ordinal`: counts the transactions of an id, so that a parked request knows the one
-  it met (D7).
+  it found (D7).
 - `VolatileState.markers_left`, `refused`: which partitions still owe a marker, and which of them
-  refuse it. After a fail-over all of them are sent again.
-- `VolatileState.end_connection`, `inits`, `cause`: who ended last, who waits to take over, why the
-  producer was fenced.
-- `VolatileState.markers_told_ms`, `is_warned`: what the log was told already. `lives`: what
-  happened lately.
-- `_proposed`: the moves that records on their way to the log were made from.
-- `to_complete`: ids whose COMPLETE is due, and when. `expired`: the last ids that expired, to
-  explain it afterwards.
+  refuse it. After a fail-over all markers are sent again.
+- `VolatileState.end_connection`, `inits`, `cause`: the connection of the last EndTxn, the waiting
+  InitProducerIds, the reason of the last fencing.
+- `VolatileState.markers_told_ms`, `is_warned`: what was logged already. `lives`: recent steps.
+- `_proposed`: the moves that produced records in flight.
+- `to_complete`: ids whose COMPLETE is due, and when. `expired`: the ids that expired last, for
+  DescribeTransactions.
 """
 
 from collections import defaultdict
@@ -37,14 +34,16 @@ from oncelog.transaction.life import Cause, Lives
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 FinalizedVersion: TypeAlias = Callable[[], int]
-"""The finalized level of the feature `transaction.version`, now. It rules how the coordinator's own
-aborts bump, and the version of its records; of a request its version decides, as in Kafka.
+"""Returns the current finalized level of `transaction.version`.
+
+It determines how the coordinator's own aborts bump, and the version of its records; a request's
+version determines its own, as in Kafka.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """The coordinator's settings; the comments name Kafka's keys and defaults are Kafka's."""
+    """The coordinator's configs; the comments name Kafka's keys, and the defaults are Kafka's."""
 
     timeout_ms_max: int = 900_000
     """`transaction.max.timeout.ms`"""
@@ -55,12 +54,12 @@ class TransactionConfig:
     expire_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`"""
     transaction_version: int = 2
-    """The level of the feature `transaction.version` where nobody says what is finalized."""
+    """The level of `transaction.version` where no finalized level is known."""
 
 
 @dataclass(slots=True)
 class VolatileState:
-    """What is volatile about one id; see the module."""
+    """The volatile state of one id; see the module."""
 
     ordinal: int = 0
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
@@ -77,7 +76,7 @@ class VolatileState:
 class Proposal:
     """A move that is decided and not yet committed, and its last producer epoch.
 
-    `cause` says why, where the client did not ask for it.
+    `cause` is the reason of a move that the client did not request.
     """
 
     after: TransactionMetadata
@@ -86,7 +85,7 @@ class Proposal:
 
 
 class TransactionStore:
-    """The state that the shard's parts share.
+    """The state that the shard's modules share.
 
     They read it to decide; `replay` alone changes `transactions`.
     """
@@ -105,17 +104,17 @@ class TransactionStore:
         self.to_complete: dict[str, int] = {}
         self.expired: dict[str, int] = {}
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
-        """What is volatile about each id that has been written or is about to be."""
+        """The volatile state of each id that is written or about to be."""
         self.lives = Lives()
         self._proposed: dict[bytes, tuple[tuple[CoordinatorRecord, Proposal], ...]] = {}
-        """By record key: what the records that were last proposed for an id were made from."""
+        """By record key: the moves of the records that were last proposed for an id."""
         self._id_of_init: dict[Token, str] = {}
         self._next_ticket = 0
 
     # Deciding.
 
     def propose(self, *moves: Proposal) -> tuple[CoordinatorRecord, ...]:
-        """Turn moves of one id into records, and note what goes with them when committed."""
+        """Encode moves of one id as records; keep their volatile part until they are committed."""
         proposed: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
             proposed += (records.encode(move.after, self.finalized_version()),)
@@ -125,7 +124,7 @@ class TransactionStore:
     def markers(
         self, metadata: TransactionMetadata, partitions: Iterable[TopicPartition], delay_ms: int = 0
     ) -> SendMarkers:
-        """Describe the end markers that `partitions` owe, with our coordinator epoch stamped in."""
+        """Describe the end markers that `partitions` owe, with this coordinator's epoch."""
         return SendMarkers(
             transactional_id=metadata.transactional_id,
             producer_id=metadata.producer_id,
@@ -138,12 +137,12 @@ class TransactionStore:
             ordinal=self.volatile[metadata.transactional_id].ordinal,
         )
 
-    # Who waits to take an id over: the newest of them gets it.
+    # Waiting InitProducerIds: the newest gets the id.
 
     def enter_init(self, transactional_id: str, token: Token | None) -> int:
         """Give a waiting InitProducerId its ticket: later ones get higher ones.
 
-        Without a token it is given its turn and supersedes no other.
+        Without a token it gets a ticket and supersedes no other.
         """
         self._next_ticket += 1
         if token is not None:
@@ -152,7 +151,7 @@ class TransactionStore:
         return self._next_ticket
 
     def leave_init(self, token: Token | None) -> None:
-        """A waiting InitProducerId was answered, or its connection closed: it competes no more."""
+        """Remove an InitProducerId that was answered, or whose connection closed."""
         if token is None:
             return
         transactional_id = self._id_of_init.pop(token, None)
@@ -160,16 +159,16 @@ class TransactionStore:
             self.volatile[transactional_id].inits.pop(token, None)
 
     def is_newest_init(self, transactional_id: str, ticket: int) -> bool:
-        """Say whether no later InitProducerId waits for the id."""
+        """Whether no later InitProducerId waits for the id."""
         return all(other <= ticket for other in self.volatile[transactional_id].inits.values())
 
     # Replaying.
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Take over one committed record: the only writer of `transactions` (D2)."""
+        """Apply one committed record: the only writer of `transactions` (D2)."""
         for proposed, proposal in self._proposed.get(record.key, ()):
             if proposed is record:
-                # It was made from this very proposal, and need not be decoded again.
+                # The record encodes this very proposal, and need not be decoded.
                 self._take(proposal.after, proposal)
                 return
         transactional_id, metadata = records.decode(record)
@@ -192,7 +191,7 @@ class TransactionStore:
         self.to_complete.pop(transactional_id, None)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
-        """Take over a committed move, and bring what is volatile in line with it.
+        """Apply a committed move, and update the volatile state.
 
         `proposal` is None for a record of another leadership.
         """
@@ -207,8 +206,8 @@ class TransactionStore:
                 volatile.cause = proposal.cause
                 life.append(Cause(proposal.cause))
         elif before is None or _changes_producer(before, after):
-            # The record does not say it. Forgetting is safe (an old producer is fenced);
-            # remembering a wrong one would not be (INV-5).
+            # The record does not contain it. Forgetting is safe (an old producer is fenced); a
+            # wrong epoch would not be (INV-5).
             volatile.last_producer_epoch = NO_PRODUCER_EPOCH
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
@@ -233,10 +232,10 @@ def _changes_producer(before: TransactionMetadata, after: TransactionMetadata) -
 
 
 def _as_written(metadata: TransactionMetadata, written_ms: int) -> TransactionMetadata:
-    """Move the times of a record to the moment at which it was written.
+    """Shift the times of a record to the wall-clock time at which it was written.
 
-    The times in it are those of a clock that does not jump; the record's own is wall time. Where
-    they differ, the wall clock was set meanwhile. How old the transaction was stays as it is.
+    Its times come from a clock that does not jump; the record's own timestamp is wall time. They
+    differ if the wall clock was set meanwhile. The age of the transaction does not change.
     """
     shift_ms = written_ms - metadata.last_update_timestamp_ms
     if abs(shift_ms) < CLOCK_JUMP_MS_MIN:

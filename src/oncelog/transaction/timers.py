@@ -1,9 +1,6 @@
-"""The sweeps.
+"""Runs the sweeps: overdue transactions, idle ids, COMPLETE records to write.
 
-Transactions open beyond their timeout, ids idle beyond their expiration, COMPLETE records to write.
-
-A sweep only finds; each finding becomes an event that is decided in its turn, by the state of that
-time.
+A sweep only finds; each finding becomes an event, decided by the state at that time.
 """
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
@@ -26,7 +23,7 @@ from oncelog.transaction.store import TransactionStore
 
 
 class Sweeps:
-    """When each sweep is due. `start` is called when the processor begins to serve."""
+    """The next time of each sweep. `start` is called when the processor begins to serve."""
 
     def __init__(self, store: TransactionStore) -> None:
         self._store = store
@@ -39,7 +36,7 @@ class Sweeps:
         self._next_expire_ms = now_ms + self._store.config.expire_interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Say when `due` may have something to return; wall-clock milliseconds."""
+        """Return when `due` may have something to return; wall-clock milliseconds."""
         store = self._store
         planned = list(store.to_complete.values())
         if store.ongoing:
@@ -49,7 +46,7 @@ class Sweeps:
         return min(planned, default=None)
 
     def due(self, now_ms: int) -> list[TransactionEvent]:
-        """Return what the sweeps found, and plan the next ones."""
+        """Return the events of the sweeps that are due, and plan the next sweeps."""
         found: list[TransactionEvent] = self._due_completions(now_ms)
         if now_ms >= self._next_abort_ms:
             overdue = self._overdue(now_ms)
@@ -77,7 +74,7 @@ class Sweeps:
         return found[:TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX]
 
     def _near_expiry(self, now_ms: int) -> list[TransactionEvent]:
-        """Find the ids of which only a short time of their idle life is left."""
+        """Find the ids that expire soon."""
         left_ms = self._store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
         near = [
             id_
@@ -108,7 +105,7 @@ def expire(store: TransactionStore, event: ExpireId, context: EventContext) -> T
 
 
 def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> TransactionDecision:
-    """Say once which ids expire soon."""
+    """Log once which ids expire soon."""
     ids = [id_ for id_ in event.transactional_ids if id_ in store.transactions]
     for id_ in ids:
         store.volatile[id_].is_warned = True
@@ -124,7 +121,7 @@ def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int
 def _pause(interval_ms: int, found: list[TransactionEvent]) -> int:
     """Return the pause before the next sweep.
 
-    A short one if this sweep found as much as it may take on.
+    It is short if this sweep reached its limit.
     """
     is_full = len(found) >= TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX
     return min(interval_ms, TRANSACTION_SWEEP_CONTINUE_MS) if is_full else interval_ms

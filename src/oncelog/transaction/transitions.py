@@ -1,8 +1,8 @@
-"""The moves that end a transaction, shared by EndTxn, by fencing and by timeouts.
+"""Defines the moves that end a transaction, shared by EndTxn, fencing and timeouts.
 
-TV1 leaves the producer's epoch as it is, except to fence it. TV2 bumps it with every PREPARE
-(KIP-890), so that each transaction has an epoch of its own; when the epochs of a producer id are
-used up, PREPARE names a fresh producer id and COMPLETE moves to it, with epoch 0.
+TV1 changes the producer's epoch only to fence it. TV2 bumps it with every PREPARE (KIP-890), so
+that each transaction has its own epoch; when the epochs of a producer id are exhausted, PREPARE
+names a fresh producer id and COMPLETE switches to it, with epoch 0.
 """
 
 from dataclasses import replace
@@ -26,10 +26,10 @@ def prepare(
     version: int,
     context: EventContext,
 ) -> Proposal | ErrorCode:
-    """Plan the end that a client asks for, under TV1 or TV2.
+    """Plan the end that a client requests, under TV1 or TV2.
 
-    Returns COORDINATOR_LOAD_IN_PROGRESS if a fresh producer id is needed and no block is at hand
-    (retriable).
+    Returns COORDINATOR_LOAD_IN_PROGRESS (retriable) if a fresh producer id is needed and there is
+    no block.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     volatile = store.volatile[metadata.transactional_id]
@@ -66,9 +66,9 @@ def prepare_fence(
 ) -> Proposal | ErrorCode:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
-    One bump does both, also under TV2 (KAFKA-19367), and nothing is kept if the append fails: the
-    next attempt uses the same epoch, which no client has seen. From the last epoch there is no
-    further bump (KAFKA-20090).
+    One bump does both, also under TV2 (KAFKA-19367). If the append fails, no state changes: the
+    next attempt uses the same epoch, which no client has seen. The last epoch is not bumped further
+    (KAFKA-20090).
     """
     fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, context.now_ms)
     version = store.finalized_version()
@@ -87,7 +87,7 @@ def prepare_fence(
 
 
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Return a prepared transaction as it stands when every partition has its marker."""
+    """Return a prepared transaction's metadata after every partition has its marker."""
     committed = metadata.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
     is_used_up = metadata.next_producer_id != NO_PRODUCER_ID
@@ -108,7 +108,7 @@ def ending(
     now_ms: int,
     replies: tuple[Reply[TransactionResult], ...] = (),
 ) -> TransactionDecision:
-    """Return the decision that starts an ending: PREPARE, then replies and markers.
+    """Return the decision that starts an end: PREPARE, then replies and markers.
 
     A transaction without partitions owes no marker, so PREPARE and COMPLETE go into one append.
     """
@@ -121,7 +121,7 @@ def ending(
 
 
 def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
-    """Return producer id and epoch of the transaction after a prepared one: what TV2 answers."""
+    """Return producer id and epoch of the transaction after a prepared one: TV2's reply."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return prepared.next_producer_id, ProducerEpoch(0)
     return prepared.producer_id, prepared.producer_epoch
@@ -130,7 +130,7 @@ def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch
 def complete_decision(
     store: TransactionStore, metadata: TransactionMetadata, now_ms: int
 ) -> TransactionDecision:
-    """Return the decision that finishes a prepared transaction."""
+    """Return the decision that completes a prepared transaction."""
     last = store.volatile[metadata.transactional_id].last_producer_epoch
     proposal = Proposal(complete(metadata, now_ms), last)
     return Decision(store.propose(proposal), id=metadata.transactional_id)

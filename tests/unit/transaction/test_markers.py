@@ -159,7 +159,7 @@ def test_a_marker_that_is_late_is_told_at_every_doubling_of_its_time() -> None:
         context.answer_markers(E.not_leader_or_follower)
     assert [notice.is_warning for notice in context.notices] == [True] * 4
     assert [notice.text.split(" after ")[1] for notice in context.notices] == [
-        f"{time_ms} ms, trying on: t-0 NOT_LEADER_OR_FOLLOWER, t-1 NOT_LEADER_OR_FOLLOWER"
+        f"{time_ms} ms, retrying: t-0 NOT_LEADER_OR_FOLLOWER, t-1 NOT_LEADER_OR_FOLLOWER"
         for time_ms in (1000, 2000, 4000, 8000)
     ]
     kinds = [step.kind for step in context.describe().life]

@@ -1,8 +1,8 @@
-"""Consumer groups of the new protocol (KIP-848): the coordinator assigns, members reconcile.
+"""Consumer groups of the KIP-848 protocol: the coordinator assigns, members reconcile.
 
-The group has an epoch, which grows whenever what its members are subscribed to changes. For an
-epoch the coordinator makes a *target assignment* (`target`, `assignors`). Each member moves towards
-its target at its own heartbeats (`reconciliation`): it gives up what is not its own any more, says
-so, and is then given what nobody else owns. So no two members own a partition at a time (INV-8).
-All of it is in the log, a record per fact (`records`).
+A group has an epoch, which increases whenever its members' subscriptions change. For each epoch the
+coordinator computes a *target assignment* (`target`, `assignors`). Each member moves towards its
+target with its own heartbeats (`reconciliation`): it revokes the partitions that it loses, reports
+that, and then gets partitions that no other member owns. So no two members own a partition at a
+time (INV-8). All of this state is in the log (`records`).
 """

@@ -1,9 +1,10 @@
-"""The server-side assignors: who is to own which partition of the subscribed topics.
+"""The server-side assignors: they assign the partitions of subscribed topics to members.
 
-An assignor is a pure function of a `GroupSpec`. `range` gives each member neighbouring partitions
-of each topic, the same ones of topics with as many partitions. `uniform` balances the number of
-partitions, and moves as few as balance allows. Members and topics are taken in the order of their
-ids, so that equal groups have equal assignments; Kafka leaves that to the order of its hash maps.
+An assignor is a pure function of a `GroupSpec`. `range` assigns each member neighbouring partitions
+of each topic, and the same ones of topics with equal partition counts. `uniform` balances the
+number of partitions, and moves as few as balance allows. Members and topics are processed in the
+order of their ids, so that equal groups have equal assignments; Kafka's order depends on its hash
+maps.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ __all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupSpec", "MemberSpec", "as
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor knows of a member: what it wants, and what its target was so far."""
+    """A member as an assignor sees it: its subscription and its previous target."""
 
     instance_id: str | None
     topic_ids: frozenset[UUID]
@@ -26,7 +27,7 @@ class MemberSpec(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """What an assignor works on. `partition_counts` holds every topic that a member wants."""
+    """The input of an assignor. `partition_counts` has every topic that a member subscribes to."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[UUID, int]
@@ -37,10 +38,10 @@ Assignor = Callable[[GroupSpec], Assignment]
 
 
 def assign_ranges(spec: GroupSpec) -> Assignment:
-    """The `range` assignor.
+    """Assign by the `range` strategy.
 
     Static members come first, in the order of their instance ids, so that they keep their ranges
-    when they come back under other member ids.
+    when they rejoin under other member ids.
     """
     order = sorted(spec.members, key=lambda member_id: _rank(member_id, spec.members[member_id]))
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
@@ -64,7 +65,7 @@ def _rank(member_id: str, member: MemberSpec) -> tuple[bool, str]:
 
 
 def assign_uniform(spec: GroupSpec) -> Assignment:
-    """The `uniform` assignor."""
+    """Assign by the `uniform` strategy."""
     return assign_uniformly(
         {member_id: member.topic_ids for member_id, member in spec.members.items()},
         {member_id: member.assigned for member_id, member in spec.members.items()},
@@ -75,4 +76,4 @@ def assign_uniform(spec: GroupSpec) -> Assignment:
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"uniform": assign_uniform, "range": assign_ranges}
 )
-"""Every assignor by the name that members ask for."""
+"""Every assignor by the name that members request."""

@@ -1,8 +1,8 @@
-"""Members of the classic protocol in a consumer group, while it is on its way to the new one.
+"""Decides requests of classic-protocol members in a consumer group (online migration).
 
-JoinGroup stands for a heartbeat that says everything and is answered at once; SyncGroup fetches
-what the member is assigned; Heartbeat calls it to join again when there is something to do. Pure
-functions, as Kafka's `classicGroupJoinToConsumerGroup` and its neighbours.
+JoinGroup acts as a full heartbeat and gets its reply at once; SyncGroup returns the member's
+assignment; Heartbeat asks the member to rejoin when its assignment changes. Pure functions, as
+Kafka's `classicGroupJoinToConsumerGroup` and related methods.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 KNOWN_MEMBER_ID_VERSION_MIN = 4
-"""From this JoinGroup version on a dynamic member has to come with an id (KIP-394)."""
+"""From this JoinGroup version on a dynamic member needs an id to join (KIP-394)."""
 
 
 def join(group: ConsumerGroup, event: Join, context: Context) -> Outcome:
@@ -84,7 +84,7 @@ def _turned_away(error: ErrorCode, member_id: str) -> Outcome:
 
 
 def _subscription(group: ConsumerGroup, event: Join, context: Context) -> Subscription | None:
-    """What the member wants, if it speaks what the group's other classic members speak."""
+    """Return the member's subscription, if its protocol is that of the other classic members."""
     if context.config.migration_policy is MigrationPolicy.DISABLED:
         return None
     if event.protocol_type != CONSUMER_PROTOCOL_TYPE or not event.protocols:
@@ -113,7 +113,7 @@ def _arrive(group: ConsumerGroup, event: Join, member_id: str) -> Arrival | Erro
 
 
 def sync(group: ConsumerGroup, event: Sync, context: Context) -> Outcome:
-    """Decide a SyncGroup: the member's assignment is there already."""
+    """Decide a SyncGroup: the member's assignment exists already."""
     found = _classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     if isinstance(found, ErrorCode):
         return Outcome((), SyncResult(found))
@@ -135,9 +135,9 @@ def sync(group: ConsumerGroup, event: Sync, context: Context) -> Outcome:
 
 
 def heartbeat(group: ConsumerGroup, event: Heartbeat, context: Context) -> Outcome:
-    """Decide a Heartbeat: REBALANCE_IN_PROGRESS calls the member to join again.
+    """Decide a Heartbeat: REBALANCE_IN_PROGRESS asks the member to rejoin.
 
-    Also where the target is outdated: there may be no member of the new protocol to renew it.
+    An outdated target also causes it: the group may have no member of the new protocol to renew it.
     """
     found = _classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     if isinstance(found, ErrorCode):
@@ -151,7 +151,7 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat, context: Context) -> Outco
 
 
 def _has_to_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """There is a new target, or something to give up, or something is free now."""
+    """Whether there is a new target, a partition to revoke, or one that became free."""
     if member.member_epoch < group.assignment_epoch:
         return True
     if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -162,7 +162,7 @@ def _has_to_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _call_back(member: ConsumerMember) -> TimerChange:
-    """It has its rebalance timeout to join again, counted from when it was called first."""
+    """Ask a member to rejoin within its rebalance timeout, counted from the first such reply."""
     delay_ms = member.rebalance_timeout_ms
     return TimerChange(MemberTimer.JOIN, member.member_id, delay_ms, if_absent=True)
 
@@ -170,7 +170,7 @@ def _call_back(member: ConsumerMember) -> TimerChange:
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
 ) -> tuple[ConsumerMember, ClassicSide] | ErrorCode:
-    """The member that a request of the classic protocol is from, in its generation."""
+    """Return the member that sent a classic-protocol request, after checking its generation."""
     member = group.members.get(member_id)
     if instance_id is not None:
         member = group.static_member(instance_id)

@@ -1,4 +1,4 @@
-"""Who may commit and fetch the offsets of a consumer group: its members, by their epochs (INV-8).
+"""Checks who may commit and fetch offsets of a consumer group, by member epoch (INV-8).
 
 Pure functions of a group and an event.
 """
@@ -13,16 +13,16 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.members import TopicIdPartition
 
 MEMBER_EPOCH_VERSION_MIN: Final = 9
-"""The first OffsetCommit whose member epoch members of the new protocol are known by."""
+"""The first OffsetCommit version with a member epoch for members of the new protocol."""
 
 
 def check_commit(
     group: ConsumerGroup, event: events.OffsetCommit | events.TxnOffsetCommit
 ) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
-    """The request's error, or the partitions that this epoch may not commit.
+    """Return the request's error, or the partitions that its epoch may not commit.
 
-    An older epoch is good for what the member has owned since then (KIP-1251): a commit may be on
-    its way while the epoch moves on.
+    An older epoch is valid for partitions that the member has owned since then (KIP-1251): a commit
+    may be in flight when the epoch increases.
     """
     is_transactional = isinstance(event, events.TxnOffsetCommit)
     none: dict[TopicPartition, ErrorCode] = {}
@@ -52,7 +52,7 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, event: events.OffsetFetch) -> ErrorCode:
-    """Check who fetches offsets; administrators name nobody."""
+    """Return the error of an OffsetFetch; administrators send no member."""
     if event.member_id is None and event.member_epoch < 0:
         return ErrorCode.none
     member = group.members.get(event.member_id or "")

@@ -1,7 +1,7 @@
-"""What consumers of the classic protocol put into JoinGroup and find in SyncGroup.
+"""Encodes the subscriptions and assignments that classic-protocol consumers exchange.
 
 From Kafka's `ConsumerProtocolSubscription.json` and `ConsumerProtocolAssignment.json`, versions 0
-to 3. A newer version is read as 3, which it begins with.
+to 3. A newer version is read as 3, which is its prefix.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class NamedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants, and owns."""
+    """The topics that a member subscribes to, and the partitions it owns."""
 
     topics: tuple[String, ...] = ()
     user_data: Bytes | None = None
@@ -38,7 +38,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicAssignment:
-    """What a member is given."""
+    """The partitions that a member is assigned."""
 
     assigned_partitions: tuple[NamedPartitions, ...] = ()
     user_data: Bytes | None = None
@@ -50,7 +50,7 @@ def _version(raw: bytes) -> int:
 
 
 def read_subscription(raw: bytes) -> Subscription | None:
-    """A subscription; None for bytes that are none."""
+    """Decode a subscription; None for invalid bytes."""
     version = _version(raw)
     if version < 0:
         return None
@@ -62,7 +62,7 @@ def read_subscription(raw: bytes) -> Subscription | None:
 
 
 def read_assignment(raw: bytes) -> ClassicAssignment | None:
-    """An assignment; None for bytes that are none. No bytes at all assign nothing."""
+    """Decode an assignment; None for invalid bytes. Empty bytes are an empty assignment."""
     if not raw:
         return ClassicAssignment()
     if _version(raw) < 0:
@@ -75,7 +75,7 @@ def read_assignment(raw: bytes) -> ClassicAssignment | None:
 
 
 def write_assignment(partitions: Partitions, topics: Topics, subscription: bytes) -> bytes:
-    """An assignment in the version of the member's subscription. Topics that are gone are left."""
+    """Encode an assignment in the version of the member's subscription, without deleted topics."""
     named: dict[str, list[int]] = {}
     for topic_id, number in sorted(partitions):
         topic = topics.find_id(topic_id)
@@ -93,7 +93,7 @@ def write_assignment(partitions: Partitions, topics: Topics, subscription: bytes
 
 
 def identified(named: tuple[NamedPartitions, ...], topics: Topics) -> Partitions:
-    """Partitions by the identity that their topics have now."""
+    """Return partitions by the current ids of their topics."""
     found = ((topics.find(each.topic), each.partitions) for each in named)
     return frozenset(
         TopicIdPartition(topic.topic_id, number)

@@ -1,4 +1,4 @@
-"""What may happen to a consumer group, beside what may happen to every group.
+"""Defines the events of consumer groups, besides those of every group.
 
 A ConsumerGroupHeartbeat is a `Beat` or, with a negative member epoch, a `Quit`. Fields that are
 None (or -1) have not changed since the member's last heartbeat.
@@ -29,14 +29,14 @@ class Beat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says all there is to say, as members do when they join or lost an answer."""
+        """Whether every field is set, as when a member joins or lost a reply."""
         names_topics = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """ConsumerGroupHeartbeat of a member that leaves, for good or (static) for now.
+    """ConsumerGroupHeartbeat of a member that leaves, for good or (static) temporarily.
 
     Reply: `BeatResult`.
     """
@@ -49,7 +49,7 @@ class Quit:
 
 @dataclass(frozen=True, slots=True)
 class MemberOverdue:
-    """A member did not do in time what it was called for. Made by a timer."""
+    """A member missed its deadline. Made by a timer."""
 
     group_id: str
     member_id: str

@@ -1,9 +1,9 @@
-"""One consumer group of the new protocol: what its records say, and what follows from them.
+"""Holds the state of one KIP-848 consumer group, as its records define it.
 
-All but the fields that are named volatile is durable and changed by replaying records alone
+All fields that are not documented as volatile are durable and changed only by replaying records
 (`oncelog.group.consumer.records`).
 
-Invariants: a partition has one owner at most (INV-8); an instance id names one member at most.
+Invariants: a partition has at most one owner (INV-8); an instance id belongs to at most one member.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from oncelog.group.consumer.members import ConsumerMember, Partitions, TopicIdPa
 
 
 class ConsumerGroupState(Enum):
-    """What ConsumerGroupDescribe says of a group, spelled as there."""
+    """The group's state in ConsumerGroupDescribe, spelled as in Kafka."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -41,7 +41,7 @@ class ConsumerGroup:
     metadata_hash: int = 0
     assignment_epoch: int = -1
     assignment_timestamp_ms: int = 0
-    """When the target assignment was made; 0 if that is not known."""
+    """When the target assignment was made; 0 if unknown."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
@@ -50,15 +50,15 @@ class ConsumerGroup:
     static_ids: dict[str, str] = field(default_factory=dict)
     """The member of each instance id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """The member that owns a partition, where one does."""
+    """The owner of each partition that has one."""
     seen_revision: int = -1
-    """Volatile: the revision of the metadata that `metadata_hash` is known to be right for."""
+    """Volatile: the metadata revision for which `metadata_hash` was last checked."""
     regexes_refreshed_ms: int | None = None
     """Volatile: when the expressions were last matched against all topics."""
 
     @property
     def state(self) -> ConsumerGroupState:
-        """How far the group is."""
+        """The state, derived from the epochs and members."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
@@ -68,15 +68,15 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member of an instance id, if there is one."""
+        """Return the member of an instance id, if any."""
         member_id = self.static_ids.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member, or replace what is known of it.
+        """Add or replace a member.
 
-        A later record is right about who owns a partition: of the log's history not all is left, so
-        that the record of the owner before may still come.
+        A later record determines a partition's owner: compaction may have removed the earlier
+        owner's revocation.
         """
         self._disown(self.members.get(member.member_id))
         self.members[member.member_id] = member
@@ -87,7 +87,7 @@ class ConsumerGroup:
                 self.owners[partition] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Forget a member."""
+        """Remove a member."""
         member = self.members.pop(member_id, None)
         self._disown(member)
         if member is None or member.instance_id is None:
@@ -104,7 +104,7 @@ class ConsumerGroup:
     def preferred_assignor(
         self, default: str, members: Iterable[ConsumerMember] | None = None
     ) -> str:
-        """The assignor that most members ask for; of equals the first by name."""
+        """The assignor that most members request; the first by name wins a tie."""
         votes = Counter(
             member.server_assignor
             for member in (self.members.values() if members is None else members)
@@ -114,13 +114,13 @@ class ConsumerGroup:
 
     @property
     def classic_count(self) -> int:
-        """How many members speak the classic protocol."""
+        """The count of members that speak the classic protocol."""
         return sum(member.classic is not None for member in self.members.values())
 
 
 def subscribed_names(
     member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]
 ) -> frozenset[str]:
-    """The topics that a member wants, by name; an expression not resolved yet matches none."""
+    """The names of a member's topics; an expression not resolved yet matches none."""
     resolved = regexes.get(member.topic_regex) if member.topic_regex else None
     return member.topic_names if resolved is None else member.topic_names | resolved.topics

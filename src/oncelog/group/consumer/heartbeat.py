@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, or says how far it is.
+"""Decides ConsumerGroupHeartbeat: a member joins, stays, or reports its progress.
 
-A heartbeat does three things, in this order: it takes over what the member says of itself, and
-begins a new group epoch if that changes what the group wants; it has a target assignment made for
-an epoch that has none; it moves this member one step towards its target. Most heartbeats do none.
-Mostly as Kafka's `GroupMetadataManager.consumerGroupHeartbeat`; expressions are matched here and
-now, where Kafka has a thread for that.
+A heartbeat does up to three things, in this order: it updates the member, and begins a new group
+epoch if that changes the subscriptions; it computes a target assignment for an epoch without one;
+it moves this member one step towards its target. Most heartbeats do none. Mostly as Kafka's
+`GroupMetadataManager.consumerGroupHeartbeat`; expressions are matched at once, where Kafka uses a
+thread.
 
 Pure functions of a group, an event and a context. Invariants: INV-8, by `reconciliation`.
 """
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Whom a request is from: the member as it was, new, or in another's place."""
+    """The sender of a request: a known member, a new one, or a static member's successor."""
 
     member: ConsumerMember
     is_new: bool = False
@@ -74,7 +74,7 @@ def heartbeat(group: ConsumerGroup, event: Beat, context: Context) -> Outcome | 
     return Outcome(tuple(step.entries), result, (session, *step.timers))
 
 
-# Who it is.
+# --- the sender
 
 
 def _arrive(group: ConsumerGroup, event: Beat, context: Context) -> Arrival | Refusal:
@@ -101,7 +101,7 @@ def _arrive_static(event: Beat, static: ConsumerMember | None) -> Arrival | Refu
         return Refusal(ErrorCode.unknown_member_id, message)
     is_released = static.member_epoch == STATIC_LEAVE_EPOCH or static.classic is not None
     if event.member_epoch == JOIN_EPOCH and static.member_id == event.member_id:
-        # The same process, which was fenced or lost the answer; Kafka refuses it.
+        # The same process, which was fenced or lost the reply; Kafka refuses it.
         return Arrival(static.succeeded_by(event.member_id) if is_released else static)
     if event.member_epoch == JOIN_EPOCH:
         if not is_released:
@@ -114,13 +114,13 @@ def _arrive_static(event: Beat, static: ConsumerMember | None) -> Arrival | Refu
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """What a request of nobody gets."""
+    """Return the refusal for a member that the group does not have."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     return Refusal(ErrorCode.unknown_member_id, message)
 
 
 def fenced_instance(member_id: str, static: ConsumerMember) -> Refusal:
-    """What a member gets whose instance id another one has meanwhile."""
+    """Return the refusal for a member whose instance id belongs to another one now."""
     message = (
         f"Member {member_id} with instance id {static.instance_id} "
         f"was fenced by member {static.member_id}."
@@ -129,10 +129,10 @@ def fenced_instance(member_id: str, static: ConsumerMember) -> Refusal:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> Refusal | None:
-    """Refuse another epoch than the member's.
+    """Refuse an epoch that is not the member's.
 
-    The one before is accepted once more if the member owns nothing else than it is assigned: the
-    answer with the new epoch may have been lost.
+    The previous epoch is accepted if the member owns only assigned partitions: the reply with the
+    new epoch may have been lost.
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return None
@@ -147,7 +147,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
 
 
 def _updated(member: ConsumerMember, event: Beat) -> ConsumerMember:
-    """The member as the heartbeat describes it. It speaks the new protocol from now on."""
+    """Return the member as the heartbeat describes it, now of the new protocol."""
     timeout_ms = None if event.rebalance_timeout_ms == -1 else event.rebalance_timeout_ms
     return replace(
         member,
@@ -167,12 +167,12 @@ def _said(said: _T | None, known: _T) -> _T:
     return known if said is None else said
 
 
-# What follows from it.
+# --- its effects
 
 
 @dataclass(slots=True)
 class Step:
-    """The records of a changed member, in the making."""
+    """The records of a changed member, while they are collected."""
 
     member: ConsumerMember
     entries: list[CoordinatorRecord]
@@ -186,7 +186,7 @@ def change_member(
     owned: Partitions | None,
     context: Context,
 ) -> Step | Refusal:
-    """Take over what a member says of itself, and move it towards its target."""
+    """Apply a member's new description, and move it towards its target."""
     before, group_id = arrival.member, group.group_id
     members = Members.of(group)
     step = Step(updated, [], [])
@@ -224,7 +224,7 @@ def begin_epoch(
     *,
     is_wanted: bool,
 ) -> int:
-    """Begin a new group epoch, if that is wanted or the topics have changed; say which it is."""
+    """Begin a new group epoch if requested or if the topics changed; return the epoch."""
     if not is_wanted and group.seen_revision == context.topics.revision:
         return group.group_epoch
     topics_hash = metadata_hash(context.topics, members.subscribed_names())
@@ -246,7 +246,7 @@ def _assign(
     subscription_changed: bool,
     context: Context,
 ) -> None:
-    """Make the target of a new epoch, if it is time for it, and move the member towards it."""
+    """Compute the target of a new epoch, if due, and move the member towards it."""
     member, target, assignment_epoch = step.member, members.target, group.assignment_epoch
     if group_epoch > assignment_epoch and _may_assign(group, context):
         assignor = group.preferred_assignor(context.config.assignors[0], members.members.values())
@@ -268,14 +268,14 @@ def _assign(
         return
     step.entries.append(records.current_assignment(group.group_id, step.member))
     if member.classic is not None:
-        return  # It has its time to join again instead.
+        return  # Instead it has its time to rejoin.
     is_revoking = step.member.state is MemberState.UNREVOKED_PARTITIONS
     delay_ms = member.rebalance_timeout_ms if is_revoking else None
     step.timers.append(TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms))
 
 
 def is_outdated(group: ConsumerGroup, context: Context) -> bool:
-    """Whether it is time for a new target: the group's epoch has none, or its topics changed."""
+    """Whether a new target is due: the group's epoch has none, or its topics changed."""
     if group.seen_revision != context.topics.revision:
         names = Members.of(group).subscribed_names()
         if metadata_hash(context.topics, names) != group.metadata_hash:
@@ -301,7 +301,7 @@ def _may_assign(group: ConsumerGroup, context: Context) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Regexes:
-    """The group's expressions after a heartbeat. `is_due`: they still have to meet new topics."""
+    """The group's expressions after a heartbeat. `is_due`: match them against new topics."""
 
     resolved: Mapping[str, ResolvedRegex]
     entries: list[CoordinatorRecord]
@@ -316,7 +316,7 @@ def _resolve(
     updated: ConsumerMember,
     context: Context,
 ) -> _Regexes | Refusal:
-    """Match a new expression, forget one that nobody uses, and match all when topics changed."""
+    """Match a new expression, remove an unused one, and match all when topics changed."""
     is_stale = group.seen_revision != context.topics.revision
     if updated.topic_regex == before.topic_regex and not (group.regexes and is_stale):
         return _Regexes(group.regexes, [])
@@ -356,6 +356,6 @@ def _matching(regex: str, context: Context) -> ResolvedRegex:
     try:
         names = patterns.matching(regex, context.topics.names())
     except patterns.InvalidPattern:
-        # Another broker took it. Whoever wants it gets nothing, and the others go on.
+        # Another broker accepted it. Its subscribers get no topics; other members are unaffected.
         names = frozenset()
     return ResolvedRegex(names, context.topics.revision, context.now_ms)

@@ -1,7 +1,7 @@
-"""Members that leave a consumer group: of their own accord, or because they were silent.
+"""Removes members from a consumer group: they left, or their session expired.
 
-Pure functions of a group and an event. What a member owned is nobody's once its tombstones are
-committed, and the next heartbeats give it to others.
+Pure functions of a group and an event. A removed member's partitions are free once its tombstones
+are committed, and the next heartbeats assign them to others.
 """
 
 from oncelog.coordinator.shard import CoordinatorRecord
@@ -19,11 +19,11 @@ from oncelog.group.consumer.outcome import (
 from oncelog.group.consumer.target import Members
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
 
-# One who leaves.
+# --- a member that leaves
 
 
 def leaving_member(group: ConsumerGroup, event: Quit) -> ConsumerMember | Refusal:
-    """The member that a `Quit` is about."""
+    """Return the member that a `Quit` names."""
     if event.instance_id is None:
         return group.members.get(event.member_id) or unknown_member(group, event.member_id)
     static = group.static_member(event.instance_id)
@@ -36,27 +36,27 @@ def leaving_member(group: ConsumerGroup, event: Quit) -> ConsumerMember | Refusa
 
 
 def is_for_now(event: Quit) -> bool:
-    """Whether the member is static and expected back."""
+    """Whether the member is static and expected to rejoin."""
     return event.instance_id is not None and event.member_epoch == STATIC_LEAVE_EPOCH
 
 
 def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
-    """The record of a static member that left for now. Its session goes on."""
+    """Return the record of a static member that left temporarily. Its session continues."""
     return records.current_assignment(group.group_id, member.left_for_now())
 
 
 def farewell(event: Quit) -> BeatResult:
-    """The answer to a member that has left."""
+    """Return the reply to a member that has left."""
     return BeatResult(ErrorCode.none, event.member_id, event.member_epoch)
 
 
-# Members that are taken out.
+# --- members that are removed
 
 
 def remove_members(
     group: ConsumerGroup, member_ids: frozenset[str], context: Context
 ) -> list[CoordinatorRecord]:
-    """The records that take members out and begin a new epoch; none for no members."""
+    """Return the records that remove members and begin a new epoch; none for no members."""
     if not member_ids:
         return []
     group_id = group.group_id
@@ -71,12 +71,12 @@ def remove_members(
 
 
 def is_overdue(member: ConsumerMember, timer: MemberTimer) -> bool:
-    """Whether a timer that came up still means its member: one revokes no more once it has."""
+    """Whether a timer still applies to its member: one that has revoked is no longer late."""
     if timer is MemberTimer.REVOCATION:
         return member.state is MemberState.UNREVOKED_PARTITIONS
     return True
 
 
 def stopped_timers(member_ids: frozenset[str]) -> list[TimerChange]:
-    """No timer of these members is needed any more."""
+    """Return the changes that stop all timers of these members."""
     return [TimerChange(timer, each, None) for each in sorted(member_ids) for timer in MemberTimer]

@@ -1,6 +1,6 @@
-"""One member of a consumer group, as its records say.
+"""Holds one member of a consumer group, as its records define it.
 
-A value: a heartbeat makes a changed copy, and replaying its records puts that in the group. This
+A value: a heartbeat makes a changed copy, and replaying its records stores that in the group. This
 module knows no other member, no topics and no bytes.
 """
 
@@ -14,14 +14,14 @@ from uuid import UUID
 from oncelog.group.events import JoinProtocol
 
 JOIN_EPOCH: Final = 0
-"""The epoch with which a member joins, or joins again after it was fenced."""
+"""The epoch with which a member joins, or rejoins after it was fenced."""
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that left and is expected back within its session timeout."""
+"""The epoch of a static member that left and is expected to rejoin within its session timeout."""
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition, by the identity of its topic."""
+    """One partition, by its topic's id."""
 
     topic_id: UUID
     partition: int
@@ -35,18 +35,18 @@ NO_PARTITIONS: Final[OwnedPartitions] = MappingProxyType({})
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target assignment; numbered as in the records."""
+    """A member's progress towards its target assignment; numbered as in the records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """A state of a newer broker."""
+    """A state that a newer broker wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What is kept of a member that speaks the classic protocol."""
+    """The additional state of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]
@@ -54,10 +54,10 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """One member. Its metadata first, then its current assignment.
+    """One member: its metadata first, then its current assignment.
 
-    `assigned` are the partitions that it may use, `pending_revocation` those that it has to give
-    up first. It owns both.
+    It may use the partitions in `assigned`, and has to revoke those in `pending_revocation` first.
+    It owns both.
     """
 
     member_id: str
@@ -77,19 +77,19 @@ class ConsumerMember:
     pending_revocation: OwnedPartitions = field(default_factory=dict)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether it has nothing left to do for that target assignment."""
+        """Whether it has reached that target assignment."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def has_metadata_of(self, other: "ConsumerMember") -> bool:
-        """Whether a metadata record would say the same of both."""
+        """Whether a metadata record would be equal for both."""
         return self == other.with_assignment_of(self)
 
     def has_assignment_of(self, other: "ConsumerMember") -> bool:
-        """Whether a record of the current assignment would say the same of both."""
+        """Whether a current assignment record would be equal for both."""
         return self.with_assignment_of(other) == self
 
     def with_assignment_of(self, other: "ConsumerMember") -> "ConsumerMember":
-        """The metadata of this value with the current assignment of another value of it."""
+        """Return this member's metadata with the current assignment of `other`."""
         return replace(
             self,
             member_epoch=other.member_epoch,
@@ -106,7 +106,7 @@ class ConsumerMember:
         assigned: OwnedPartitions,
         pending_revocation: OwnedPartitions = NO_PARTITIONS,
     ) -> "ConsumerMember":
-        """The next step of its reconciliation. The epoch that it had is accepted once more."""
+        """Return the member after a reconciliation step, with its epoch as the previous one."""
         return replace(
             self,
             state=state,
@@ -117,9 +117,9 @@ class ConsumerMember:
         )
 
     def left_for_now(self) -> "ConsumerMember":
-        """A static member that said it will be back: it keeps what it is assigned.
+        """Return a static member that left temporarily: it keeps its assignment.
 
-        Its successor has another member id and begins at epoch 0, so the assignment epochs do too.
+        Its successor has another member id and begins at epoch 0, and so do the assignment epochs.
         """
         return replace(
             self,
@@ -129,7 +129,7 @@ class ConsumerMember:
         )
 
     def succeeded_by(self, member_id: str) -> "ConsumerMember":
-        """The member that takes a static member's place."""
+        """Return the member that replaces a static member."""
         return replace(
             self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
         )

@@ -1,4 +1,4 @@
-"""What the functions of this room decide: records, an answer and timers, or a refusal."""
+"""Defines the results of this package's functions: records, a reply and timers, or a refusal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a decision depends on beside the group and the event."""
+    """The inputs of a decision besides the group and the event."""
 
     now_ms: int
     topics: Topics
@@ -24,7 +24,7 @@ class Context:
 
 
 class Refusal(NamedTuple):
-    """The request changes nothing, and is answered with this."""
+    """The request changes nothing and gets this error."""
 
     error: ErrorCode
     message: str
@@ -44,7 +44,7 @@ class BeatResult:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescription:
-    """ConsumerGroupDescribe, one group; of one that there is not only the error and the message."""
+    """ConsumerGroupDescribe, one group; an unknown one has only the error and the message."""
 
     error: ErrorCode
     group_id: str
@@ -62,7 +62,7 @@ OutcomeResult: TypeAlias = BeatResult | JoinResult | SyncResult | HeartbeatResul
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is written, and what holds once it is committed. Timers change at once."""
+    """The records to write, and the state after they are committed. Timers change at once."""
 
     records: tuple[CoordinatorRecord, ...]
     result: OutcomeResult

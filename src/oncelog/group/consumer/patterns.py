@@ -1,8 +1,8 @@
-"""Regular expressions that members subscribe with, in RE2's syntax as in Kafka (RE2/J).
+"""Matches topics against subscribed regular expressions, in RE2's syntax as in Kafka (RE2/J).
 
 RE2 matches in time linear in the text, whatever the pattern, and its programs are bounded here, so
-that a hostile pattern cannot hold the loop as Python's `re` would. This is the only module that
-knows the library.
+that a hostile pattern cannot block the event loop as with Python's `re`. Only this module uses the
+library.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ __all__ = ["InvalidPattern", "check", "matching"]
 
 
 class InvalidPattern(ValueError):  # noqa: N818 - names what was found
-    """A pattern that RE2 does not take, with its reason."""
+    """A pattern that RE2 refuses, with its reason."""
 
 
 class _Pattern(Protocol):
@@ -28,7 +28,7 @@ class _Pattern(Protocol):
 
 @lru_cache(GROUP_REGEX_CACHE_COUNT_MAX)
 def _compiled(pattern: str) -> _Pattern:
-    # The library takes 20 ms to load, which only groups that use patterns pay.
+    # The library loads in 20 ms, which only groups with patterns pay.
     import re2
 
     if len(pattern.encode()) > GROUP_REGEX_BYTES_MAX:
@@ -46,11 +46,11 @@ def _compiled(pattern: str) -> _Pattern:
 
 
 def check(pattern: str) -> None:
-    """Raise `InvalidPattern` unless the pattern can be used."""
+    """Raise `InvalidPattern` for an invalid pattern."""
     _compiled(pattern)
 
 
 def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that the whole pattern matches. Raises `InvalidPattern`."""
+    """Return the names that the whole pattern matches. Raises `InvalidPattern`."""
     match = _compiled(pattern).fullmatch
     return frozenset(name for name in names if match(name) is not None)

@@ -1,15 +1,15 @@
-"""How a member moves from what it owns towards its target assignment (INV-8).
+"""Moves a member from the partitions it owns towards its target assignment (INV-8).
 
-Pure functions of one member. The states, as Kafka's `CurrentAssignmentBuilder` has them:
+Pure functions of one member. The states are those of Kafka's `CurrentAssignmentBuilder`:
 
 - STABLE: the member owns its target of its epoch.
-- UNREVOKED_PARTITIONS: it has to give partitions up, and stays in its epoch until its heartbeat
-  no longer names them among what it owns.
+- UNREVOKED_PARTITIONS: it has to revoke partitions, and stays in its epoch until its heartbeat no
+  longer lists them as owned.
 - UNRELEASED_PARTITIONS: it has moved to the target's epoch, and waits for partitions that other
-  members have not given up yet.
+  members have not revoked yet.
 
-A partition is given to a member only while nobody owns it; what a member has to give up is its
-own until it said that it stopped using it.
+A partition is assigned to a member only while no member owns it; a member owns a partition that it
+has to revoke until it reports that it stopped using it.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,10 @@ from oncelog.group.consumer.members import (
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a member's next step depends on, beside the member.
+    """The inputs of a member's next step, besides the member.
 
-    `subscribed` are the topics that it wants, `owners` names the member that owns a partition, for
-    all that are owned, `reported` is what the heartbeat says that the member owns (None: it does
-    not say).
+    `subscribed` are its topics, `owners` maps each owned partition to its owner, `reported` are the
+    partitions that the heartbeat lists as owned (None: not sent).
     """
 
     assignment_epoch: int
@@ -43,7 +42,7 @@ class Situation:
 
 
 def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
-    """The member after its next step; the same value if there is none to make."""
+    """Return the member after its next step; the same value if there is none."""
     if member.state is MemberState.STABLE:
         if member.member_epoch != situation.assignment_epoch:
             return _advance(member, situation)
@@ -60,12 +59,12 @@ def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
 
 
 def _still_uses(revoked: OwnedPartitions, reported: Partitions | None) -> bool:
-    """Whether the member has not said that it stopped using all of `revoked`."""
+    """Whether the member has not reported that it stopped using all of `revoked`."""
     return reported is None or not reported.isdisjoint(revoked)
 
 
 def _drop_unsubscribed(member: ConsumerMember, situation: Situation) -> ConsumerMember:
-    """Take away what the member does not want any more, without a new target assignment."""
+    """Revoke unsubscribed partitions, without a new target assignment."""
     kept = _of_topics(member.assigned, situation.subscribed)
     if len(kept) == len(member.assigned):
         return member
@@ -84,7 +83,7 @@ def _of_topics(
 
 
 def _advance(member: ConsumerMember, situation: Situation) -> ConsumerMember:
-    """Revoke first; once nothing is left to revoke, move to the target's epoch and take."""
+    """Revoke first; once nothing is left to revoke, enter the target's epoch and add partitions."""
     target = {tp for tp in situation.target if tp.topic_id in situation.subscribed}
     kept = {tp: epoch for tp, epoch in member.assigned.items() if tp in target}
     revoked = {tp: epoch for tp, epoch in member.assigned.items() if tp not in target}
@@ -93,7 +92,7 @@ def _advance(member: ConsumerMember, situation: Situation) -> ConsumerMember:
         return member.moved(state, member.member_epoch, kept, revoked)
     epoch = situation.assignment_epoch
     wanted = target - kept.keys()
-    # What this member was asked to give up is its own until now, so it may take it back.
+    # The member still owns the partitions it was asked to revoke, so it may keep them.
     free = {tp for tp in wanted if tp not in situation.owners or tp in member.pending_revocation}
     state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS
     return member.moved(state, epoch, kept | dict.fromkeys(free, epoch))

@@ -1,8 +1,8 @@
-"""Between a consumer group's values and its records (`consumer_group_log`).
+"""Converts between a consumer group's values and its records (`consumer_group_log`).
 
-The only module of this room that knows those records. `replay` is the only writer of a group's
-durable state; it takes records in any order that compaction may leave, and a tombstone of what
-there is not.
+Only this module of the package knows those records. `replay` is the only writer of a group's
+durable state; it accepts records in any order that compaction may leave, and tombstones of absent
+values.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
 from oncelog.protocol.records import consumer_group_log as log
 from oncelog.protocol.records.consumer_group_log import ConsumerGroupKey, ConsumerGroupKind
 
-# Records that are written.
+# --- encoding
 
 
 def _entry(
@@ -38,18 +38,18 @@ def _entry(
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The record of the group's epoch."""
+    """Return the record of the group's epoch."""
     value = log.GroupEpochValue(epoch=epoch, metadata_hash=metadata_hash)
     return _entry(ConsumerGroupKind.GROUP_EPOCH, group_id, "", value)
 
 
 def no_partition_metadata(group_id: str) -> CoordinatorRecord:
-    """The tombstone of what Kafka before 4.1 wrote."""
+    """Return the tombstone of a record that Kafka before 4.1 wrote."""
     return _entry(ConsumerGroupKind.PARTITION_METADATA, group_id, "", None)
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """The record of who a member is and what it wants."""
+    """Return the record of a member's metadata."""
     classic = None
     if member.classic is not None:
         classic = log.ClassicMemberMetadata(
@@ -74,7 +74,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    """The record of the epoch that the target assignment is for."""
+    """Return the record of the epoch that the target assignment is for."""
     value = log.TargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp_ms=timestamp_ms
     )
@@ -82,7 +82,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRec
 
 
 def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
-    """The record of a member's target."""
+    """Return the record of a member's target."""
     value = log.TargetAssignmentMemberValue(
         topic_partitions=tuple(
             log.TargetPartitions(topic_id=topic_id, partitions=numbers)
@@ -93,7 +93,7 @@ def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> 
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """The record of what a member owns."""
+    """Return the record of the partitions that a member owns."""
     value = log.CurrentAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -105,7 +105,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> CoordinatorReco
 
 
 def by_topic(partitions: Partitions) -> Iterator[tuple[UUID, tuple[int, ...]]]:
-    """Each topic with the numbers of its partitions, in order."""
+    """Return each topic with the numbers of its partitions, in order."""
     for topic_id, group in groupby(sorted(partitions), key=lambda each: each.topic_id):
         yield topic_id, tuple(each.partition for each in group)
 
@@ -124,7 +124,7 @@ def _owned(partitions: OwnedPartitions) -> tuple[log.OwnedPartitions, ...]:
 
 
 def regular_expression(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    """The record of what an expression matched."""
+    """Return the record of the topics that an expression matched."""
     value = log.RegularExpressionValue(
         topics=tuple(sorted(resolved.topics)),
         version=resolved.revision,
@@ -134,12 +134,12 @@ def regular_expression(group_id: str, regex: str, resolved: ResolvedRegex) -> Co
 
 
 def no_regular_expression(group_id: str, regex: str) -> CoordinatorRecord:
-    """The tombstone of an expression that nobody is subscribed with any more."""
+    """Return the tombstone of an expression without subscribers."""
     return _entry(ConsumerGroupKind.REGULAR_EXPRESSION, group_id, regex, None)
 
 
 def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The tombstones of a member."""
+    """Return the tombstones of a member."""
     kinds = (
         ConsumerGroupKind.CURRENT_ASSIGNMENT,
         ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER,
@@ -149,7 +149,7 @@ def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def no_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The tombstones of a group with all that there is of it."""
+    """Return the tombstones of a group and all its records."""
     entries = [
         entry for member_id in group.members for entry in no_member(group.group_id, member_id)
     ]
@@ -162,13 +162,13 @@ def no_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
     return entries + [_entry(kind, group.group_id, "", None) for kind in kinds]
 
 
-# Records that are replayed.
+# --- replay
 
 
 def replay(
     group: ConsumerGroup, key: ConsumerGroupKey, value: log.ConsumerGroupValue | None
 ) -> None:
-    """Take over one record of the group. The group's own tombstone is the caller's."""
+    """Apply one record of the group. The caller applies the group's own tombstone."""
     if value is None:
         _forget(group, key)
     elif isinstance(value, log.GroupEpochValue):
@@ -257,7 +257,7 @@ def _with_assignment(member: ConsumerMember, value: log.CurrentAssignmentValue) 
 def _epochs(
     topics: tuple[log.OwnedPartitions, ...], member_epoch: int
 ) -> dict[TopicIdPartition, int]:
-    """Each partition with its assignment epoch, which records of Kafka before 4.2 lack."""
+    """Return each partition's assignment epoch, which records of Kafka before 4.2 lack."""
     found = {}
     for each in topics:
         epochs = each.assignment_epochs or (member_epoch,) * len(each.partitions)

@@ -1,11 +1,11 @@
-"""The settings of consumer groups, under Kafka's names (D10), as plain values."""
+"""Defines the configs of consumer groups, under Kafka's names (D10), as plain values."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """`group.consumer.migration.policy`: which groups may change their protocol on line."""
+    """`group.consumer.migration.policy`: the online migrations that are allowed."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -25,9 +25,10 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """Each field is the Kafka key `group.consumer.` with its name; the defaults are Kafka's.
+    """The configs of consumer groups: each field is the Kafka key `group.consumer.` + name.
 
-    A group's own configuration (resource type GROUP) may replace the three intervals.
+    The defaults are Kafka's. A group's own config (resource type GROUP) may override the three
+    intervals.
     """
 
     session_timeout_ms: int = 45_000

@@ -1,7 +1,7 @@
-"""The target assignment: what the assignor makes of the members' subscriptions.
+"""Computes the target assignment from the members' subscriptions.
 
 Pure. `Members` is the group as it will be once the records of a decision are committed; the records
-that are made here say only what differs from the target before.
+made here contain only the differences from the previous target.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from oncelog.group.consumer.topics import Topics, found
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A group's members and expressions after a decision, and the targets that they come with."""
+    """A group's members and expressions after a decision, with their previous targets."""
 
     members: Mapping[str, ConsumerMember]
     target: Mapping[str, Partitions]
@@ -27,11 +27,11 @@ class Members:
 
     @classmethod
     def of(cls, group: ConsumerGroup) -> Self:
-        """The group as it is."""
+        """Return the members of the group now."""
         return cls(group.members, group.target, group.regexes)
 
     def with_member(self, member: ConsumerMember, replaced_id: str | None = None) -> Self:
-        """With a member added or changed; a static one may take another's place and target."""
+        """Return the members with one added or changed; a static one may replace another."""
         members, target = {**self.members, member.member_id: member}, self.target
         if replaced_id is not None:
             members.pop(replaced_id, None)
@@ -40,26 +40,26 @@ class Members:
         return replace(self, members=members, target=target)
 
     def without(self, member_ids: frozenset[str]) -> Self:
-        """Without some members."""
+        """Return the members without some."""
         kept = {each: member for each, member in self.members.items() if each not in member_ids}
         return replace(self, members=kept)
 
     def with_regexes(self, regexes: Mapping[str, ResolvedRegex]) -> Self:
-        """With other expressions."""
+        """Return the members with other expressions."""
         return replace(self, regexes=regexes)
 
     def subscribed_names(self) -> frozenset[str]:
-        """Every topic that a member wants, by name."""
+        """Return the names of all subscribed topics."""
         wanted = (subscribed_names(each, self.regexes) for each in self.members.values())
         return frozenset().union(*wanted)
 
     def subscribed_ids(self, member: ConsumerMember, topics: Topics) -> frozenset[UUID]:
-        """The topics that a member wants and that there are."""
+        """Return the ids of the subscribed topics that exist."""
         return frozenset(found(topics, subscribed_names(member, self.regexes)))
 
 
 def make_target(members: Members, assignor: str, topics: Topics) -> dict[str, Partitions]:
-    """Each member's new target."""
+    """Return each member's new target."""
     counts: dict[UUID, int] = {}
     known: dict[frozenset[str], frozenset[UUID]] = {}
     specs = {}
@@ -81,7 +81,7 @@ def target_records(
     epoch: int,
     now_ms: int,
 ) -> list[CoordinatorRecord]:
-    """The records of a new target assignment."""
+    """Return the records of a new target assignment."""
     entries = [
         records.target_assignment(group_id, member_id, partitions)
         for member_id, partitions in after.items()

@@ -1,24 +1,24 @@
-"""What members of a consumer group are waited for with."""
+"""Defines the timers of a consumer group's members."""
 
 from enum import Enum, auto
 from typing import NamedTuple
 
 
 class MemberTimer(Enum):
-    """What a member of a consumer group is waited for with."""
+    """The deadlines of a consumer group's member."""
 
     SESSION = auto()
-    """For its next heartbeat."""
+    """For its next heartbeat (session timeout)."""
     REVOCATION = auto()
-    """For it to give partitions up."""
+    """To revoke partitions (rebalance timeout)."""
     JOIN = auto()
-    """For one of the classic protocol to join again."""
+    """To rejoin, for a classic-protocol member."""
     SYNC = auto()
-    """For one of the classic protocol to fetch its assignment."""
+    """To send SyncGroup, for a classic-protocol member."""
 
 
 class TimerChange(NamedTuple):
-    """Start a member's timer anew, or (None) stop it."""
+    """Restart a member's timer, or (None) stop it."""
 
     timer: MemberTimer
     member_id: str

@@ -1,4 +1,4 @@
-"""The topics of the cluster, as far as a group needs them."""
+"""Defines the view of the cluster's topics that a group needs."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class Topic(NamedTuple):
-    """One topic that there is."""
+    """One existing topic."""
 
     name: str
     topic_id: UUID
@@ -15,11 +15,11 @@ class Topic(NamedTuple):
 
 
 class Topics(Protocol):
-    """All topics at one revision of the metadata. Never changes."""
+    """All topics at one revision of the metadata. Immutable."""
 
     @property
     def revision(self) -> int:
-        """Grows with each change of the metadata."""
+        """The revision of the metadata, which grows with each change."""
         ...
 
     def names(self) -> Iterable[str]:
@@ -27,11 +27,11 @@ class Topics(Protocol):
         ...
 
     def find(self, name: str) -> Topic | None:
-        """The topic of that name, if there is one."""
+        """Return the topic of that name, if it exists."""
         ...
 
     def find_id(self, topic_id: UUID) -> Topic | None:
-        """The topic of that identity, if there is one."""
+        """Return the topic of that id, if it exists."""
         ...
 
 
@@ -41,29 +41,29 @@ class NoTopics:
     revision = 0
 
     def names(self) -> Iterable[str]:
-        """None."""
+        """Return no names."""
         return ()
 
     def find(self, name: str) -> Topic | None:
-        """There is none."""
+        """Return None."""
         return None
 
     def find_id(self, topic_id: UUID) -> Topic | None:
-        """There is none."""
+        """Return None."""
         return None
 
 
 def found(topics: Topics, names: Iterable[str]) -> dict[UUID, Topic]:
-    """Those of the named topics that exist, by identity."""
+    """Return the topics with these names that exist, by id."""
     all_of_them = (topics.find(name) for name in names)
     return {topic.topic_id: topic for topic in all_of_them if topic is not None}
 
 
 def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
-    """A number that changes when one of these topics comes, goes or gets partitions.
+    """Return a hash that changes when one of these topics is created, deleted or extended.
 
-    0 if none exists. It is kept in the group's record; Kafka's hash of the same is another one, so
-    a group that moves between the two makes one rebalance.
+    0 if none exists. The group's record stores it; Kafka's hash differs, so a group that moves
+    between the two rebalances once.
     """
     lines = sorted(
         f"{topic.name} {topic.topic_id} {topic.partition_count}\n"

@@ -1,9 +1,9 @@
 """The `uniform` assignor: balance first, then as few moves as possible.
 
-Where all members want the same topics their numbers of partitions differ by one at most. Where
-they want different ones, a partition moves as long as that narrows the gap between two members
-who both want its topic; a chain of moves over several topics is not looked for, so the outcome may
-be short of the best, as Kafka's is.
+Where all members subscribe to the same topics, their partition counts differ by one at most.
+Otherwise a partition moves as long as that narrows the gap between two members that both subscribe
+to its topic. Chains of moves over several topics are not searched, so the result may be worse than
+the optimum, as Kafka's is.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from uuid import UUID
 from oncelog.group.consumer.members import Partitions, TopicIdPartition
 
 _ROUNDS_MAX: Final = 16
-"""How often all topics are balanced; one round and another that finds nothing are the rule."""
+"""Rounds of balancing over all topics; usually one round, and another without moves."""
 
 Topics = frozenset[UUID]
 
@@ -25,7 +25,7 @@ def assign_uniformly(
     current: Mapping[str, Partitions],
     partition_counts: Mapping[UUID, int],
 ) -> dict[str, Partitions]:
-    """Each member's partitions, from what it wants and has had."""
+    """Return each member's partitions, from its subscription and its previous target."""
     if len(set(wanted.values())) == 1:
         return _assign_equals(current, next(iter(wanted.values())), partition_counts)
     return _Mixed(wanted, current, partition_counts).assign()
@@ -34,7 +34,7 @@ def assign_uniformly(
 def _assign_equals(
     current: Mapping[str, Partitions], topics: Topics, partition_counts: Mapping[UUID, int]
 ) -> dict[str, Partitions]:
-    """All members want the same topics: each keeps up to its share and is filled up to it."""
+    """Assign equal shares to members with equal subscriptions; each keeps what it can."""
     everything = sorted(
         TopicIdPartition(topic_id, number)
         for topic_id in topics
@@ -44,7 +44,7 @@ def _assign_equals(
     valid = frozenset(everything)
     kept: dict[str, list[TopicIdPartition]] = {}
     taken: set[TopicIdPartition] = set()
-    # Whoever has more than the share keeps one of the extra partitions, while there are any.
+    # Members above the share keep one of the extra partitions, while there are any.
     quotas = {}
     for member_id in sorted(current):
         mine = sorted((current[member_id] & valid) - taken)
@@ -66,7 +66,7 @@ def _assign_equals(
 
 
 class _Mixed:
-    """Members that want different topics."""
+    """Assigns partitions to members with different subscriptions."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _Mixed:
             self._fill(topic_id)
         shared = [topic_id for topic_id in topics if len(self._subscribers[topic_id]) > 1]
         for _ in range(_ROUNDS_MAX):
-            # Every topic has its turn, so this is no `any` that stops at the first.
+            # Every topic is processed, so `any`, which stops at the first, does not fit.
             if not sum(self._balance(topic_id) for topic_id in shared):
                 break
         mine: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in self._load}
@@ -102,12 +102,12 @@ class _Mixed:
         return {member_id: frozenset(partitions) for member_id, partitions in mine.items()}
 
     def _rank(self, topic_id: UUID) -> tuple[float, int, UUID]:
-        """Topics with most partitions per subscriber first: their subscribers have least choice."""
+        """Return a topic's rank: most partitions per subscriber first: they have least choice."""
         subscriber_count = len(self._subscribers[topic_id])
         return -self._counts[topic_id] / subscriber_count, subscriber_count, topic_id
 
     def _give(self, partition: TopicIdPartition, member_id: str) -> None:
-        """Make the member the owner; whoever was it before has one less."""
+        """Make the member the owner, and subtract the partition from the previous owner."""
         before = self._owners.get(partition)
         if before is not None:
             self._load[before] -= 1
@@ -118,7 +118,7 @@ class _Mixed:
         return (TopicIdPartition(topic_id, number) for number in range(self._counts[topic_id]))
 
     def _fill(self, topic_id: UUID) -> None:
-        """Give each partition without an owner to the subscriber with the least."""
+        """Assign each partition without an owner to the subscriber with the fewest."""
         least = [(self._load[each], each) for each in self._subscribers[topic_id]]
         heapify(least)
         for partition in self._partitions(topic_id):
@@ -128,7 +128,7 @@ class _Mixed:
                 heappush(least, (load + 1, member_id))
 
     def _balance(self, topic_id: UUID) -> int:
-        """Move partitions from subscribers with most to those with least; say how many."""
+        """Move partitions from subscribers with most to those with fewest; return how many."""
         owned: dict[str, list[TopicIdPartition]] = defaultdict(list)
         for partition in self._partitions(topic_id):
             owned[self._owners[partition]].append(partition)
@@ -140,7 +140,7 @@ class _Mixed:
         while most:
             load, giver = heappop(most)
             if -load != self._load[giver] or not owned[giver]:
-                continue  # Its load has changed since, and a newer entry says so.
+                continue  # Its load has changed since, and a newer entry has the current one.
             while least[0][0] != self._load[least[0][1]]:
                 heappop(least)
             taker = least[0][1]
