@@ -105,8 +105,14 @@ DAMAGED_PLACES_NAMED_COUNT_MAX = 100
 """Damaged places of a partition that the broker's log names, each once: readers try again for ever.
 """
 
-CLEANER_STEP_BYTES = 64 * 1024
+CLEANER_STEP_BYTES = 1024 * 1024
 """Bytes that the cleaner reads and writes in one step; in between the event loop gets its turn."""
+
+CLEANER_STEP_RECORDS_COUNT = 128
+"""Records whose keys the cleaner compares in one step, which holds the interpreter's lock."""
+
+CLEANER_MARKS_SIZE_BYTES = 1024 * 1024
+"""Memory in which the cleaner marks where records stay, besides its map of keys."""
 
 RECOVERY_PROGRESS_SIZE_BYTES = 1024 * 1024 * 1024
 """Bytes of one log after which a long scan says how far it is."""

@@ -20,6 +20,7 @@ from oncelog.protocol.record_slices import (
     thinned_batch,
     unpacked,
 )
+from oncelog.storage.cleaner.marks import Marks
 from oncelog.storage.cleaner.offset_map import OffsetMap
 from oncelog.storage.cleaner.transactions import CleanedTransactions
 from oncelog.storage.producer_state import LastRecord
@@ -39,6 +40,8 @@ class CleanerStats:
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
+    records_compared: int = 0
+    """How often the key of a record was looked up, or noted."""
     records_without_key: int = 0
     keys_count: int = 0
 
@@ -48,6 +51,8 @@ class BatchFilter:
     """Judges the batches of one cleaning, in the order of the log."""
 
     keys: OffsetMap
+    marks: Marks
+    """Where the newest records of the keys are, in the part of the log that they were noted in."""
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
     high_watermark: int
@@ -65,6 +70,8 @@ class BatchFilter:
         if header.base_offset > self.keys.latest_offset:
             self.stats.records_written += header.record_count
             return _whole(buffer, position, header)
+        if self.marks.none_between(header.base_offset, header.last_offset):
+            return self._keep_empty(header)
         return self._keep_records(buffer, position, header)
 
     def _keep_control(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
@@ -85,6 +92,7 @@ class BatchFilter:
 
     def _keep_records(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
         data = unpacked(buffer, position, header)
+        self.stats.records_compared += header.record_count
         horizon = delete_horizon_ms(header)
         tombstones_stay = horizon is None or self.now_ms < horizon
         kept: list[RecordSlice] = []
@@ -106,7 +114,8 @@ class BatchFilter:
         if record.offset > keys.latest_offset:
             return True
         if record.key is None:
-            self.stats.records_without_key += 1
+            if record.offset < self.marks.first_offset:  # Later ones were counted with the keys.
+                self.stats.records_without_key += 1
             return False
         return (record.has_value or tombstones_stay) and record.offset >= keys.get(record.key)
 

@@ -13,12 +13,13 @@ its group is replaced.
 from collections.abc import Iterator
 
 from oncelog.core.errors import OncelogError
-from oncelog.core.limits import CLEANER_STEP_BYTES, INT32_MAX
+from oncelog.core.limits import CLEANER_STEP_BYTES, CLEANER_STEP_RECORDS_COUNT, INT32_MAX
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.record_slices import iter_slices, unpacked
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTransaction, format_aborted
 from oncelog.storage.cleaner.batch_filter import BatchFilter, Buffer, CleanerStats
+from oncelog.storage.cleaner.marks import Marks
 from oncelog.storage.cleaner.offset_map import OffsetMap
 from oncelog.storage.cleaner.reading import ReadBatch, iter_batches
 from oncelog.storage.cleaner.selection import LogToClean
@@ -33,6 +34,9 @@ from oncelog.storage.segment import Segment
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES
 
 __all__ = ["Cleaning", "Uncleanable"]
+
+_SLOTS_PER_RECORD = 64
+"""A slot of the map is passed over so much faster than a record's key is compared."""
 
 
 class Uncleanable(OncelogError):  # noqa: N818 - names a state of the log
@@ -84,22 +88,20 @@ class Cleaning:
         start, keys = self._target.first_dirty_offset, self._keys
         transactions = self._transactions()
         keys.latest_offset = start - 1
-        work = 0
+        step = _Step(self.stats)
         for segment in self._segments:
             if segment.end_offset <= start:
                 continue
             for batch in self._batches(segment):
                 self.stats.bytes_mapped += batch.header.length
                 if not self._note_batch(batch, start, transactions):
-                    yield work
+                    yield step.end()
                     return
                 keys.latest_offset = max(keys.latest_offset, batch.header.last_offset)
-                work += batch.header.length
-                if work >= CLEANER_STEP_BYTES:
-                    yield work
-                    work = 0
+                if step.is_full_with(batch.header.length):
+                    yield step.end()
             keys.latest_offset = segment.end_offset - 1
-        yield work
+        yield step.end()
 
     def _note_batch(self, batch: ReadBatch, start: int, transactions: CleanedTransactions) -> bool:
         """False when the map is full: the batch is not part of this cleaning then."""
@@ -109,18 +111,27 @@ class Cleaning:
             return True
         if transactions.is_aborted(header) or header.last_offset < start:
             return True
-        keys = self._keys
+        keys, keyless_count = self._keys, 0
+        self.stats.records_compared += header.record_count
         for record in iter_slices(unpacked(buffer, position, header), header):
-            if record.key is None or record.offset < start:
+            if record.offset < start:
                 continue
-            if not keys.put(record.key, record.offset):
+            if record.key is None:
+                keyless_count += 1
+            elif not keys.put(record.key, record.offset):
                 if keys.latest_offset < start:
                     raise Uncleanable(
                         f"log.cleaner.dedupe.buffer.size has room for {keys.size_max} keys, "
                         f"and the batch at offset {header.base_offset} holds more"
                     )
                 return False
+        self.stats.records_without_key += keyless_count
         return True
+
+    def _mark(self, marks: Marks) -> Iterator[int]:
+        for offsets in self._keys.offsets(CLEANER_STEP_RECORDS_COUNT * _SLOTS_PER_RECORD):
+            marks.add(offsets)
+            yield 0
 
     # ---- the copy ----
 
@@ -128,8 +139,11 @@ class Cleaning:
         held, keys = self._target.log, self._keys
         self.stats.keys_count = keys.size
         transactions = self._transactions()
+        marks = Marks(self._target.first_dirty_offset, keys.latest_offset + 1)
+        yield from self._mark(marks)
         batch_filter = BatchFilter(
             keys,
+            marks,
             transactions,
             held.last_records(),
             self._high_watermark,
@@ -155,22 +169,21 @@ class Cleaning:
         self, group: list[Segment], cleaned: Segment, batch_filter: BatchFilter
     ) -> Iterator[int]:
         writer = _Writer(cleaned, self._target.log.config, self._io_bytes)
-        work = 0
+        step = _Step(self.stats)
         for segment in group:
             for buffer, position, header in self._batches(segment):
                 self.stats.bytes_read += header.length
-                work += header.length
+                size = header.length
                 kept = batch_filter.keep(buffer, position, header)
                 if kept is not None:
-                    work += len(kept)
+                    size += len(kept)
                     writer.add(kept)
-                if work >= CLEANER_STEP_BYTES:
-                    yield work
-                    work = 0
+                if step.is_full_with(size):
+                    yield step.end()
         writer.write()
         cleaned.end_offset = group[-1].end_offset
         self.stats.bytes_written += cleaned.size
-        yield work
+        yield step.end()
 
     def _seal(self, cleaned: Segment, aborted: list[AbortedTransaction], newest: Segment) -> None:
         """Sync the files, and their names with the last one.
@@ -200,6 +213,29 @@ class Cleaning:
         except StorageFailure:
             self._target.log.require_segments([segment])
             raise
+
+
+class _Step:
+    """How much was done since the event loop had its turn."""
+
+    __slots__ = ("_compared_before", "_size", "_stats")
+
+    def __init__(self, stats: CleanerStats) -> None:
+        self._stats = stats
+        self._size = 0
+        self._compared_before = stats.records_compared
+
+    def is_full_with(self, size: int) -> bool:
+        """Count a batch of `size` bytes; whether that was enough for one step."""
+        self._size += size
+        compared = self._stats.records_compared - self._compared_before
+        return self._size >= CLEANER_STEP_BYTES or compared >= CLEANER_STEP_RECORDS_COUNT
+
+    def end(self) -> int:
+        """Begin the next step; returns the bytes of this one."""
+        size, self._size = self._size, 0
+        self._compared_before = self._stats.records_compared
+        return size
 
 
 class _Writer:

@@ -5,6 +5,7 @@ is BLAKE2b where Kafka takes MD5: no client can make two keys collide. Entries a
 open addressing with double hashing in one block of memory, which the system commits as it fills.
 """
 
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from oncelog.core.integers import integers
@@ -60,6 +61,11 @@ class OffsetMap:
     def get(self, key: bytes) -> int:
         """The newest offset of `key`, or -1."""
         return self._offsets[self._find(key)[0]] - 1
+
+    def offsets(self, slots_count: int) -> Iterator[list[int]]:
+        """The newest offsets of all keys, in no order, from so many slots at a time."""
+        for first in range(0, self._slots, slots_count):
+            yield [word - 1 for word in self._offsets[first : first + slots_count] if word]
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
         """The slot of a key, or the free one where it belongs. One is free, as not all are used."""

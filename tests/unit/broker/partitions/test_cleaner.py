@@ -269,8 +269,21 @@ async def test_no_step_is_long(tmp_path: Path) -> None:
         bench.disk.works_count = 0
         await bench.pause()
         assert bench.cleaner.cleanings_count == 1
-        # At 64 KiB each, 2 MB are read twice.
-        assert bench.disk.works_count > 60
+        # Of 999 records each is compared twice, 128 in a step.
+        assert bench.disk.works_count > 15
+
+
+async def test_a_step_over_what_is_not_compared_is_bounded_in_bytes(tmp_path: Path) -> None:
+    async with cleaning(tmp_path) as bench:
+        partition = await bench.create("first", {"segment.ms": "10000"})
+        bench.put(partition, *["x" * 500_000] * 16)
+        bench.clock.at_ms += 100_000
+        bench.put(partition, "the active segment")
+        bench.disk.works_count = 0
+        await bench.pause()
+        assert bench.cleaner.cleanings_count == 1
+        # 8 MB are read twice, three batches in a step.
+        assert bench.disk.works_count > 12
 
 
 async def test_a_disk_that_fails_ends_the_upkeep(tmp_path: Path) -> None:

@@ -40,6 +40,26 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(ctx: CompactedLog) ->
     assert (first.base_offset, first.last_offset, first.record_count) == (0, 2, 1)
 
 
+def test_a_batch_of_which_nothing_stays_is_not_compared_again(ctx: CompactedLog) -> None:
+    for number in range(9):
+        ctx.put(("a", str(number)), ("b", str(number)), codec="zstd")
+    ctx.seal()
+    ctx.clean()
+    assert ctx.committed() == [(16, "a", "8"), (17, "b", "8"), (18, "seal", "s")]
+    # 18 records were noted, and those of the last batch looked up.
+    assert ctx.stats.records_compared == 18 + 2
+
+
+def test_what_was_cleaned_before_is_compared_with_what_came_since(ctx: CompactedLog) -> None:
+    ctx.put(("a", "1"), ("b", "1"))
+    ctx.seal()
+    ctx.clean()
+    ctx.put(("a", "2"))
+    ctx.seal()
+    ctx.clean()
+    assert ctx.committed() == [(1, "b", "1"), (2, "seal", "s"), (3, "a", "2"), (4, "seal", "s")]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_thinned_batch_keeps_its_codec_timestamps_and_headers(
     ctx: CompactedLog, codec: str

@@ -1,0 +1,41 @@
+"""Where in the dirty part of a log records stay, known before its batches are read again.
+
+A batch without such a record goes without a look at its records, and without being decompressed.
+Most batches of a log that is often written over go so.
+"""
+
+from collections.abc import Iterable
+
+from oncelog.core.limits import CLEANER_MARKS_SIZE_BYTES
+
+__all__ = ["Marks"]
+
+
+class Marks:
+    """Marks on the offsets from `first_offset` to before `end_offset`, in bounded memory.
+
+    One mark stands for several neighbouring offsets where there are more offsets than marks.
+    """
+
+    __slots__ = ("_marks", "_shift", "end_offset", "first_offset")
+
+    def __init__(self, first_offset: int, end_offset: int) -> None:
+        self.first_offset = first_offset
+        self.end_offset = end_offset
+        count = max(0, end_offset - first_offset)
+        self._shift = max(0, count.bit_length() - CLEANER_MARKS_SIZE_BYTES.bit_length() + 1)
+        self._marks = bytearray((count >> self._shift) + 1)
+
+    def add(self, offsets: Iterable[int]) -> None:
+        """Mark offsets, which lie within."""
+        marks, shift, first_offset = self._marks, self._shift, self.first_offset
+        for offset in offsets:
+            marks[(offset - first_offset) >> shift] = 1
+
+    def none_between(self, first_offset: int, last_offset: int) -> bool:
+        """Whether these offsets lie within and surely none of them is marked."""
+        if first_offset < self.first_offset or last_offset >= self.end_offset:
+            return False
+        begin = (first_offset - self.first_offset) >> self._shift
+        end = (last_offset - self.first_offset) >> self._shift
+        return self._marks.find(1, begin, end + 1) < 0
