@@ -26,6 +26,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src" / "oncelog"
 BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_str", "get_float"})
 TOPIC_GETTERS = frozenset({"topic_value", "topic_int", "topic_str", "topic_list", "topic_float"})
 VALUES = "_values"
+CONFIGS = frozenset({"config", "_config"})
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 Definitions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -151,7 +152,7 @@ def _read(source: Source, node: ast.AST) -> tuple[bool, ast.expr] | None:
     if isinstance(node.func, ast.Attribute):
         if node.func.attr in BROKER_GETTERS:
             return False, node.args[0]
-        if node.func.attr == "get" and _last_name(node.func.value) == "config":
+        if node.func.attr == "get" and _last_name(node.func.value) in CONFIGS:
             return False, node.args[0]
         if node.func.attr in TOPIC_GETTERS and len(node.args) == 2:
             return True, node.args[1]

@@ -19,6 +19,7 @@ COMMANDS: Final = {
         "oncelog.cli.configs",
         "Describe and alter settings of topics, brokers and groups.",
     ),
+    "features": ("oncelog.cli.features", "Show, upgrade and downgrade levels of features."),
     "groups": ("oncelog.cli.groups", "List, show, reset and delete consumer groups; show lag."),
     "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),
     "consume": ("oncelog.cli.consume", "Print the records of a topic."),

@@ -4,7 +4,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from oncelog.client import admin_requests, group_admin, requests, transaction_admin
+from oncelog.client import (
+    admin_requests,
+    feature_admin,
+    group_admin,
+    requests,
+    transaction_admin,
+)
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
 from oncelog.client.log_admin import delete_records, describe_data_folders
@@ -15,6 +21,7 @@ from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
     DataFolder,
+    FeatureLevels,
     GroupDescription,
     GroupListing,
     NewTopic,
@@ -27,6 +34,7 @@ from oncelog.client.values import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
@@ -229,6 +237,42 @@ class Admin:
 
         return await self._retrying(call)
 
+    async def describe_features(self, node_id: int | None = None) -> dict[str, FeatureLevels]:
+        """The features that a broker supports, any or this one, with their finalized levels.
+
+        Raises `FatalError` (broker_not_available) for a broker that is not there. Source: KIP-584.
+        """
+        return await self._retrying(
+            partial(feature_admin.describe_features, self._cluster, node_id)
+        )
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        change: feature_admin.FeatureChange = "upgrade",
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        """Finalize these levels, all or none; level 0 switches a feature off.
+
+        With `dry_run` the cluster only says whether it would. Raises `FatalError`:
+        invalid_update_version for a level that is not supported, or lies in the other direction;
+        unsupported_version where a broker knows no dry run. Source: KIP-584, KIP-778.
+        """
+        request = feature_admin.update_request(
+            levels, change, self._cluster.request_timeout_ms, dry_run=dry_run
+        )
+
+        async def call() -> None:
+            connection = await self._controller()
+            feature_admin.require_versions(connection, change, dry_run=dry_run)
+            response = await self._cluster.request(connection, ApiKey.UPDATE_FEATURES, request)
+            self._check(response.error_code, response.error_message or "")
+            for result in response.results:
+                self._check(result.error_code, f"{result.feature}: {result.error_message or ''}")
+
+        await self._retrying(call)
+
     async def list_transactions(
         self,
         *,
@@ -400,12 +444,15 @@ class Admin:
         return await self._cluster.request_node(int(name), api, request)
 
     async def _ask_controller(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
+        return await self._cluster.request(await self._controller(), api, request)
+
+    async def _controller(self) -> Connection:
         metadata = self._cluster.metadata
         if metadata.controller_id < 0:
             await self._cluster.refresh([])
         if metadata.controller_id in metadata.nodes:
-            return await self._cluster.request_node(metadata.controller_id, api, request)
-        return await self._cluster.request_any(api, request)
+            return await self._cluster.connection(metadata.controller_id)
+        return await self._cluster.any_connection()
 
     async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self._cluster.retrying(call, self._timeout_ms)

@@ -174,6 +174,8 @@ class Admin(_Blocking[admin.Admin]):
     list_offsets = _blocking(admin.Admin.list_offsets)
     describe_cluster = _blocking(admin.Admin.describe_cluster)
     describe_data_folders = _blocking(admin.Admin.describe_data_folders)
+    describe_features = _blocking(admin.Admin.describe_features)
+    update_features = _blocking(admin.Admin.update_features)
     list_groups = _blocking(admin.Admin.list_groups)
     describe_group = _blocking(admin.Admin.describe_group)
     group_offsets = _blocking(admin.Admin.group_offsets)

@@ -15,6 +15,7 @@ __all__ = [
     "ConfigEntry",
     "ConsumerRecord",
     "DataFolder",
+    "FeatureLevels",
     "FetchedPartition",
     "GroupDescription",
     "GroupListing",
@@ -165,6 +166,20 @@ class ConfigEntry(NamedTuple):
     source: str
     is_read_only: bool
     is_sensitive: bool
+
+
+class FeatureLevels(NamedTuple):
+    """A feature of the cluster (KIP-584): the levels that a broker supports, and the one in force.
+
+    `finalized` is 0 while the feature is off. `epoch` counts the changes of finalized levels; None
+    from brokers that do not tell.
+    """
+
+    name: str
+    min_supported: int
+    max_supported: int
+    finalized: int
+    epoch: int | None
 
 
 class TransactionListing(NamedTuple):

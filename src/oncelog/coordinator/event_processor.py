@@ -16,6 +16,8 @@ Rules for queued requests (D7):
 - A queued request gets CONCURRENT_TRANSACTIONS after `PARKED_REQUEST_WAIT_MS_MAX`, or at once if
   `PARKED_REQUESTS_PER_ID_COUNT_MAX` requests already wait for the id. Events without a token
   (timers) wait without a limit.
+- A request whose append is written but not committed is answered after `append_wait_ms_max`, if
+  that is given. The append stays in flight, and its id pending.
 - `drop` removes a request whose connection closed. Its append is not cancelled: the record may be
   committed already.
 - The shard remembers which transition a parked request waits for: `CoordinatorShard.park` and
@@ -27,7 +29,7 @@ order in which they were appended.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, NamedTuple
@@ -107,6 +109,7 @@ class _InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
     event: EventT
     token: Token | None
     parked: _Queued[EventT] | None
+    is_answered: bool = False  # It timed out; nothing more goes to `token`.
 
 
 class EventProcessor(Generic[EventT, ResultT, EffectT]):
@@ -116,10 +119,15 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self,
         shard: CoordinatorShard[EventT, ResultT, EffectT],
         fresh_producer_id: FreshProducerId,
+        append_wait_ms_max: int | None = None,
     ) -> None:
         self.shard = shard
         self.state = CoordinatorState.LOADING
         self._fresh_producer_id = fresh_producer_id
+        self._append_wait_ms_max = append_wait_ms_max
+        queue_wait_ms_max = PARKED_REQUEST_WAIT_MS_MAX
+        self._queue_wait_ms_max = min(queue_wait_ms_max, append_wait_ms_max or queue_wait_ms_max)
+        self._delayed: deque[tuple[int, int]] = deque()  # (deadline, append id)
         self._next_append_id = 0
         self._in_flight: dict[int, _InFlight[EventT, ResultT, EffectT]] = {}
         self._pending: dict[str, int] = {}
@@ -204,9 +212,16 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self.shard.replay(record, context)
         output.replies.extend(flight.decision.replies)
         output.effects.extend(flight.decision.effects)
+        if flight.is_answered:
+            _drop_replies(output, (flight.token,))
         if flight.decision.id in self._queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
+
+    def delayed(self, append_id: int, now_ms: int) -> None:
+        """An append is in the log, but not committed at once: its request waits from now on."""
+        if self._append_wait_ms_max is not None and append_id in self._in_flight:
+            self._delayed.append((now_ms + self._append_wait_ms_max, append_id))
 
     def append_failed(
         self, append_id: int, error: ErrorCode, now_ms: int
@@ -225,6 +240,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._finish(flight.parked)
         if not dropped:
             self._refuse(flight.event, flight.token, error, now_ms, output)
+        _drop_replies(output, (flight.token,) if flight.is_answered else ())
         if flight.decision.id in self._queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
@@ -236,6 +252,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             return output
         if self._deadlines:
             self._refuse_overdue(now_ms, output)
+        if self._delayed:
+            self._time_out(now_ms, output)
         for event in self.shard.tick(now_ms):
             self._take(event, None, now_ms, output)
         return output
@@ -249,7 +267,11 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             return None
         while self._deadlines and self._deadlines[0].over:
             self._deadlines.popleft()
+        while self._delayed and self._delayed[0][1] not in self._in_flight:
+            self._delayed.popleft()
         planned = [self._deadlines[0].deadline_ms] if self._deadlines else []
+        if self._delayed:
+            planned.append(self._delayed[0][0])
         shard = self.shard.next_deadline_ms()
         if shard is not None:
             planned.append(shard)
@@ -277,10 +299,11 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
         _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
+        _drop_replies(output, {f.token for f in self._in_flight.values() if f.is_answered})
         self.state = CoordinatorState.RESIGNED
         for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
             forgotten.clear()
-        self._deadlines.clear()
+        self._deadlines.clear()  # `_delayed` is about what was in flight.
         return Output([], output.replies, [])
 
     @property
@@ -388,7 +411,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def _queue(
         self, event: EventT, token: Token | None, id_: str, now_ms: int, first: bool
     ) -> _Queued[EventT]:
-        queued = _Queued(event, token, id_, now_ms + PARKED_REQUEST_WAIT_MS_MAX)
+        queued = _Queued(event, token, id_, now_ms + self._queue_wait_ms_max)
         queue = self._queues.setdefault(id_, deque())
         if first:
             queue.appendleft(queued)
@@ -429,6 +452,17 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
                 self._finish(first)
                 self._refuse(first.event, first.token, error, now_ms, output)
 
+    def _time_out(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
+        """Answer the requests whose appends were not committed in time."""
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, append_id = self._delayed.popleft()
+            flight = self._in_flight.get(append_id)
+            if flight is None or flight.token is None or flight.parked is not None:
+                continue  # Committed, nobody waits, or the wait of the queue bounds it.
+            self._in_flight[append_id] = flight._replace(is_answered=True)
+            context = self._context(flight.token, now_ms)
+            _release(output, self.shard.timed_out(flight.event, context))
+
     def _waiting(self) -> Iterator[_Queued[EventT]]:
         """Yield the queued events, each id's in order of arrival."""
         for queue in self._queues.values():
@@ -448,6 +482,11 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             "a failed event appends and waits for nothing",
         )
         _release(output, decision)
+
+
+def _drop_replies(output: Output[ResultT, EffectT], answered: Collection[Token | None]) -> None:
+    """Take out what is for requests that were answered when they timed out."""
+    output.replies[:] = [reply for reply in output.replies if reply.token not in answered]
 
 
 def _release(

@@ -185,6 +185,14 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         waited too long, or too many events wait already).
         """
 
+    def timed_out(self, event: EventT, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+        """Answer an event whose append is in the log, but was not committed in time.
+
+        It stays pending and may be committed yet, so nothing may change here. Only called where the
+        processor bounds that wait.
+        """
+        return NOTHING
+
     def id_of(self, event: EventT) -> str | None:
         """Return the id whose pending transition holds this event back.
 

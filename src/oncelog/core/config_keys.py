@@ -209,7 +209,7 @@ _BROKER: Final = (
     Definition("group.consumer.max.size", _INT, INT32_MAX, "Members that a consumer group may have.", _at_least(1)),
     Definition("group.consumer.assignors", _LIST, ("uniform", "range"), "Assignors that members may ask for; the first is the default.", _each_of("uniform", "range")),
     Definition("offset.metadata.max.bytes", _INT, 4096, "Largest metadata text of an offset commit, in bytes."),
-    Definition("offsets.commit.timeout.ms", _INT, 5000, "Time that an offset commit waits for its replicas.", _at_least(1)),
+    Definition("offsets.commit.timeout.ms", _INT, 5000, "Time that a write of the group coordinator, such as an offset commit, may wait to be committed: for a sync that hangs, or for replicas. Then its request is answered COORDINATOR_NOT_AVAILABLE, which clients repeat; the write may be committed yet.", _at_least(1)),
     Definition("offsets.retention.minutes", _INT, 7 * 24 * 60, "Time after which an empty group's offsets are forgotten.", _at_least(1)),
     Definition("offsets.retention.check.interval.ms", _LONG, 10 * _MINUTE_MS, "Pause between two looks for offsets to forget.", _at_least(1)),
     Definition("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets; fixed once it exists.", _at_least(1)),

@@ -3,6 +3,7 @@
 Units stand last in the name.
 """
 
+INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 PRODUCER_EPOCH_MAX = 2**15 - 1
 """Largest producer epoch on the wire (int16)."""

@@ -9,9 +9,7 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
 UNREAD_BROKER_KEYS: Final = frozenset(
     {
-        "offsets.commit.timeout.ms",
         "replica.lag.time.max.ms",
-        "transaction.version",
         "unclean.leader.election.enable",
     }
 )

@@ -28,6 +28,7 @@ from oncelog.coordinator.shard import (
     EventContext,
     RecordContext,
     UnknownKind,
+    answer,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
@@ -251,6 +252,11 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         if result is not None:
             builder.answer(result)
         return builder.build()
+
+    def timed_out(self, event: GroupEvent, context: EventContext) -> GroupDecision:
+        """Answer as Kafka does: COORDINATOR_NOT_AVAILABLE, so that the client asks again."""
+        result = refusal(event, coordinator_error(ErrorCode.request_timed_out))
+        return NOTHING if result is None else answer(context, result)
 
     # Time.
 

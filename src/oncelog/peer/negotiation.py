@@ -14,7 +14,7 @@ from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange
 from oncelog.protocol.codec import parse_response
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-__all__ = ["PeerSupport", "Send", "negotiate"]
+__all__ = ["PeerSupport", "Send", "negotiate", "versions_request"]
 
 Send = Callable[[ApiKey, int, object], Awaitable[memoryview]]
 """Sends a request in a version; what it returns is awaited for the body of the answer."""
@@ -50,6 +50,13 @@ class PeerSupport:
         return newest if newest >= max(ours.min, theirs.min) else None
 
 
+def versions_request() -> ApiVersionsRequest:
+    """ApiVersions, with the name and version of this software (KIP-511)."""
+    return ApiVersionsRequest(
+        client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION
+    )
+
+
 async def negotiate(send: Send, peer: str) -> PeerSupport:
     """Ask for the peer's versions, going down to version 0 when it refuses ours.
 
@@ -76,11 +83,7 @@ async def negotiate(send: Send, peer: str) -> PeerSupport:
 async def _ask(send: Send, version: int) -> ApiVersionsResponse | None:
     """The answer to ApiVersions in `version`; None if the peer does not speak that version."""
     api = ApiKey.API_VERSIONS
-    request = ApiVersionsRequest(
-        client_software_name=_SOFTWARE_NAME,
-        client_software_version=_SOFTWARE_VERSION,
-    )
-    body = await send(api, version, request)
+    body = await send(api, version, versions_request())
     # A refusal is always written as version 0: the code stands first.
     is_refused = body[: len(_UNSUPPORTED_VERSION)] == _UNSUPPORTED_VERSION
     if is_refused:

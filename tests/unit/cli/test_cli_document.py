@@ -22,6 +22,7 @@ SECTIONS = (
     "Consuming",
     "Groups",
     "Settings, brokers and old records",
+    "Features",
     "How fast, and whether at all",
 )
 

@@ -3,7 +3,8 @@
 It records every request it sees.
 
 `on(api, action)` replaces the answer to the next request of an API: `DROP` breaks the connection
-**after** the request took effect, `REFUSE` before it did; an `ErrorCode` is answered.
+**after** the request took effect, `REFUSE` before it did; an `ErrorCode` is answered, and a
+response as it stands.
 """
 
 from collections import defaultdict, deque
@@ -70,6 +71,8 @@ class ScriptedBroker:
         self.topic_id = TOPIC_ID
         self.record_errors: list[tuple[int, str]] = []
         """Records that a produce which fails names."""
+        self.newest: dict[ApiKey, int] = {}
+        """Versions above which an API is not announced."""
         self.host, self.port = "b", 1
         """Where the one node of its metadata is."""
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
@@ -108,9 +111,9 @@ class ScriptedBroker:
         else:
             request = parse_request(api, version, frame, header.body_offset)
             self.seen.append((api, version, request))
-            answer = encode_response(
-                api, version, header.correlation_id, self._respond(api, request, error)
-            )
+            is_given = isinstance(action, response_class(api))
+            response = action if is_given else self._respond(api, request, error)
+            answer = encode_response(api, version, header.correlation_id, response)
         if action == DROP:
             transport.cut()
         else:
@@ -228,7 +231,11 @@ class ScriptedBroker:
     def _versions(self, cls: type) -> Any:
         return cls(
             api_keys=tuple(
-                api_versions.ApiVersion(api_key=key, min_version=r.min, max_version=r.max)
+                api_versions.ApiVersion(
+                    api_key=key,
+                    min_version=r.min,
+                    max_version=min(r.max, self.newest.get(ApiKey(key), r.max)),
+                )
                 for key, r in ADVERTISED.items()
             ),
             finalized_features_epoch=0,

@@ -18,6 +18,6 @@ def at(now_ms: int = 0, token: Token | None = None) -> EventContext:
     return EventContext(now_ms, token, no_producer_id)
 
 
-def processor_of(shard: AnyShard) -> AnyProcessor:
+def processor_of(shard: AnyShard, append_wait_ms_max: int | None = None) -> AnyProcessor:
     """A processor for a shard that needs no producer ids."""
-    return EventProcessor(shard, no_producer_id)
+    return EventProcessor(shard, no_producer_id, append_wait_ms_max)

@@ -105,6 +105,9 @@ class Toy(CoordinatorShard[Do, object, str]):
             return self.refusal
         return answer(context, error)
 
+    def timed_out(self, event: Do, context: EventContext) -> ToyDecision:
+        return answer(context, "timed out")
+
     def dropped(self, token: Token) -> None:
         assert isinstance(token, int)
         self.lost.append(token)
@@ -129,9 +132,10 @@ class Context:
 
     toy: Toy = field(default_factory=Toy)
     now_ms: int = 0
+    append_wait_ms_max: int | None = None
 
     def __post_init__(self) -> None:
-        self.processor = processor_of(self.toy)
+        self.processor = processor_of(self.toy, self.append_wait_ms_max)
         self.processor.activate(0)
         self.offset = 0
         self.next_token = 1
@@ -139,6 +143,13 @@ class Context:
     def send(self, event: Do) -> AnyOutput:
         token, self.next_token = self.next_token, self.next_token + 1
         return self.processor.submit(event, token, self.now_ms)
+
+    def delayed(self, event: Do) -> AnyOutput:
+        """An event whose append is written, but not committed."""
+        output = self.send(event)
+        (append,) = output.appends
+        self.processor.delayed(append.append_id, self.now_ms)
+        return output
 
     def commit(self, output: AnyOutput) -> AnyOutput:
         (append,) = output.appends

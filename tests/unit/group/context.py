@@ -29,6 +29,8 @@ from oncelog.group.results import (
 )
 from tests.unit.coordinator.support import AnyOutput, AnyProcessor, processor_of
 
+APPEND_WAIT_MS_MAX = 5_000
+"""`offsets.commit.timeout.ms`"""
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 
@@ -67,7 +69,8 @@ class Context:
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
-        self.processor = processor_of(GroupCoordinatorShard(self.config, lambda: self.topics))
+        shard = GroupCoordinatorShard(self.config, lambda: self.topics)
+        self.processor = processor_of(shard, APPEND_WAIT_MS_MAX)
         self.processor.activate(self.now_ms)
 
     @property
@@ -96,6 +99,8 @@ class Context:
     def handle(self, output: AnyOutput) -> None:
         for append in output.appends:
             self.in_flight.append((append, len(self.log)))
+            if self.hold:
+                self.processor.delayed(append.append_id, self.now_ms)
             producer_id = append.producer.producer_id if append.producer else -1
             for record in append.records:
                 self.log.append(Written(record, append.timestamp_ms, producer_id))

@@ -16,7 +16,7 @@ from oncelog.group.shard import _event_of
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
 from tests.unit.coordinator.support import processor_of
-from tests.unit.group.context import T0, Context, Written
+from tests.unit.group.context import APPEND_WAIT_MS_MAX, T0, Context, Written
 
 REQUESTS = [
     Context().join_event("m"),
@@ -119,6 +119,42 @@ def test_a_sync_in_flight_is_answered_once_on_resignation() -> None:
     tokens = [c.sync(follower), c.sync(leader), c.sync(follower)]
     c.handle(c.processor.resign(c.now_ms))
     assert [c.synced(t).error for t in tokens] == [ErrorCode.not_coordinator] * 3
+
+
+def test_a_commit_that_is_not_committed_in_time_is_told_to_come_again_and_shows_later() -> None:
+    c = Context()
+    (member,) = c.stable()
+    c.hold = True
+    slow = c.submit(c.commit_event(7, member, 1))
+    c.advance(APPEND_WAIT_MS_MAX - 1)
+    assert slow not in c.replies
+    c.advance(1)
+    assert c.outcome(slow) is ErrorCode.coordinator_not_available
+    c.commit_all()
+    c.hold = False
+    assert [fetched.offset for fetched in c.fetch_all()] == [7]
+
+
+@pytest.mark.parametrize("end", ["committed", "failed", "resigned"])
+def test_a_leader_whose_assignment_is_not_committed_in_time_is_answered_once(end: str) -> None:
+    c = Context()
+    leader, _ = c.new_member()
+    follower, _ = c.new_member()
+    c.advance(6_000)
+    c.hold = True
+    waiting, slow = c.sync(follower), c.sync(leader)
+    c.advance(APPEND_WAIT_MS_MAX)
+    assert c.synced(slow).error is ErrorCode.coordinator_not_available
+    assert waiting not in c.replies
+    if end == "committed":
+        c.commit_all()
+        assert c.synced(waiting).error is ErrorCode.none
+    elif end == "failed":
+        c.fail(ErrorCode.kafka_storage_error)
+        assert c.synced(waiting).error is ErrorCode.not_coordinator
+    else:
+        c.handle(c.processor.resign(c.now_ms))
+        assert c.synced(waiting).error is ErrorCode.not_coordinator
 
 
 def test_a_request_that_waits_too_long_for_a_record_is_told_to_come_again() -> None:

@@ -135,7 +135,13 @@ class LinkNetwork:
 class SmallWorld:
     """A broker, the links to it, and what its clients are given and saw."""
 
-    def __init__(self, folder: Path, seed: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        settings: Mapping[str, str],
+        disk: InlineDisk | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
@@ -144,6 +150,7 @@ class SmallWorld:
         self.network = LinkNetwork(random.Random(f"{seed}:network"))
         self.clock = VirtualClock(loop)
         self.stopping = False
+        self._disk = disk or InlineDisk()
         self._store = MemoryStore()
         self._config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)} | dict(settings))
         self.broker = self._new_broker()
@@ -152,7 +159,7 @@ class SmallWorld:
         return Broker(
             self._config,
             clock=self.clock,
-            disk=InlineDisk(),
+            disk=self._disk,
             network=self.network,
             store=self._store,
         )

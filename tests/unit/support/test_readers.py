@@ -22,6 +22,7 @@ def reads(folder: Path, text: str) -> tuple[set[str], set[str]]:
         ('limit = config.get_int("a.b")', {"a.b"}),
         ('limit = self._broker.config.get_bool("a.b")', {"a.b"}),
         ('text = broker.config.get("a.b")', {"a.b"}),
+        ('level = self._config.get("a.b")', {"a.b"}),
         ('text = settings.get("a.b")', set()),
         ('folders = self._values["a.b"]', {"a.b"}),
         ('self._values["a.b"] = 1', set()),

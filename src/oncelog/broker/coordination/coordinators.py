@@ -139,6 +139,7 @@ def group_coordinator(
         fresh_producer_id=producer_ids.take,
         topic_deleted=topic_deleted,
         after_load=after_load,
+        append_wait_ms_max=config.get_int("offsets.commit.timeout.ms"),
     )
 
 

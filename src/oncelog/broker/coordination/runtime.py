@@ -74,7 +74,9 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
-        self.processor = EventProcessor(shard, runtime.fresh_producer_id)
+        self.processor = EventProcessor(
+            shard, runtime.fresh_producer_id, runtime.append_wait_ms_max
+        )
         self._runtime = runtime
         self._outputs: deque[Output[ResultT, EffectT]] = deque()
         self._running = False
@@ -163,9 +165,10 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             error = result.error
             if error is ErrorCode.none:
                 base_offset = Offset(result.base_offset)
-                partition.on_committed(
-                    result.last_offset + 1, partial(self._settled, append.append_id, base_offset)
-                )
+                end = result.last_offset + 1
+                partition.on_committed(end, partial(self._settled, append.append_id, base_offset))
+                if partition.state.high_watermark < end:
+                    self.processor.delayed(append.append_id, self._now_ms)
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._runtime.clock.now_ms()
@@ -210,7 +213,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     `make_shard(partition)` gives the shard for one partition of it; `effect_handler(coordinator,
     effect)` does what the shard wants done outside; `topic_deleted(topic)` makes the event that
     all shards hear when a topic is gone; `after_load()` the one that a shard hears first when it
-    was replayed, which says what it missed.
+    was replayed, which says what it missed; `append_wait_ms_max` is how long a request waits for
+    its append to be committed, None for ever.
     """
 
     def __init__(
@@ -224,6 +228,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         fresh_producer_id: FreshProducerId,
         topic_deleted: Callable[[TopicImage], EventT] | None = None,
         after_load: Callable[[], EventT] | None = None,
+        append_wait_ms_max: int | None = None,
     ) -> None:
         self.topic = topic
         self.wall_clock = partitions.clock
@@ -239,6 +244,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self._partition_count = partition_count_default
         self.make_shard = make_shard
         self.fresh_producer_id = fresh_producer_id
+        self.append_wait_ms_max = append_wait_ms_max
         self._coordinators: dict[int, CoordinatorContext[EventT, ResultT, EffectT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: together they would take longer turns, and none be done sooner.

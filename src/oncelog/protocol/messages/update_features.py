@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fields import Boolean, Error, Int8, Int16, Int32, String, Versions
+from oncelog.protocol.fields import (
+    Boolean,
+    Error,
+    Int8,
+    Int16,
+    Int32,
+    RequestFor,
+    String,
+    Versions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +27,7 @@ class FeatureUpdateKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(RequestFor["UpdateFeaturesResponse"]):
     """UpdateFeatures, versions 0 to 2."""
 
     timeout_ms: Int32 = 60000

@@ -1,0 +1,68 @@
+"""Requests whose appends are written, but not committed in time."""
+
+from oncelog.core.errors import ErrorCode as E
+from tests.unit.coordinator.test_event_processor import NO_OUTPUT, Context, Do, said
+
+
+def test_a_request_whose_append_is_not_committed_in_time_is_answered_and_its_id_stays_pending() -> (
+    None
+):
+    context = Context(append_wait_ms_max=100)
+    context.now_ms = 7
+    slow = context.delayed(Do("a", "1", (b"x",), effect="wave"))
+    assert context.processor.next_deadline_ms() == 107
+    assert context.processor.tick(106) == NO_OUTPUT
+    assert said(context.processor.tick(107)) == ["timed out"]
+    assert context.processor.tick(10**6) == NO_OUTPUT
+    assert context.processor.is_pending("a")
+    output = context.commit(slow)
+    assert (output.replies, output.effects) == ([], ["wave"])
+    assert [key for key, _ in context.toy.applied] == [b"x"]
+
+
+def test_an_append_that_is_committed_in_time_is_answered_once() -> None:
+    context = Context(append_wait_ms_max=100)
+    one, two = (context.delayed(Do(None, name, (b"x",))) for name in ("1", "2"))
+    assert said(context.commit(one)) == ["1"]
+    context.now_ms = 100
+    assert said(context.processor.tick(100)) == ["timed out"]
+    assert context.commit(two) == NO_OUTPUT
+    assert context.processor.next_deadline_ms() is None
+
+
+def test_an_append_that_fails_after_its_request_timed_out_is_not_answered_again() -> None:
+    context = Context(append_wait_ms_max=100)
+    slow = context.delayed(Do("a", "1", (b"x",)))
+    context.processor.tick(100)
+    context.send(Do("a", "2"))
+    output = context.processor.append_failed(slow.appends[0].append_id, E.kafka_storage_error, 100)
+    assert said(output) == ["2, met after 0"]
+
+
+def test_resigning_does_not_answer_a_request_that_timed_out() -> None:
+    context = Context(append_wait_ms_max=100)
+    context.delayed(Do("a", "1", (b"x",)))
+    context.processor.tick(100)
+    output = context.processor.resign(100)
+    assert [reply for reply in output.replies if reply.token == 1] == []
+
+
+def test_requests_behind_a_slow_append_wait_no_longer_than_it() -> None:
+    context = Context(append_wait_ms_max=100)
+    context.delayed(Do("a", "1", (b"x",)))
+    context.send(Do("a", "2"))
+    assert said(context.processor.tick(100)) == [E.concurrent_transactions, "timed out"]
+
+
+def test_appends_wait_for_ever_where_nothing_bounds_them() -> None:
+    context = Context()
+    context.delayed(Do("a", "1", (b"x",)))
+    assert context.processor.next_deadline_ms() is None
+    assert context.processor.tick(10**6) == NO_OUTPUT
+
+
+def test_an_append_without_a_request_that_is_slow_is_not_answered() -> None:
+    context = Context(append_wait_ms_max=100)
+    output = context.processor.submit(Do("a", "timer", (b"x",)), None, 0)
+    context.processor.delayed(output.appends[0].append_id, 0)
+    assert context.processor.tick(100) == NO_OUTPUT
