@@ -12,9 +12,15 @@ READY_TIMEOUT_S = 30
 class BrokerProcess(BrokerChild):
     """One broker on loopback, on a port and a folder that survive its restarts."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str] | None = None,
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
         super().__init__(folder)
         self.settings = settings or {}
+        self.ready_timeout_s = ready_timeout_s
 
     @property
     def log_path(self) -> Path:
@@ -27,7 +33,7 @@ class BrokerProcess(BrokerChild):
             command += ["--set", f"{key}={value}"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         try:
-            self.launch(command, self.log_path, READY_TIMEOUT_S, environment)
+            self.launch(command, self.log_path, self.ready_timeout_s, environment)
         except RuntimeError as error:
             raise RuntimeError(f"{error}; its log ends:\n{self.log_tail()}") from None
 

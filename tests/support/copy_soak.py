@@ -33,13 +33,20 @@ from tests.support.copying import CLIENTS
 from tests.support.workload import QUIET
 
 SOURCE = "source"
+BROKER_LOG = "data.log"
 PARTITION_COUNT = 3
 JAVA = "java"
 COPIER_CLASS = "org.apache.kafka.tools.TransactionalMessageCopier"
 BROKER_KILL_EVERY_S = (5.0, 15.0)
 CLIENT_KILL_EVERY_S = (4.0, 12.0)
 JAVA_KILL_EVERY_S = (10.0, 25.0)
-STUCK_S = 30
+FROM_THE_FIRST_WORD_CHANCE = 0.8
+"""How often a process is killed so long after it told of a transaction, and not after its start:
+else it would never come to one on a busy machine."""
+READY_TIMEOUT_S = 300
+COMES_ON_S = 60
+"""A broker is killed once some client told of a transaction since its start, or after so long."""
+STUCK_S = 90
 """A client that tells of nothing for so long is killed as well: librdkafka can hang for ever in
 `send_offsets_to_transaction` when a broker dies (its issues 5456 and 5511)."""
 BOUND_S = 3_600
@@ -58,18 +65,19 @@ class Copier:
     folder: Path
     counts: Counter[str] = field(default_factory=Counter)
     is_done: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
     _life: int = 0
 
     @property
     def target(self) -> str:
         return f"copy-{self.kind}"
 
-    def supervise(self, stop: threading.Event) -> None:
+    def supervise(self) -> None:
         """New processes until one has copied everything. Only Java has one for each partition."""
         for partition in range(PARTITION_COUNT if self.kind == JAVA else 1):
-            while not stop.is_set() and self._run(partition) != 0:
+            while not self.stop.is_set() and self._run(partition) != 0:
                 time.sleep(0.1)
-        self.is_done = not stop.is_set()
+        self.is_done = not self.stop.is_set()
 
     def _command(self, partition: int) -> list[str]:
         if self.kind != JAVA:
@@ -91,24 +99,33 @@ class Copier:
         """One process, to its end or its death."""
         rng = random.Random(f"{self.seed}/{self.kind}/{self._life}/kill")
         self._life += 1
-        lasts = JAVA_KILL_EVERY_S if self.kind == JAVA else CLIENT_KILL_EVERY_S
+        lasts_s = JAVA_KILL_EVERY_S if self.kind == JAVA else CLIENT_KILL_EVERY_S
         path = self.folder / f"{self.kind}.log"
         begun = path.stat().st_size if path.exists() else 0
         errors = path.with_suffix(".err")
         with path.open("ab") as output, errors.open("ab") as trouble:
             process = subprocess.Popen(self._command(partition), stdout=output, stderr=trouble)
             # Some lives are spared, so that the clients come on.
-            bound_s = rng.uniform(*lasts) if rng.random() < 0.7 else BOUND_S
-            code = self._watch(process, path, bound_s)
+            bound_s = rng.uniform(*lasts_s) if rng.random() < 0.7 else BOUND_S
+            from_first_word = rng.random() < FROM_THE_FIRST_WORD_CHANCE
+            code = self._watch(process, path, bound_s, from_first_word=from_first_word)
         with path.open("rb") as told:
             told.seek(begun)
             lines = told.read().splitlines()
         self.counts["committed"] += sum(line.startswith(b"committed") for line in lines)
+        self.counts["transactions"] += sum(b'"ProcessLoop"' in line for line in lines)
         self.counts["aborted"] += sum(line.startswith(b"aborted") for line in lines)
         self.counts["gave up"] += code > 0
         return code
 
-    def _watch(self, process: subprocess.Popen[bytes], path: Path, bound_s: float) -> int:
+    def _watch(
+        self,
+        process: subprocess.Popen[bytes],
+        path: Path,
+        bound_s: float,
+        *,
+        from_first_word: bool,
+    ) -> int:
         """Wait for the end of a process, or kill it; returns its code, -1 if it was killed."""
         begun_s = told_s = time.monotonic()
         size = path.stat().st_size
@@ -118,8 +135,10 @@ class Copier:
             now_s = time.monotonic()
             if path.stat().st_size != size:
                 size, told_s = path.stat().st_size, now_s
-            is_stuck = now_s - told_s > STUCK_S
-            if is_stuck or now_s - begun_s > bound_s:
+                if from_first_word:
+                    begun_s, from_first_word = now_s, False
+            is_stuck = now_s - told_s > STUCK_S or self.stop.is_set()
+            if is_stuck or (now_s - begun_s > bound_s and not from_first_word):
                 process.kill()
                 process.wait()
                 self.counts["stuck" if is_stuck else "killed"] += 1
@@ -190,14 +209,24 @@ def fill(servers: str, topics: list[str], count: int) -> dict[int, list[bytes]]:
     return source
 
 
-def kill_broker(broker: BrokerProcess, rng: random.Random, stop: threading.Event) -> int:
+def kill_broker(
+    broker: BrokerProcess, rng: random.Random, stop: threading.Event, folder: Path
+) -> int:
     """SIGKILL and start again until told to stop; returns how often."""
     kills = 0
     while not stop.wait(rng.uniform(*BROKER_KILL_EVERY_S)):
+        told, deadline_s = told_bytes(folder), time.monotonic() + COMES_ON_S
+        while told_bytes(folder) == told and time.monotonic() < deadline_s and not stop.wait(0.2):
+            pass
         broker.kill()
         broker.start()
         kills += 1
     return kills
+
+
+def told_bytes(folder: Path) -> int:
+    """How much the clients told of their transactions so far."""
+    return sum(path.stat().st_size for path in folder.glob("*.log") if path.name != BROKER_LOG)
 
 
 def ends_of(servers: str, topics: list[str]) -> dict[tuple[str, int], int]:
@@ -236,14 +265,16 @@ def run(
     stop = threading.Event()
     topics = [f"copy-{kind}" for kind in kinds]
     kills: list[int] = []
-    with BrokerProcess(folder / "data") as broker:
+    with BrokerProcess(folder / "data", ready_timeout_s=READY_TIMEOUT_S) as broker:
         servers = broker.bootstrap_servers
         source = fill(servers, topics, count)
-        copiers = [Copier(kind, servers, seed, folder) for kind in kinds]
-        threads = [threading.Thread(target=c.supervise, args=(stop,)) for c in copiers]
+        copiers = [Copier(kind, servers, seed, folder, stop=stop) for kind in kinds]
+        threads = [threading.Thread(target=copier.supervise) for copier in copiers]
         following = Following(servers, topics)
         following.thread.start()
-        murder = threading.Thread(target=lambda: kills.append(kill_broker(broker, rng, stop)))
+        murder = threading.Thread(
+            target=lambda: kills.append(kill_broker(broker, rng, stop, folder))
+        )
         for thread in (*threads, murder):
             thread.start()
         deadline_s = time.monotonic() + BOUND_S
