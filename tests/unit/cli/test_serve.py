@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from oncelog.broker.broker import Broker
-from oncelog.cli.serve import gather, stop_aloud, stop_signals
+from oncelog.cli.serve import SWITCH_INTERVAL_S, gather, run, stop_aloud, stop_signals
 from oncelog.core.config import BrokerConfig
 from tests.support.stock_files import STOCK_FILES, properties
 
@@ -107,6 +107,24 @@ async def test_a_stop_that_takes_long_says_what_it_does(caplog: pytest.LogCaptur
 
 
 @pytest.mark.slow
+def test_the_executor_holds_the_interpreter_for_half_a_millisecond_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = sys.getswitchinterval()
+    seen = []
+
+    async def note(config: BrokerConfig) -> int:
+        seen.append(sys.getswitchinterval())
+        return 0
+
+    monkeypatch.setattr("oncelog.cli.serve._serve", note)
+    try:
+        assert run(BrokerConfig({})) == 0
+    finally:
+        sys.setswitchinterval(before)
+    assert seen == [pytest.approx(SWITCH_INTERVAL_S)]
+
+
 def test_a_port_or_a_folder_in_use_is_one_sentence(tmp_path: Path) -> None:
     mine, other = tmp_path / "mine", tmp_path / "other"
     with ready("--data-dir", str(mine), "--listen", "127.0.0.1:0") as (_, line):
