@@ -1,8 +1,8 @@
-"""One partition's log, and the folders that hold all of a broker's logs.
+"""One partition's log, and the log directories that hold all of a broker's logs.
 
-Kafka's own file formats, byte for byte (D5): Apache's tools read what this room writes. It knows
-files, batches' headers and Kafka's rules for producers and transactions; it must not know
-connections, replicas or coordinators.
+The file formats are Kafka's own, byte for byte (D5): Apache's tools read them. This package knows
+files, batch headers and Kafka's rules for producers and transactions; it must not know connections,
+replicas or coordinators.
 """
 
 from oncelog.runtime.disk import FolderInUse, StorageFailure

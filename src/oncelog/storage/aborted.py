@@ -1,7 +1,7 @@
-"""Aborted transactions of one partition: what a read_committed reader must skip (INV-3).
+"""Holds one partition's aborted transactions, which read_committed readers skip (INV-3).
 
-Kept in memory in the order of their markers; `.txnindex` holds those whose marker lies in that
-segment, in Kafka's 34-byte entries. It knows no files.
+In memory they are ordered by their markers; a segment's `.txnindex` stores those whose marker is in
+that segment, in Kafka's 34-byte entries. This module knows no files.
 """
 
 from bisect import bisect_left
@@ -52,11 +52,11 @@ class AbortedTransactions:
         self._last_offsets.append(entry.last_offset)
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [from_offset, to_offset), by marker.
+        """Return the transactions with records in [from_offset, to_offset), ordered by markers.
 
         A reader that starts inside such a transaction needs it as well, hence all whose marker is
-        at or after `from_offset`. The search stops at the first entry that says nothing before
-        `to_offset` was undecided.
+        at or after `from_offset`. The search stops at the first entry before which everything below
+        `to_offset` was decided.
         """
         if not self._entries:
             return []
@@ -70,12 +70,12 @@ class AbortedTransactions:
         return found
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those whose marker lies in [from_offset, to_offset): a segment's share."""
+        """Return those whose marker is in [from_offset, to_offset): a segment's share."""
         start = bisect_left(self._last_offsets, from_offset)
         return self._entries[start : bisect_left(self._last_offsets, to_offset)]
 
     def replace(self, from_offset: int, to_offset: int, entries: list[AbortedTransaction]) -> None:
-        """Take `entries` for those whose marker lies in [from_offset, to_offset): a cleaning."""
+        """Replace those whose marker is in [from_offset, to_offset) by `entries`."""
         start = bisect_left(self._last_offsets, from_offset)
         end = bisect_left(self._last_offsets, to_offset)
         self._entries[start:end] = entries

@@ -1,9 +1,9 @@
-"""Read a `.log` file from front to back and tell sound batches from damage.
+"""Reads a `.log` file from front to back and distinguishes sound batches from damage.
 
-Sound is a batch whose header is plausible where it stands and whose CRC is right. Offset and leader
-epoch stand outside of the CRC, so an offset that jumps is believed only if the next batch goes on
-from there; or at the end of the file on a compacted topic, unless it jumps over an offset where a
-batch is known to have ended. It decides nothing: what becomes of damage is recovery's.
+A batch is sound if its header is plausible at its position and its CRC is right. The CRC does not
+cover offset and leader epoch, so an offset that jumps is accepted only if the next batch continues
+from it; or at the end of the file on a compacted topic, unless it jumps over an offset where a
+batch is known to have ended. Recovery decides what to do with damage.
 """
 
 from typing import NamedTuple
@@ -79,10 +79,10 @@ class BatchReader:
         )
 
     def behind(self, position: int, expected: int) -> tuple[int, int | None]:
-        """(end, offset) of a damaged place that begins at `position`, offset `expected`.
+        """Return (end, offset) of the damage at `position`, where offset `expected` was due.
 
-        The offset is the one that follows it; None when nothing sound follows, as no CRC says then
-        that its own header is right.
+        The offset is the one that follows it; None when no sound batch follows, as no CRC then
+        confirms its header.
         """
         header = self._header_at(position)
         if header is not None and header.magic == MAGIC and header.length >= HEADER_SIZE:
@@ -148,7 +148,7 @@ class BatchReader:
         return not expected <= following.base_offset < header.next_offset
 
     def _load(self, position: int, size: int) -> int:
-        """Have `size` bytes from `position` on at hand; returns where in the chunk they begin."""
+        """Read `size` bytes from `position` on; return where in the chunk they begin."""
         place = position - self._chunk_start
         if place < 0 or place + size > len(self._chunk):
             self._chunk = self._file.pread(max(RECOVERY_READ_SIZE_BYTES, size), position)

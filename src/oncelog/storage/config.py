@@ -42,7 +42,7 @@ class LogConfig:
     max_compaction_lag_ms: int = _INT64_MAX
     """Age of an uncleaned record at which a cleaning begins, whatever the ratio."""
     delete_retention_ms: int = _DAY_MS
-    """How long a tombstone stays after the first cleaning that met it."""
+    """How long a tombstone is retained after the first cleaning that read it."""
     message_timestamp_type: str = "CreateTime"
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     message_timestamp_before_max_ms: int = _INT64_MAX

@@ -47,17 +47,17 @@ BATCHES_SUFFIX = ".batches"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-"""Of a segment that a cleaning made and that is not in its place yet: see `swap`."""
+"""Of a new segment of a cleaning that is not in place yet: see `swap`."""
 CUT_SUFFIX = ".cut"
-"""Ours: what recovery cut off and kept aside."""
+"""Ours: bytes that recovery cut off."""
 ORPHAN_SUFFIX = ".orphan"
-"""Ours: an index file whose `.log` is not there, kept aside."""
+"""Ours: an index file without its `.log`."""
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 LEADER_EPOCHS_NAME = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME = "partition.metadata"
 REGISTER_NAME = "oncelog.segments"
-"""What the files of each sealed segment were: see `segment_register`."""
+"""The sizes and checksums of each sealed segment's files: see `segment_register`."""
 FAILED_SYNC_NAME = "oncelog.failed-fsync"
 """An fsync in this folder has failed, and no recovery has written everything again since."""
 
@@ -70,9 +70,9 @@ RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
 LOG_STARTS_NAME = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
 STRAY_NOTE_NAME = "oncelog.stray"
-"""In a folder that was set aside: whose it was, and why."""
+"""In a folder that was set aside: its partition, and the reason."""
 MOVE_NOTE_NAME = "oncelog.moved"
-"""In a copy of a log that is complete: which data folder it replaces."""
+"""In a complete copy of a log: the log directory that it replaces."""
 
 _NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 

@@ -1,8 +1,8 @@
-"""How the folders of partitions are named in a data folder, and what a suffix says of one.
+"""Defines the names of partitions' folders in a log directory, and their suffixes.
 
 `<topic>-<partition>` is served. A suffix is a recorded decision about the folder (D14): `-delete`
-may be removed, `-stray` is kept aside until a person decides, `-future` is a copy that is being
-made in another data folder. They are Kafka's (D5).
+may be removed, `-stray` remains until a person decides, `-future` is a copy in progress in another
+log directory. They are Kafka's (D5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Walk through a `.log` file from header to header, and past the places that are known as damaged.
+"""Iterates over the batch headers of a `.log` file, skipping places known as damaged.
 
-It looks at no record and checks no CRC.
+It reads no records and checks no CRC.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class DamagedPlace(NamedTuple):
 
 
 def parse_header(buffer: bytes | bytearray | memoryview, position: int) -> BatchHeader:
-    """The header at `position`, without checking that the rest of the batch is at hand."""
+    """Parse the header at `position`, without checking that the batch is complete."""
     fields = HEADER.unpack_from(buffer, position)
     return BatchHeader(fields[0], fields[1] + PREFIX.size, *fields[2:])
 
 
 def sound_end(damaged: Sequence[DamagedPlace], offset: int, size: int, path: str) -> int:
-    """How far a file of `size` bytes is known to be sound from `offset` on.
+    """Return how far a file of `size` bytes is known to be sound from `offset` on.
 
     Raises `CorruptBatch` if that offset is itself in a damaged place.
     """

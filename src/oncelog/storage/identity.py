@@ -1,7 +1,7 @@
-"""Whose a data folder is: `oncelog.format` and `meta.properties`.
+"""Reads and writes the identity of a log directory: `oncelog.format` and `meta.properties`.
 
-`read_identity` looks and changes nothing; `write_identity` makes a new folder ours, or notes that
-an older layout was upgraded. What is damaged or of somebody else is refused, never overwritten.
+`read_identity` changes nothing; `write_identity` claims a new folder, or records the upgrade of an
+older layout. Damaged or foreign files are refused, never overwritten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FolderMismatch(OncelogError):  # noqa: N818 - names a state of the folder
 
 
 class Identity(NamedTuple):
-    """What `meta.properties` says."""
+    """The contents of `meta.properties`."""
 
     cluster_id: str
     node_id: int

@@ -1,13 +1,13 @@
-"""A log file that is kept open, but may be closed at any moment to make room for another.
+"""A log file that stays open, but may be closed at any moment to limit open files.
 
-`OpenFiles` closes it, from any thread, and the next use opens it again; a reader keeps
-the descriptor it began with, which closes with its last user. Only this module opens and
-closes `.log` files, and the cleaner, which reads sealed ones through descriptors of its own.
+`OpenFiles` closes it, from any thread, and the next use opens it again; a reader keeps the
+descriptor it began with, which closes with its last user. Only this module opens and closes `.log`
+files, and the cleaner, which reads sealed ones through its own descriptors.
 
-A file is not closed while bytes were written to it that no fsync has covered. The kernel reports a
-failed write to descriptors that are open at the time; if none is, it may forget the failure
-together with the bytes, and the next fsync reports success (D12). So where nothing else can be
-closed, such a file is synced first, and a failure of that sync is kept for the next flush.
+A file with written bytes that no fsync has covered is not closed. The kernel reports a failed write
+to descriptors that are open at the time; if none is, it may forget the failure together with the
+bytes, and the next fsync reports success (D12). So where no other file can be closed, such a file
+is synced first, and a failure of that sync is stored for the next flush.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class KeptFile:
         return file
 
     def reader(self, *, cached_only: bool) -> Pread:
-        """How to read from it. Cached only: what is not in memory raises `NotCached`."""
+        """Return a reader. A cached one raises `NotCached` for bytes that are not in memory."""
         if not cached_only:
             return self.file.pread
         file = self.held
@@ -73,8 +73,8 @@ class KeptFile:
     def let_go(self, *, sync: bool = False) -> bool:
         """See `Holder.let_go`."""
         file, self.held = self.held, None
-        # A writer sets `written` and then takes the file. So it has seen that there is none and
-        # opens one of its own, or it is seen here.
+        # A writer sets `written` and then takes the file. So either it has seen that there is none
+        # and opens its own, or `written` is seen here.
         if file is not None and self.written:
             if sync:
                 self._sync_now(file)
@@ -92,17 +92,17 @@ class KeptFile:
             self.written = True
 
     def close(self) -> None:
-        """Close the descriptor whatever it holds: there is nothing left that must be synced."""
+        """Close the descriptor without a sync: no remaining byte has to be durable."""
         self.held = None
         self._disk.files.closed(self)
 
     # ---- syncing ----
 
     def sync_plan(self) -> Callable[[], None]:
-        """What makes durable all that was written so far. It blocks and may raise `StorageFailure`.
+        """Return a function that syncs all written bytes. It blocks and may raise `StorageFailure`.
 
-        The plan is made under the log's lock and carried out without it; the plans of one file
-        follow each other. A failed fsync is final: no later plan asks the kernel again.
+        The function is made under the log's lock and runs without it; those of one file run one
+        after the other. A failed fsync is final: no later one asks the kernel again.
         """
         held, is_needed = self.held, self.unsynced
         self.unsynced = self.written = False

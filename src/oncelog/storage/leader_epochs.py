@@ -1,8 +1,8 @@
-"""Where each leader epoch began in one partition's log (KIP-101, KIP-279).
+"""Holds the start offset of each leader epoch in one partition's log (KIP-101, KIP-279).
 
-Epochs and start offsets rise. The list is what a follower and its leader compare to find where
-their logs diverge. It knows no files; the log writes the checkpoint, and recovery can rebuild the
-list from the batches, which carry their epoch.
+Epochs and start offsets increase. A follower and its leader compare the list to find where their
+logs diverge. This module knows no files; the log writes the checkpoint, and recovery can rebuild
+the list from the batches, which contain their epoch.
 """
 
 from bisect import bisect_right
@@ -39,13 +39,13 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` wrote the batch at `start_offset`.
+        """Record that `epoch` starts at `start_offset`.
 
-        Older or equal epochs say nothing new.
+        Older or equal epochs change nothing.
         """
         if epoch <= self.latest:
             return
-        # An epoch that wrote nothing before the next one began at the same offset never was.
+        # Remove an epoch that wrote no record before the next one began at the same offset.
         while self._entries and self._entries[-1][1] >= start_offset:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
@@ -53,7 +53,7 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where `epoch`, or the largest known one below it, ended.
+        """Return the end offset of `epoch`, or of the largest known one below it.
 
         The latest ends at the log's end.
         """

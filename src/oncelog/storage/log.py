@@ -1,19 +1,19 @@
-"""One partition's log: append, read, and what a partition knows of its producers and transactions.
+"""One partition's log: appends, reads, and the state of producers and transactions.
 
-`PartitionLog` joins the parts of this room: segments hold the bytes, `DerivedState` follows from
-them, `recovery` opens what a crash left, `LogView` answers questions about it. It must not know
-replication: the high watermark and the leader epoch come in as arguments.
+`PartitionLog` joins the parts of this package: segments store the bytes, `DerivedState` follows
+from them, `recovery` repairs the log after a crash, `LogView` answers queries. It must not know
+replication: the high watermark and the leader epoch are arguments.
 
-Invariants kept here: INV-2 and INV-5 (a batch is judged before it is written), INV-3 and INV-7
-(last stable offset, aborted transactions), INV-9 (one write per append, then memory). A
-`StorageFailure` is final for the log: later appends raise it again, because the end of the file is
-unknown until recovery has looked at it.
+Invariants: INV-2 and INV-5 (a batch is checked before it is written), INV-3 and INV-7 (last stable
+offset, aborted transactions), INV-9 (one write per append, then memory). A `StorageFailure` is
+final for the log: later appends raise it again, because the end of the file is unknown until
+recovery has read it.
 
-Threads: appends and reads come from the event loop; `flush`, `read_cold`, `delete_old_segments` and
-`close` may come from the disk's executor. The lock covers the list of segments and nothing slower
-than one write; fsyncs and cold reads run outside of it. Flushes of one log follow each other, so
-that one which finds nothing to do has waited for the fsync that did it.
-`_upkeep` (see `log_cleaning`) keeps those apart that replace or remove files.
+Threads: the event loop appends and reads; the executor may call `flush`, `read_cold`,
+`delete_old_segments` and `close`. The lock covers the list of segments and nothing slower than one
+write; fsyncs and cold reads run outside of it. Flushes of one log run one after the other, so that
+a flush without work has waited for the fsync that did it. `_upkeep` (see `log_cleaning`) serialises
+operations that replace or remove files.
 """
 
 from collections.abc import Callable, Iterator
@@ -92,9 +92,9 @@ class PartitionLog(CleanableLog):
         return log
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Note that what is appended from here on is of this leader epoch (KIP-101).
+        """Set the leader epoch of the following appends (KIP-101).
 
-        It is written with the first of it; an epoch that wrote nothing begins again at a restart.
+        It is written with the first of them; an epoch without records begins again at a restart.
         """
         with self._lock:
             self._state.epochs.assign(leader_epoch, self.log_end_offset)
@@ -265,12 +265,12 @@ class PartitionLog(CleanableLog):
         min_one: bool = True,
         cached_only: bool = False,
     ) -> Read:
-        """Whole batches from the one that holds `offset`, below `upper_bound` (INV-7).
+        """Return whole batches from the one that contains `offset`, below `upper_bound` (INV-7).
 
         The bound is the high watermark or the last stable offset. At most `max_bytes`, except that
-        with `min_one` the first batch comes whole. A read ends with its segment. Empty when nothing
+        with `min_one` the first batch is whole. A read ends with its segment. Empty when no batch
         qualifies. Raises `OffsetOutOfRange`, `StorageFailure`; with `cached_only` `NotCached` where
-        it would have to wait for the disk: `read_cold` in the executor is to do it then.
+        it would wait for the disk: use `read_cold` in the executor then.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
@@ -282,9 +282,9 @@ class PartitionLog(CleanableLog):
     def read_cold(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
     ) -> Read:
-        """As `read`, in the executor: the disk is waited for without the log's lock.
+        """Like `read`, in the executor: it waits for the disk without the log's lock.
 
-        So appends go on, and segments may be deleted or cut meanwhile: then it looks again.
+        So appends continue, and segments may be deleted or cut meanwhile: then it reads again.
         """
 
         def look() -> Read:
@@ -401,7 +401,7 @@ class PartitionLog(CleanableLog):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """What fails half way leaves files that are not what the log takes them for."""
+        """Fail the log if the body raises: its files may no longer match its state."""
         try:
             yield
         except StorageFailure as failure:
@@ -415,9 +415,9 @@ class PartitionLog(CleanableLog):
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush(self) -> None:
-        """Make all that was appended before this call survive a loss of power. Blocking.
+        """Sync all that was appended before this call. Blocking.
 
-        A failed fsync is final: the log takes nothing more (D12). Raises `StorageFailure`.
+        A failed fsync is final: the log accepts no more appends (D12). Raises `StorageFailure`.
         """
         with self._flush_lock:
             if self._deleted:
@@ -478,7 +478,7 @@ class PartitionLog(CleanableLog):
                 segment.close()
 
     def fail(self, failure: StorageFailure) -> None:
-        """Take nothing more: the folder went off line."""
+        """Accept no more appends: the log directory went off line."""
         self._failure = self._failure or failure
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
-"""What compaction needs of a log: its sealed segments, and to put a cleaned one in their place.
+"""Gives the cleaner access to a log: its sealed segments, and their replacement.
 
-`PartitionLog` extends it. The cleaner reads the segments through descriptors of its own, without
-the log's lock; `replace_segments` alone changes the log, and only if it still is what was read.
+`PartitionLog` extends it. The cleaner reads the segments through its own descriptors, without the
+log's lock; only `replace_segments` changes the log, and only if its segments are unchanged.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ __all__ = ["CleanableLog", "LogChanged"]
 
 
 class LogChanged(OncelogError):  # noqa: N818 - names what happened to the log
-    """The log was closed, deleted, cut or shortened while it was cleaned: nothing was replaced."""
+    """The log was closed, deleted or cut while it was cleaned: no segment was replaced."""
 
 
 class CleanableLog(LogView):
@@ -43,11 +43,11 @@ class CleanableLog(LogView):
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment begins that takes appends."""
+        """The base offset of the segment that takes appends."""
         return self._segments.active.base_offset
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Where each remembered producer left off (INV-2)."""
+        """The last record of each remembered producer (INV-2)."""
         with self._lock:
             return self._state.producers.last_records()
 
@@ -106,7 +106,7 @@ class CleanableLog(LogView):
 
     @contextmanager
     def _renaming(self) -> Iterator[None]:
-        """Keep appends, reads and a deletion off, which may make a folder of this name anew."""
+        """Block appends, reads and a deletion, after which the folder may be created again."""
         with self._lock:
             if not self.is_open:
                 raise LogChanged(f"{self.topic_partition} was closed")

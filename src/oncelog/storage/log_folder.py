@@ -1,7 +1,7 @@
-"""One data folder: its identity, its lock, its checkpoints, and the logs in it.
+"""One log directory: its identity, its lock, its checkpoints, and the logs in it.
 
-`LogManager` holds all data folders of a broker; this class must not know that there are others, nor
-which topics should exist. Files are Kafka's (D5), and one of ours: `oncelog.format`.
+`LogManager` holds all log directories of a broker; this class must not know the others, nor which
+topics should exist. Files are Kafka's (D5), and one of ours: `oncelog.format`.
 
 INV-9: `.kafka_cleanshutdown` is removed, durably, before any log is opened, and written only after
 all were closed. So a crash at any moment in between is followed by a recovery.
@@ -55,9 +55,9 @@ log = logging.getLogger(__name__)
 
 
 class LogFolder:
-    """One data folder. Methods are for the event loop unless they say Blocking.
+    """One log directory. The event loop calls all methods that are not marked Blocking.
 
-    `take` it, then `claim` it, then `open_logs`: until `claim` nothing in it was changed.
+    Call `take`, then `claim`, then `open_logs`: before `claim` no file in it changes.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: DiskLock) -> None:
@@ -71,7 +71,7 @@ class LogFolder:
         self.identity: Identity | None = None
         """None while the folder is new."""
         self.off_line: StorageFailure | None = None
-        """What took the folder off line, if something did."""
+        """The failure that took the log directory off line, if any."""
         self.was_clean = False
         """Whether the last process closed this folder in order."""
         self.deleted: list[str] = []
@@ -79,11 +79,10 @@ class LogFolder:
 
     @classmethod
     def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogFolder:
-        """Lock the folder, making it if it is not there, and look what it is. Blocking.
+        """Lock the directory, creating it if necessary, and read its identity. Blocking.
 
-        `node_id` None: of whichever broker it may be.
-
-        Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`.
+        `node_id` None accepts any broker's. Raises `FolderInUse`, `FolderMismatch`,
+        `StorageFailure`.
         """
         _make_durably(disk, directory)
         folder = cls(disk, directory, disk.lock(f"{directory}/{LOCK_NAME}"))
@@ -98,16 +97,16 @@ class LogFolder:
     def claim(self, identity: Identity) -> None:
         """Make a new folder the broker's own, or one of an older layout current. Blocking."""
         if self.identity is None:
-            # Who made it may have died before its name was safe.
+            # Its creator may have crashed before its name was synced.
             self._disk.sync_dir(os.path.dirname(self.directory) or ".")
         if self.identity != identity or identity.format_version < FORMAT_VERSION:
             write_identity(self._disk, self.directory, identity)
         self.identity = identity
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Open every log in the folder. Blocking.
+        """Open every log in the directory. Blocking.
 
-        `config_for` gives a topic's settings by name. Raises `FolderMismatch`, `StorageFailure`.
+        `config_for` returns a topic's configs by name. Raises `FolderMismatch`, `StorageFailure`.
         """
         disk, directory = self._disk, self.directory
         # Before anything changes: what cannot be read is refused.
@@ -156,12 +155,12 @@ class LogFolder:
         return list(self._logs.values())
 
     def is_whole(self, topic_partition: TopicPartition) -> bool:
-        """Whether the log was closed in order, and opening it lost nothing."""
+        """Whether the log was closed cleanly, and opening it lost no record."""
         held = self.get(topic_partition)
         return self.was_clean and held is not None and not held.recovery.unclean
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
-        """The topic that a log was made for; None when a loss of power took the note."""
+        """Return the id of the topic that a log was made for; None when a power loss removed it."""
         return self._topic_ids.get(topic_partition)
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -175,13 +174,13 @@ class LogFolder:
         return topic_partition in self._topic_ids
 
     def path_of(self, topic_partition: TopicPartition) -> str:
-        """Where a partition's files are, or would be."""
+        """Return the path of a partition's files, whether or not they exist."""
         return f"{self.directory}/{topic_partition}"
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a new, empty log where there is none. Raises `StorageFailure`, and makes nothing."""
+        """Create a new, empty log. Raises `StorageFailure`, and then creates nothing."""
         path = self.path_of(topic_partition)
         made = None
         try:
@@ -223,9 +222,10 @@ class LogFolder:
         self._topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partition: TopicPartition) -> str:
-        """Give a partition's folder the name of a deleted one; returns its new path. Blocking.
+        """Rename a partition's folder as deleted; return its new path. Blocking.
 
-        That is the recorded decision (D14): its owner removes it when it likes, or the next start.
+        The name is the recorded decision (D14): the caller removes it later, or the next start
+        does.
         """
         return self._rename(topic_partition, DELETE_SUFFIX)
 
@@ -236,9 +236,9 @@ class LogFolder:
             self._disk.remove_tree(self._rename(topic_partition, DELETE_SUFFIX))
 
     def set_aside(self, topic_partition: TopicPartition, reason: str) -> str:
-        """Keep a partition's folder under the name of a stray, unserved (D14). Blocking.
+        """Rename a partition's folder as a stray, unserved (D14). Blocking.
 
-        Returns its new path. A note in it says whose it was, and why.
+        Returns its new path. A file in it names its partition and the reason.
         """
         path = self.path_of(topic_partition)
         note = {"partition": str(topic_partition), "reason": reason}
@@ -267,14 +267,14 @@ class LogFolder:
         return target
 
     def take_off_line(self, failure: StorageFailure) -> None:
-        """Nothing is read or written here any more, until a restart."""
+        """Stop all reads and writes here, until a restart."""
         self.off_line = self.off_line or failure
         for held in self._logs.values():
             held.fail(self.off_line)
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Why the folder is off line, or has to go: the first failure of it or of any log."""
+        """The first failure of the log directory or of any of its logs."""
         if self.off_line is not None:
             return self.off_line
         return next((held.failure for held in self._logs.values() if held.failure), None)
@@ -286,7 +286,7 @@ class LogFolder:
         self._disk.sync_dir(self.directory)
 
     def flush(self) -> None:
-        """Make everything appended so far survive a loss of power, and note that. Blocking."""
+        """Sync everything appended so far, and write the recovery points. Blocking."""
         for held in tuple(self._logs.values()):
             if held.recovery_point < held.log_end_offset:
                 held.flush()
@@ -314,7 +314,10 @@ class LogFolder:
         self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermarks as last written; empty when there are none. Raises `FolderMismatch`."""
+        """Return the high watermarks last written; empty when there are none.
+
+        Raises `FolderMismatch`.
+        """
         path = f"{self.directory}/{HIGH_WATERMARKS_NAME}"
         content = self._disk.read(path)
         found = parse_offsets(content)
@@ -325,10 +328,10 @@ class LogFolder:
         return found or {}
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs and let go of the folder. Blocking.
+        """Close all logs and release the directory. Blocking.
 
-        It is marked as closed in order, unless a log had failed, `clean` is false, or its logs were
-        never opened.
+        The clean shutdown file is written, unless a log had failed, `clean` is false, or its logs
+        were never opened.
         """
         try:
             for held in self._logs.values():
@@ -341,7 +344,7 @@ class LogFolder:
             self.release()
 
     def abandon(self) -> None:
-        """Let go of the folder as a crash would: nothing is noted as closed in order. Blocking."""
+        """Release the directory as a crash would, without the clean shutdown file. Blocking."""
         try:
             for held in self._logs.values():
                 held.abandon()
@@ -349,7 +352,7 @@ class LogFolder:
             self.release()
 
     def release(self) -> None:
-        """Let go of the lock only."""
+        """Release the lock only."""
         self._lock.release()
 
     # ---- parts of the start ----
@@ -361,7 +364,7 @@ class LogFolder:
                 self.find(partition)
 
     def find(self, topic_partition: TopicPartition) -> None:
-        """Take note of a partition's folder that is there."""
+        """Register a partition's existing folder."""
         metadata = self._disk.read(f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}")
         self._topic_ids[topic_partition] = parse_partition_metadata(metadata)
 

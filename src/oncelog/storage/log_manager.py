@@ -1,7 +1,7 @@
-"""All logs of a broker, in one or more data folders (`log.dirs`).
+"""All logs of a broker, in one or more log directories (`log.dirs`).
 
-A new partition goes to the folder with the fewest. It must not know which topics should exist: the
-broker compares what it finds here with the metadata image, before any log is opened.
+A new partition goes to the directory with the fewest. It must not know which topics should exist:
+the broker compares the folders with the metadata image before any log is opened.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class LogManager:
-    """The data folders of one broker, locked.
+    """The log directories of one broker, locked.
 
-    `take` them, then `open_logs`. Methods are for the event loop unless they say Blocking.
+    Call `take`, then `open_logs`. The event loop calls all methods that are not marked Blocking.
     """
 
     def __init__(
@@ -42,18 +42,17 @@ class LogManager:
         self.lost = dict(lost or {})
         """Folders, by path, that could not even be locked and looked at."""
         self.missing: frozenset[str] = frozenset()
-        """Directory ids of folders that the broker had, and that it was not given this time."""
+        """Directory ids that the broker had, but that are not configured this time."""
 
     @classmethod
     def take(
         cls, disk: Disk, directories: Sequence[str], *, node_id: int, fresh_id: Callable[[], str]
     ) -> LogManager:
-        """Lock the folders, make those that are new, and look what is in them. Blocking.
+        """Lock the log directories, create new ones, and read their identities. Blocking.
 
-        No log is opened yet. `fresh_id` gives the ids of what is new, of 22 characters each, as
-        Kafka spells UUIDs. A folder that the disk does not give is left off line while there are
-        others. Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then nothing that was in
-        any of the folders has been changed.
+        No log is opened yet. `fresh_id` returns ids for new directories, of 22 characters each, as
+        Kafka spells UUIDs. A directory that cannot be read is off line while there are others.
+        Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then no existing file has changed.
         """
         folders: list[LogFolder] = []
         lost: dict[str, StorageFailure] = {}
@@ -81,10 +80,10 @@ class LogManager:
         finish_moves(self._disk, self.online, has_all=self.has_all)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Open every log, recovering those that were not closed in order. Blocking.
+        """Open every log, recovering those that were not closed cleanly. Blocking.
 
-        `config_for` gives a topic's settings by name. A folder that fails goes off line while there
-        are others. Raises `FolderMismatch`, `StorageFailure`.
+        `config_for` returns a topic's configs by name. A directory that fails goes off line while
+        there are others. Raises `FolderMismatch`, `StorageFailure`.
         """
         for folder in self.folders:
             try:
@@ -110,7 +109,7 @@ class LogManager:
 
     @property
     def off_line_directories(self) -> list[str]:
-        """Where the folders are that have failed."""
+        """The paths of the log directories that have failed."""
         return [*self.lost, *(f.directory for f in self.folders if f.off_line is not None)]
 
     @property
@@ -147,12 +146,12 @@ class LogManager:
         return None if folder is None else folder.get(topic_partition)
 
     def is_whole(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition's log was closed in order, and nothing of it was lost since."""
+        """Whether the partition's log was closed cleanly, and has lost no record since."""
         folder = self.folder_of(topic_partition)
         return folder is not None and folder.is_whole(topic_partition)
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
-        """The topic that a log was made for; None when a loss of power took the note."""
+        """Return the id of the topic that a log was made for; None when a power loss removed it."""
         folder = self.folder_of(topic_partition)
         return None if folder is None else folder.topic_id(topic_partition)
 
@@ -167,10 +166,10 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a new, empty log; an existing one of the same topic is returned as it is.
+        """Create a new, empty log, or return an existing one of the same topic.
 
-        A folder that has no room for it is passed over. Raises `StorageFailure` when none took it,
-        or one failed; nothing is made then. Raises `FolderMismatch` when the folder belongs to
+        A directory without space for it is skipped. Raises `StorageFailure` when none accepted it,
+        or one failed; then nothing was created. Raises `FolderMismatch` when the folder belongs to
         another topic of that name: `set_aside` or `delete` it first.
         """
         folder = self.folder_of(topic_partition)
@@ -200,11 +199,10 @@ class LogManager:
         raise refusal
 
     def delete(self, topic_partition: TopicPartition) -> str | None:
-        """Take a partition's log away; harmless when there is none. Blocking.
+        """Delete a partition's log; harmless when there is none. Blocking.
 
-        Returns its folder under the name of a deleted one, which remains to be removed. Only for a
-        deletion that the metadata records (D14), which goes on remembering it for a folder that is
-        off line.
+        Returns its folder, renamed as deleted, for the caller to remove. Only for a deletion that
+        the metadata records (D14), which keeps that record for a directory that is off line.
         """
         folder = self.folder_of(topic_partition)
         if folder is None or folder.off_line is not None:
@@ -223,7 +221,7 @@ class LogManager:
             folder.undo(topic_partition)
 
     def set_aside(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Keep a partition's folder aside, unserved, and say so (D14). Blocking."""
+        """Set a partition's folder aside, unserved, and log it (D14). Blocking."""
         folder = self.folder_of(topic_partition)
         if folder is not None:
             folder.set_aside(topic_partition, reason)
@@ -236,7 +234,7 @@ class LogManager:
             folder.sync_names()
 
     def flush(self) -> None:
-        """Make everything appended so far survive a loss of power, and note that. Blocking."""
+        """Sync everything appended so far, and write the recovery points. Blocking."""
         for folder in self.online:
             folder.flush()
 
@@ -257,25 +255,25 @@ class LogManager:
             folder.write_high_watermarks(here)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermarks as last written; empty when there are none."""
+        """Return the high watermarks last written; empty when there are none."""
         found: dict[TopicPartition, int] = {}
         for folder in self.online:
             found |= folder.read_high_watermarks()
         return found
 
     def closing(self, shares_count: int) -> list[Callable[[], StorageFailure | None]]:
-        """The closing of all logs as at most so many pieces, each for a thread of its own.
+        """Return functions that close all logs, for up to so many threads.
 
-        They are Blocking, and return the first failure that they met; `close` comes after them.
+        They are Blocking, and return their first failure; call `close` afterwards.
         """
         logs = [held for folder in self.online for held in folder.logs]
         shares = (logs[start::shares_count] for start in range(shares_count))
         return [partial(_close_all, share) for share in shares if share]
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs and let go of the folders. Blocking.
+        """Close all logs and release the directories. Blocking.
 
-        They are marked as closed in order, unless a log had failed or `clean` is false. Raises the
+        Clean shutdown files are written, unless a log had failed or `clean` is false. Raises the
         first `StorageFailure` once all are closed.
         """
         failures = []
@@ -288,7 +286,7 @@ class LogManager:
             raise failures[0]
 
     def abandon(self) -> None:
-        """Let go of the folders as a crash would. Blocking."""
+        """Release the directories as a crash would. Blocking."""
         for folder in self.folders:
             folder.abandon()
 

@@ -1,7 +1,7 @@
-"""What one partition's log answers about itself without changing.
+"""Answers queries about one partition's log, without changing it.
 
-`PartitionLog` extends it with what changes the log. Kept here: INV-3 and INV-7 (the last stable
-offset, aborted transactions).
+`PartitionLog` extends it with appends. Invariants: INV-3 and INV-7 (the last stable offset, aborted
+transactions).
 """
 
 import threading
@@ -61,14 +61,14 @@ class LogView:
         self.log_end_offset = recovered.log_end_offset
         self.recovery: RecoveryReport = recovered.report
         self.recovery_point = 0
-        """All below it survives a loss of power."""
+        """All records below it survive a power loss."""
         self.flushes_on_append = True
         """Whether an append flushes when that is due; else its caller does, off the event loop."""
 
     # ---- transactions and producers ----
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a read_committed reader must stop (INV-3), at most the high watermark.
+        """Return the offset at which read_committed stops (INV-3), at most the high watermark.
 
         A finished transaction still counts as undecided until its marker is below the high
         watermark. That watermark must not move back within a leader epoch.
@@ -92,11 +92,11 @@ class LogView:
 
     @property
     def verifications(self) -> Verifications:
-        """What transactional batches that wait may be appended to (KIP-890)."""
+        """The verified transactions of waiting batches (KIP-890)."""
         return self._state.producers.verifications
 
     def producer_state(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer; read only."""
+        """Return the state of a producer; read only."""
         return self._state.producers.entry(producer_id)
 
     def active_producers(self) -> list[ProducerEntry]:
@@ -104,12 +104,12 @@ class LogView:
         return self._state.producers.entries()
 
     def limit_producers(self, limit: ProducerLimit) -> None:
-        """From now on a producer that is not known here must be within `limit`."""
+        """Limit the number of producers: from now on a new one must be within `limit`."""
         self._state.producers.producer_limit = limit
 
     @property
     def producer_count(self) -> int:
-        """How many producers are remembered."""
+        """The count of producers that are remembered."""
         return len(self._state.producers)
 
     def has_transaction_idle_since(self, time_ms: int) -> bool:
@@ -117,7 +117,7 @@ class LogView:
         return self._state.producers.has_transaction_idle_since(time_ms)
 
     def remove_expired_producers(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
-        """Of `entries` forget those idle for `producer.id.expiration.ms`; never in a transaction.
+        """Remove those of `entries` idle for `producer.id.expiration.ms`; never in a transaction.
 
         Returns how many. The entries come from `active_producers`, a part of them at a time.
         """
@@ -141,16 +141,16 @@ class LogView:
         return self._without_lock(look)
 
     def cached_offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
-        """As `offset_for_timestamp`; raises `NotCached` where it would wait for the disk."""
+        """Like `offset_for_timestamp`; raises `NotCached` where it would wait for the disk."""
         with self._lock:
             segments = tuple(self._segments)
             return _find_timestamp(segments, timestamp_ms, self.log_start_offset, cached_only=True)
 
     def _without_lock(self, look: Callable[[], T]) -> T:
-        """Look at files for as long as it takes, while appends go on.
+        """Run a lookup of any duration without the lock, while appends continue.
 
-        Segments may be removed or cut meanwhile: what was found or missed then counts for nothing,
-        and it looks again. The files of a deleted log are gone for good.
+        If segments were removed or cut meanwhile, the result is invalid and the lookup runs again.
+        The files of a deleted log are gone for good.
         """
         while True:
             removals_count = self._removals_count
@@ -190,12 +190,12 @@ class LogView:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was given up because its partition is deleted."""
+        """Whether it was closed because its partition is deleted."""
         return self._deleted
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Why the log takes nothing more, or None."""
+        """The failure that stopped the log, or None."""
         return self._failure
 
 

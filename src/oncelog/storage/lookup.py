@@ -34,10 +34,10 @@ class TimestampOffset(NamedTuple):
 def search_timestamp(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: int, *, cached_only: bool = False
 ) -> TimestampOffset | None:
-    """The first record at or after `start_offset` whose timestamp is at or after `timestamp_ms`.
+    """Return the first record from `start_offset` on with a timestamp at or after `timestamp_ms`.
 
-    Headers say which batches are opened. One whose records are all older than its header says is
-    passed over; after too many of these the first of them is the answer.
+    Headers decide which batches are opened. One whose records are all older than its header claims
+    is skipped; after too many of these the first of them is the result.
     """
     passed_over: BatchHeader | None = None
     batches_left, records_left = LOOKED_INTO_BATCHES_COUNT_MAX, LOOKED_INTO_RECORDS_COUNT_MAX
@@ -55,7 +55,7 @@ def search_timestamp(
             found = _first_in(read, header, timestamp_ms, start_offset)
             if found is not None:
                 return found
-            # In the batch that holds the log's start, the record may stand before that.
+            # In the batch that contains the log's start, the record may precede the start.
             if header.base_offset >= start_offset:
                 passed_over = passed_over or header
     return None
@@ -64,7 +64,7 @@ def search_timestamp(
 def newest_timestamp(
     segments: Iterable[Segment], start_offset: int, *, cached_only: bool = False
 ) -> TimestampOffset | None:
-    """The first record with the largest timestamp of all, by what headers say."""
+    """Return the first record with the largest timestamp, according to the headers."""
     candidates = [s for s in segments if s.size and s.end_offset > start_offset]
     if not candidates:
         return None
@@ -130,10 +130,11 @@ def _first_in(
 
 
 def _whole_batch(header: BatchHeader, start_offset: int) -> TimestampOffset:
-    """Answer with the batch's beginning: a reader from there misses nothing.
+    """Return the batch's first offset: a reader from there misses no record.
 
-    Right for a batch that the broker stamped. For records that are none, or not what their header
-    says (a leader trusts it, D4), or that cost too much to look at, it is the best answer there is.
+    This is exact for a batch that the broker stamped. For records that cannot be parsed, or differ
+    from their header (a leader trusts it, D4), or that are too expensive to read, it is the best
+    answer.
     """
     offset = max(header.base_offset, start_offset)
     return TimestampOffset(header.max_timestamp, offset, header.leader_epoch)

@@ -1,12 +1,12 @@
-"""Moving a log into another data folder, so that a crash at any step loses nothing.
+"""Moves a log into another log directory, so that a crash at any step loses nothing.
 
-The log is copied into a folder with the suffix `-future` while it is in use. When appends to it
-have stopped, the rest is copied and synced, and a note in the copy says that it is complete: from
-then on the copy counts. The old folder is renamed to be deleted, the copy to the partition's name.
+The log is copied into a folder with the suffix `-future` while it is in use. When appends have
+stopped, the rest is copied and synced, and a note in the copy marks it as complete: from then on
+the copy is the log. The old folder is renamed as deleted, the copy to the partition's name.
 
-At a start a copy without that note is removed, as the log itself is still there; one with it is put
-in its place (`finish_moves`). A folder that was off line then may hold the old one still: the note
-stays, and names it.
+A start removes a copy without that note, as the log itself still exists; one with it is put in
+place (`finish_moves`). A directory that was off line then may still contain the old folder: the
+note remains, and names it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class LogMove:
-    """One log on its way from a data folder to another one. All methods are blocking."""
+    """One log on its way from a log directory to another one. All methods are blocking."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LogMove:
         return max(0, held.log_end_offset - reached)
 
     def copy(self) -> bool:
-        """Copy a step's worth; True when all is there that was in the log when it began.
+        """Copy one step; True when the copy has all that was in the log at its beginning.
 
         Raises `StorageFailure`, and `ProtocolError` where the log is damaged.
         """
@@ -193,7 +193,7 @@ def finish_moves(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> 
 
 
 def moved_from(disk: Disk, folder: LogFolder, partition: TopicPartition) -> str | None:
-    """The directory id of the folder whose log this one replaced, if a note says so."""
+    """Return the directory id of the log that this one replaced, if a note names it."""
     if partition not in folder:
         return None
     note = parse_properties(disk.read(f"{folder.path_of(partition)}/{MOVE_NOTE_NAME}"))

@@ -1,8 +1,8 @@
 """A segment's sparse index from offsets to byte positions, in Kafka's format.
 
-An entry says: the batch whose *last* offset is `base_offset + relative` begins at `position`.
-Entries are eight bytes on disk, big-endian (i32, i32), both rising. In memory they are two arrays
-(D12: no mapped files). It knows no files; the segment reads and writes the bytes.
+An entry means: the batch whose *last* offset is `base_offset + relative` begins at `position`.
+Entries are eight bytes on disk, big-endian (i32, i32), both increasing. In memory they are two
+arrays (D12: no mapped files). This module knows no files; the segment reads and writes the bytes.
 """
 
 import sys
@@ -52,7 +52,7 @@ class OffsetIndex:
         return self.entry_before(offset)[1]
 
     def boundary_at_or_before(self, position: int) -> int:
-        """The last indexed batch boundary at or before a byte position; 0 when there is none."""
+        """Return the last indexed batch boundary at or before a byte position, or 0."""
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
 

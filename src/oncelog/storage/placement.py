@@ -1,6 +1,7 @@
-"""Where the batches of one append come to stand: offsets given by a leader, or kept from one.
+"""Determines offsets and positions of the batches of one append.
 
-Pure but for the buffer, which a leader patches in place (D4).
+A leader assigns offsets, a follower keeps its leader's. Pure but for the buffer, which a leader
+patches in place (D4).
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ __all__ = ["PlacedBatch", "assign_offsets", "keep_offsets"]
 
 
 class PlacedBatch(NamedTuple):
-    """A batch on its way into a segment: its place in the buffer and its final offsets."""
+    """A batch of an append: its place in the buffer and its final offsets."""
 
     position: int
     length: int

@@ -1,9 +1,8 @@
-"""How many producers the partitions of a broker may remember together.
+"""Limits how many producers the partitions of a broker remember together.
 
 Kafka has no such limit: a client that takes a new producer id for every record makes it remember
-each of them, in each partition, for a day. Here an unknown producer is refused at the limit, with a
-sentence that tells its user why. Known producers, markers and replicas are never refused (INV-2,
-INV-4).
+each of them, in each partition, for a day. Here a new producer beyond the limit is refused, with a
+message for its user. Known producers, markers and replicas are never refused (INV-2, INV-4).
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ __all__ = ["ProducerLimit"]
 log = logging.getLogger(__name__)
 
 _SHARE_UNCOUNTED: Final = 100
-"""Producers are counted anew after each 1/100 of the limit: there may be many partitions."""
+"""Producers are counted again after each 1/100 of the limit: there may be many partitions."""
 
 
 class ProducerLimit:
-    """The limit of one broker; `count()` says how many producers its partitions remember."""
+    """The limit of one broker; `count()` returns how many producers its partitions remember."""
 
     __slots__ = ("_count", "_is_full", "_left_count", "limit")
 
@@ -44,7 +43,7 @@ class ProducerLimit:
 
     @property
     def refusal(self) -> str:
-        """What a producer beyond the limit is told."""
+        """The error message for a producer beyond the limit."""
         return (
             f"this broker remembers {self.limit} producers in its partitions, its limit: use a "
             "producer for more than one record, or let idle ones be forgotten sooner "

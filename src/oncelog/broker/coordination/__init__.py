@@ -1,5 +1,5 @@
-"""Where the pure coordinators meet partitions, timers and requests.
+"""Connects the pure coordinators to partitions, timers and requests.
 
-It must not know connections nor any message of the wire: a request comes as an event, its answer
-leaves as the result of a shard.
+It must not know connections nor wire messages: a request arrives as an event, and its reply is a
+result of a shard.
 """

@@ -1,10 +1,10 @@
-"""The two coordinators of a broker, put together: which shard, which topic, which settings.
+"""Assembles the two coordinators of a broker: their shards, topics and configs.
 
 Runtimes run them (`oncelog.broker.coordination.runtime`), shards decide (`oncelog.transaction`,
 `oncelog.group`). Nothing is decided here.
 
 The shards are imported when the first partition needs one, or by `import_machines` shortly after
-the start: their many small classes are a third of what a broker's start would cost.
+the start: importing their many small classes takes a third of a broker's start.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _MACHINE_MODULES: Final = (
     "oncelog.group.records",
     "oncelog.group",
 )
-"""What the shards consist of, in an order that spreads the work."""
+"""The modules of the shards, in an order that spreads the import time."""
 
 
 async def import_machines(clock: Clock) -> None:
-    """Import the shards once the broker has been up for a moment, a piece per turn of the loop.
+    """Import the shards once the broker has started, one module per turn of the event loop.
 
-    So the first transaction and the first group do not wait for it.
+    So the first transaction and the first group do not wait for the imports.
     """
     await clock.sleep(MACHINE_IMPORT_DELAY_MS)
     for name in _MACHINE_MODULES:
@@ -83,7 +83,7 @@ def transaction_coordinator(
     effect_handler: Callable[[TransactionContext, TransactionEffect], None],
     image: Callable[[], MetadataImage],
 ) -> TransactionRuntime:
-    """The transaction coordinator; its epoch is the leader epoch of the partition it runs on."""
+    """Build the transaction coordinator; its epoch is the leader epoch of its partition."""
 
     def make_shard(partition: Partition) -> TransactionCoordinatorShard:
         from oncelog.transaction import TransactionCoordinatorShard
@@ -110,7 +110,7 @@ def group_coordinator(
     producer_ids: ProducerIds,
     image: Callable[[], MetadataImage],
 ) -> GroupRuntime:
-    """The group coordinator. It hears of deleted topics, whose offsets go too."""
+    """Build the group coordinator. It receives deleted topics, whose offsets it deletes."""
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
         from oncelog.broker.coordination.topics import topics_of
@@ -125,7 +125,8 @@ def group_coordinator(
         return TopicDeleted(topic.name, topic.topic_id)
 
     def after_load() -> TopicsKnown:
-        # A topic is in the store before an offset of it is in a log, and the image is the store's.
+        # A topic is in the store before any log has an offset of it, and the image is read from the
+        # store.
         from oncelog.group.events import TopicsKnown
 
         return TopicsKnown({name: topic.topic_id for name, topic in image().topics.items()})
@@ -148,7 +149,7 @@ def _no_effects(_: CoordinatorContext[GroupEvent, GroupResult, Never], effect: N
 
 
 def transaction_config(config: BrokerConfig) -> TransactionConfig:
-    """The transaction coordinator's settings, under Kafka's keys."""
+    """Return the transaction coordinator's configs, from Kafka's keys."""
     from oncelog.transaction import TransactionConfig
 
     return TransactionConfig(
@@ -164,9 +165,9 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
 
 
 def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
-    """The group coordinator's settings, under Kafka's keys.
+    """Return the group coordinator's configs, from Kafka's keys.
 
-    `max_message_bytes` is what its internal topic takes in one batch.
+    `max_message_bytes` limits a batch of its internal topic.
     """
     from oncelog.group.config import GroupConfig
     from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy

@@ -1,12 +1,11 @@
-"""Loading a coordinator: its partition is read from start to end and replayed into its shard.
+"""Loads a coordinator: its partition is read from start to end and replayed into its shard.
 
-The reads run in the disk's executor; what they bring is parsed and applied in the loop, a bounded
-piece per turn, so that other clients are served meanwhile. Of each stretch only what still counts
-is decoded and applied (`oncelog.coordinator.replay`).
+The executor reads; the event loop parses and applies, a bounded piece per turn, so that other
+clients are served meanwhile. Of each stretch only the records that still count are decoded and
+applied (`oncelog.coordinator.replay`).
 
-It must not decide what becomes of a partition that cannot be loaded: it raises, and names the
-offset. Nothing is passed over but records of kinds that are not known, as in Kafka, and that is
-said once.
+It raises for a partition that cannot be loaded, with the offset; the caller decides what follows.
+Only records of unknown types are skipped, as in Kafka, and one line logs them.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ async def load(
     disk: Disk,
     now_ms: int,
 ) -> None:
-    """Replay the partition into the shard; when it returns, nothing is left to replay.
+    """Replay the partition into the shard, up to its end.
 
-    A record whose timestamp lies after `now_ms` was written before the wall clock was set back; it
-    counts as written now.
+    A record whose timestamp is later than `now_ms` was written before the wall clock was set back;
+    it counts as written now.
 
-    Markers may be appended meanwhile by other coordinators, so the end is looked at again after
-    each turn. Raises `DamagedRecord`, `CorruptBatch` and whatever else reading the log raises.
+    Other coordinators may append markers meanwhile, so the end is read again after each turn.
+    Raises `DamagedRecord`, `CorruptBatch` and whatever else reading the log raises.
     """
     log_ = partition.log
     loading = _Loading(processor, now_ms)
@@ -70,7 +69,7 @@ async def load(
                 offset = turn_ended_at
                 await asyncio.sleep(0)
             if not batches:
-                offset = end  # Compaction left nothing behind the offset.
+                offset = end  # Compaction left nothing after the offset.
         else:
             for _ in loading.apply():
                 await asyncio.sleep(0)
@@ -78,7 +77,7 @@ async def load(
 
 
 class _Loading(Generic[EventT, ResultT, EffectT]):
-    """The stretch of the log in hand."""
+    """The stretch of the log that is being read."""
 
     def __init__(self, processor: EventProcessor[EventT, ResultT, EffectT], now_ms: int) -> None:
         self._processor = processor
@@ -88,11 +87,11 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
         self._read_count = 0
         self._applied_count = 0
         self._unknown: dict[int, int] = {}
-        """The kinds of keys that are not known, and where one of each stands."""
+        """The unknown key types, with the offset of one record each."""
 
     @property
     def has_more(self) -> bool:
-        """Whether something was taken in and is not applied yet."""
+        """Whether the stretch has records that are not applied yet."""
         return bool(self._replay)
 
     @property
@@ -104,7 +103,7 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
         )
 
     def take_in(self, batches: bytes, offset: int) -> Iterator[int]:
-        """Take in whole batches; yield after each turn's worth the offset that comes next."""
+        """Add whole batches; yield the next offset after each turn."""
         turn_count = 0
         self._stretch_bytes += len(batches)
         next_offset = offset
@@ -134,7 +133,7 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
                 self._replay.end_transaction(EndTransactionMarker(record[0], *ids, marker.commit))
 
     def apply(self) -> Iterator[None]:
-        """Apply the stretch, and yield after each turn's worth."""
+        """Apply the stretch; yield after each turn."""
         stretch, self._replay = self._replay, ReplayBuffer()
         self._stretch_bytes = 0
         for number, step in enumerate(stretch.rest(), start=1):
@@ -160,7 +159,7 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
             raise DamagedRecord(step.offset, str(error)) from error
 
     def tell(self, partition: Partition) -> None:
-        """Say that it is loaded, and name what was passed over."""
+        """Log that the partition is loaded, and which records were skipped."""
         topic_partition = partition.topic_partition
         log.info(
             "%s is loaded: %d records up to offset %d, of which %d counted",

@@ -1,13 +1,13 @@
-"""Transaction markers on their way from the coordinator to the partitions (WriteTxnMarkers).
+"""Writes transaction markers from the coordinator to the partitions (WriteTxnMarkers).
 
-`MarkerWriter` does what `SendMarkers` asks: it has every partition's leader append the end marker,
-waits until the markers are below the high watermark, and reports one `MarkersWritten`. Partitions
-that this broker leads are written directly, in the turn of the loop after the one that committed
-PREPARE: EndTxn's reply has left by then, and its client works while the transaction is completed
-here. A request that comes in between waits for COMPLETE (D7).
+`MarkerWriter` executes `SendMarkers`: every partition's leader appends the end marker; when the
+markers are below the high watermark, it reports one `MarkersWritten`. Partitions that this broker
+leads are written directly, in the turn of the event loop after the one that committed PREPARE:
+EndTxn's reply has been sent by then, and its client works while the transaction completes here. A
+request that arrives in between waits for COMPLETE (D7).
 
-It must not decide whether to retry: the shard does that, from the outcomes. INV-4 is kept by the
-order: a SendMarkers is released only after PREPARE is committed.
+The shard decides about retries, from the outcomes. The order keeps INV-4: a SendMarkers is released
+only after PREPARE is committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog.core.ids import TopicPartition
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionContext
 
-    # A start need not import it: the shard that makes the effect has done so.
+    # Not imported at the start: the shard that makes the effect has imported it.
     from oncelog.transaction.events import SendMarkers, TransactionEffect
 
 __all__ = ["MarkerWriter", "append_markers"]
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkerWriter:
-    """Carries out the effects of the transaction coordinator."""
+    """Executes the effects of the transaction coordinator."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class MarkerWriter:
         self._loop = asyncio.get_running_loop()
 
     def handle(self, coordinator: TransactionContext, effect: TransactionEffect) -> None:
-        """Do one effect of a shard; the outcome goes back to it as an event."""
+        """Execute one effect of a shard; its outcome returns to the shard as an event."""
         from oncelog.transaction.events import Notice
 
         if isinstance(effect, Notice):
@@ -108,7 +108,7 @@ class MarkerBatch:
         self._waiting_count = waiting_count
 
     def write(self, partitions: list[TopicPartition]) -> None:
-        """Append all; the report goes out with the last outcome, maybe before this returns."""
+        """Append all markers; the last outcome sends the report, perhaps before this returns."""
         if not partitions:
             self._report()
         for topic_partition in partitions:
@@ -123,11 +123,11 @@ class MarkerBatch:
             self._report()
 
     def _has_nothing_to_end(self, topic_partition: TopicPartition, refusal: ErrorCode) -> bool:
-        """The marker is older than what the partition knows, and nothing of the producer is open.
+        """Whether the marker is older than the partition's state, and its producer idle.
 
-        What was verified for the transaction is void then, as by the marker: no batch that waits
-        may still open it (INV-3). What ended it instead has to be committed first: COMPLETE stands
-        on the report (INV-4).
+        This voids the transaction's verification, as the marker would: no waiting batch may still
+        open it (INV-3). The append that ended it instead has to be committed first: COMPLETE
+        depends on the report (INV-4).
         """
         from oncelog.transaction.events import MARKER_REFUSALS
 
@@ -178,7 +178,7 @@ def append_markers(
     markers: SendMarkers,
     settled: Callable[[TopicPartition, ErrorCode], None],
 ) -> None:
-    """Append one partition's marker; `settled` is called once it is committed, or failed."""
+    """Append one partition's marker; call `settled` once it is committed or failed."""
     partition = partitions.get(*topic_partition)
     error = (
         ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()

@@ -1,9 +1,8 @@
-"""Producer ids from durable blocks: none is issued twice, across restarts and brokers (INV-11).
+"""Issues producer ids from durable blocks: none twice, across restarts and brokers (INV-11).
 
-A block of ids is reserved by a compare-and-set in the metadata store before the first id of it is
-given out; a crash loses the rest of a block, which does no harm. The next block is fetched while
-the last ids of the present one are still there, so that the coordinator, which takes ids inside a
-decision, practically never finds none.
+A compare-and-set in the metadata store reserves a block before its first id is issued; a crash
+loses the rest of a block, which does no harm. The next block is fetched before the current one is
+used up, so that the coordinator, which takes ids inside a decision, almost always finds one.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from oncelog.metadata.store import Conflict, MetadataStore
 __all__ = ["NEXT_BLOCK_PATH", "ProducerIds"]
 
 NEXT_BLOCK_PATH = "/producer-ids/next"
-"""Holds the first producer id that no block contains yet, as decimal text."""
+"""Stores the first producer id that no block contains yet, as decimal text."""
 
 
 class ProducerIds:
-    """The broker's supply. One loop owns it; concurrent `next` calls share a refill."""
+    """The broker's producer ids. One event loop owns it; concurrent `next` calls share a refill."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -32,7 +31,7 @@ class ProducerIds:
         self._highest_issued = -1
 
     def take(self) -> ProducerId | None:
-        """The next id at once, None while no block is at hand (a refill is then under way)."""
+        """Return the next id at once; None while there is no block (a refill is then under way)."""
         if self.remaining_count <= PRODUCER_ID_REFILL_COUNT:
             self._start_refill()
         if not self._blocks:
@@ -49,9 +48,9 @@ class ProducerIds:
         return ProducerId(producer_id)
 
     async def next(self) -> ProducerId:
-        """The next id, waiting for a block if need be.
+        """Return the next id, after waiting for a block if necessary.
 
-        Raises `StoreFailure` when the store cannot give one.
+        Raises `StoreFailure` when the store cannot reserve one.
         """
         while (producer_id := self.take()) is None:
             await self.ready()
@@ -67,7 +66,7 @@ class ProducerIds:
 
     @property
     def remaining_count(self) -> int:
-        """Ids at hand."""
+        """The count of ids left in the blocks."""
         return sum(len(block) for block in self._blocks)
 
     def _start_refill(self) -> None:
@@ -75,9 +74,9 @@ class ProducerIds:
             self._refill = asyncio.get_running_loop().create_task(self._reserve())
 
     async def _reserve(self) -> None:
-        """Move the durable mark by one block.
+        """Reserve one block.
 
-        Losing a race to another broker means trying the next block.
+        If another broker reserves it first, the next block is tried.
         """
         while True:
             stored = await self._store.get(NEXT_BLOCK_PATH)

@@ -1,14 +1,14 @@
-"""The coordinators' runtime: where pure shards meet logs, timers and requests (D2, D7).
+"""Runs coordinator shards on logs, timers and requests (D2, D7).
 
 A `CoordinatorRuntime` owns one shard for each partition of its internal topic that this broker
-leads. It loads a shard by replaying the partition from its start to its end, and then carries out
-what the shard puts out, always in this order: appends, replies, effects. An append is one batch;
-the shard hears `committed` when the high watermark has passed it, which with a lone replica is
-within the same call stack. So a request of a transaction usually ends in the turn of the loop that
-brought it, without a task.
+leads. It loads a shard by replaying the partition from its start to its end, and then executes the
+shard's outputs, always in this order: appends, replies, effects. An append is one batch; the
+shard's `committed` is called when the high watermark has passed it, which with a single replica is
+within the same call stack. So a request of a transaction usually ends in the turn of the event loop
+in which it arrived, without a task.
 
-It must not know what any event, reply or effect means: shards say it, `make_shard` and
-`effect_handler` come in. Invariants kept here: replies leave after commitment only (INV-4, INV-6:
+It does not know the meaning of events, replies and effects: shards do, and `make_shard` and
+`effect_handler` are parameters. Invariants: replies are sent after commitment only (INV-4, INV-6:
 group offsets follow the marker as committed).
 """
 
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
-    """One shard and the partition it writes to. The effect handler answers through `submit`."""
+    """One shard and the partition it writes to. The effect handler replies through `submit`."""
 
     __slots__ = (
         "_deadline_ms",
@@ -85,15 +85,15 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self._deadline_ms = 0
 
     def submit(self, event: EventT) -> None:
-        """Give the shard an event without a request, and carry out what follows.
+        """Submit an event without a request to the shard, and execute its output.
 
-        That is at once unless a run is under way.
+        That happens at once unless a run is under way.
         """
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, None, now_ms), now_ms)
 
     def ask(self, event: EventT, pending: Pending) -> Pending:
-        """Give the shard a request; once its promise is dropped, so is the request (D7)."""
+        """Submit a request to the shard; dropping its promise drops the request (D7)."""
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, pending, now_ms), now_ms)
         if not pending.done:
@@ -101,10 +101,10 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         return pending
 
     def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
-        """Carry out an output and all that come of it.
+        """Execute an output and all outputs that follow from it.
 
-        Called again from within, it leaves the work to the outer run. `now_ms` stands for the time
-        of the whole run.
+        Called again from within, it leaves the work to the outer run. `now_ms` is the time of the
+        whole run.
         """
         self._outputs.append(output)
         if self._running:
@@ -127,7 +127,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             self._arm(deadline_ms)
 
     def activate(self) -> None:
-        """Replay is over: serve."""
+        """Serve requests after the load."""
         self.partition.on_marker = self._marker_committed
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.activate(now_ms), now_ms)
@@ -144,7 +144,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
     def _marker_committed(
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
     ) -> None:
-        """INV-6: what the transaction wrote here shows once its marker is committed."""
+        """Apply a committed marker: it makes the transaction's offsets visible (INV-6)."""
         if self.processor.state is CoordinatorState.ACTIVE:
             self.processor.replay_end_transaction_marker(
                 ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
@@ -175,15 +175,15 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
 
     def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
-        """The append is below the high watermark. On lost leadership `resign` answers instead."""
+        """Complete an append below the high watermark; after lost leadership `resign` does."""
         if outcome is ErrorCode.none:
             now_ms = self._now_ms if self._running else self._runtime.clock.now_ms()
             self._run(self.processor.committed(append_id, base_offset, now_ms), now_ms)
 
     def _arm(self, deadline_ms: int) -> None:
-        """Have `tick` called at the shard's next deadline.
+        """Schedule `tick` for the shard's next deadline.
 
-        A timer that is early is kept instead: it fires, and arms anew.
+        An earlier timer is not cancelled: it fires, and schedules again.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -192,7 +192,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
 
     def clock_moved(self) -> None:
-        """The wall clock has jumped: do at once what is due by it."""
+        """Run what is due after the wall clock has jumped."""
         if self._timer is not None:
             self._timer.cancel()
             self._tick()
@@ -209,12 +209,12 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
 class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     """All shards of one coordinator on this broker.
 
-    `topic` is its internal topic, created with `partition_count_default` partitions;
-    `make_shard(partition)` gives the shard for one partition of it; `effect_handler(coordinator,
-    effect)` does what the shard wants done outside; `topic_deleted(topic)` makes the event that
-    all shards hear when a topic is gone; `after_load()` the one that a shard hears first when it
-    was replayed, which says what it missed; `append_wait_ms_max` is how long a request waits for
-    its append to be committed, None for ever.
+    `topic` is its internal topic, created with `partition_count_default` partitions.
+    `make_shard(partition)` returns the shard for one partition of it. `effect_handler(coordinator,
+    effect)` executes the shard's effects. `topic_deleted(topic)` makes the event that all shards
+    get when a topic is deleted. `after_load()` makes the first event after a load, with the topics
+    that exist. A request waits at most
+    `append_wait_ms_max` for its append to be committed (None: without a limit).
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self.topic = topic
         self.wall_clock = partitions.clock
         self.clock = SteadyClock(partitions.clock)
-        """What shards know of time: no jump of the wall clock ends a wait early, or late."""
+        """The clock of the shards: no jump of the wall clock ends a wait early, or late."""
         self._partitions = partitions
         self._disk = partitions.disk
         self._topic_deleted = topic_deleted
@@ -247,16 +247,17 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self.append_wait_ms_max = append_wait_ms_max
         self._coordinators: dict[int, CoordinatorContext[EventT, ResultT, EffectT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
-        # One load at a time: together they would take longer turns, and none be done sooner.
+        # One load at a time: concurrent loads would take longer turns, and none would finish
+        # sooner.
         self._load_turn = asyncio.Lock()
         self.load_times_ms: deque[float] = deque(maxlen=LOAD_TIMES_KEPT_COUNT)
-        """How long the last loads of a partition took."""
+        """The duration of the last loads of a partition."""
         self._failure: asyncio.Future[Exception] = self.loop.create_future()
 
     def partition_of(self, id_: str) -> int:
-        """Which partition of the internal topic owns a transactional id or a group id.
+        """Return the partition of the internal topic for a transactional id or group id.
 
-        Before the topic exists, by the count that it will be created with.
+        Before the topic exists, by the partition count that it will be created with.
         """
         return coordinator_partition(id_, self._partition_count)
 
@@ -269,10 +270,10 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         *,
         holds_back: bool = True,
     ) -> Any:
-        """Ask the shard that owns `id_`; returns the promise of `convert(result)`, often kept.
+        """Submit a request to the shard of `id_`; return a promise of `convert(result)`.
 
-        Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Once the
-        promise is dropped, so is the request while it is undecided (D7).
+        Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Dropping
+        the promise drops the request while it is undecided (D7).
         """
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         if coordinator is None:
@@ -280,7 +281,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         return coordinator.ask(event, Pending(convert, holds_back=holds_back))
 
     def ask_all(self, event: EventT) -> list[Pending]:
-        """Ask every shard led here: for lists of ids (ListGroups). Each promises its result."""
+        """Submit a request to every shard led here (for ListGroups); each promises its result."""
         return [
             coordinator.ask(event, Pending(unchanged, holds_back=True))
             for coordinator in list(self._coordinators.values())
@@ -288,24 +289,25 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
 
     @property
     def parked_count(self) -> int:
-        """How many requests wait for a transition, in all shards."""
+        """The count of requests that wait for a transition, in all shards."""
         return sum(
             coordinator.processor.parked_count for coordinator in self._coordinators.values()
         )
 
     def broadcast(self, event: EventT) -> None:
-        """Give every active shard an event that no request waits for.
+        """Submit an event without a request to every active shard.
 
-        One that is being loaded hears `after_load` instead.
+        A shard that is being loaded gets `after_load` instead.
         """
         for coordinator in list(self._coordinators.values()):
             if coordinator.processor.state is CoordinatorState.ACTIVE:
                 coordinator.submit(event)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Follow the image.
+        """Follow the metadata image.
 
-        Called after the partitions did, so that markers which a loaded shard sends find them.
+        Called after the partitions followed it, so that they exist when a loaded shard sends
+        markers.
         """
         for topic in delta.deleted:
             if topic.name == self.topic:
@@ -346,7 +348,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             task.add_done_callback(lambda done: self._loaded(index, done))
 
     def _resigned(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
-        """Drop the shard of a partition that is led elsewhere, or under a new epoch."""
+        """Drop the shard of a partition that has another leader, or a new leader epoch."""
         task = self._loads.pop(coordinator.index, None)
         if task is not None:
             task.cancel()
@@ -359,16 +361,16 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             await asyncio.wait(list(self._loads.values()))
 
     async def run(self) -> None:
-        """Raise what a timer or the start of a shard met: a bug of ours. Ends only so."""
+        """Raise the exception of a timer or of a shard's start, which is a bug. Never return."""
         raise await self._failure
 
     def clock_moved(self) -> None:
-        """The wall clock has jumped: do at once what is due by it, in all shards."""
+        """Run what is due in all shards after the wall clock has jumped."""
         for coordinator in list(self._coordinators.values()):
             coordinator.clock_moved()
 
     def shards(self) -> list[CoordinatorShard[EventT, ResultT, EffectT]]:
-        """The shards that this broker leads, to look at."""
+        """The shards that this broker leads; not to be changed."""
         return [coordinator.processor.shard for coordinator in self._coordinators.values()]
 
     def close(self) -> None:
@@ -378,15 +380,15 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self._failure.cancel()
 
     def report(self, error: Exception) -> None:
-        """A shard cannot go on: `run` ends with this, and so the broker."""
+        """End `run`, and with it the broker, with this error: a shard cannot continue."""
         if not self._failure.done():
             self._failure.set_result(error)
 
     async def _load(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
         """Replay the log, then serve.
 
-        What cannot be understood stays unserved, and nothing of it is dropped: the shard resigns,
-        so that its ids are answered NOT_COORDINATOR as by Kafka, until the log is repaired.
+        A damaged log is not served, and none of it is dropped: the shard resigns, so that its ids
+        get NOT_COORDINATOR as in Kafka, until the log is repaired.
         """
         async with self._load_turn:
             try:
@@ -394,7 +396,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
                 await load(coordinator.processor, coordinator.partition, self._disk, now_ms)
                 self.load_times_ms.append(self.wall_clock.monotonic_ms() - begun_ms)
             except StorageFailure as failure:
-                # D12: not this log but its folder fails.
+                # D12: not this log but its log directory fails.
                 coordinator.resign()
                 coordinator.partition.note_damage(failure)
                 return
@@ -416,7 +418,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
 
 
 def _tell_of_damage(partition: Partition, error: Exception) -> None:
-    """Name the partition, the place and the way out, once per load."""
+    """Log the partition, the offset and the remedy, once per load."""
     log.error(
         "%s cannot be loaded: %s. Its coordinator is not available, everything else is; stop the "
         "broker and run: oncelog log repair %s",
@@ -428,9 +430,10 @@ def _tell_of_damage(partition: Partition, error: Exception) -> None:
 
 
 def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
-    """The transaction that an append was verified for still stands (INV-3, INV-6).
+    """Whether the transaction that an append was verified for is still open (INV-3, INV-6).
 
-    The append may have waited since for a write of its group, and a marker come in between.
+    The append may have waited for a write of its group, and a marker may have been written
+    meanwhile.
     """
     permit = producer.permit
     return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
@@ -439,7 +442,7 @@ def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
 def _encode(append: Append, now_ms: int) -> bytearray:
     """Encode the records as one batch, with wall time.
 
-    Offsets of a transaction are that producer's transactional batch, with sequence 0 as Kafka's.
+    Offsets of a transaction are that producer's transactional batch, with sequence 0 as in Kafka.
     """
     records = []
     for offset, record in enumerate(append.records):

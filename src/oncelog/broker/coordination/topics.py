@@ -1,4 +1,4 @@
-"""The metadata image as the group coordinator sees it."""
+"""Presents the metadata image to the group coordinator."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class ImageTopics:
 
     @property
     def revision(self) -> int:
-        """The image's."""
+        """The revision of the image."""
         return self.image.revision
 
     def names(self) -> Iterable[str]:
-        """Every topic's name."""
+        """The names of all topics."""
         return self.image.topics
 
     def find(self, name: str) -> Topic | None:
-        """The topic of that name, if there is one."""
+        """Return the topic of that name, if it exists."""
         return _topic(self.image.topic(name))
 
     def find_id(self, topic_id: UUID) -> Topic | None:
-        """The topic of that identity, if there is one."""
+        """Return the topic of that id, if it exists."""
         return _topic(self.image.topic_by_id(topic_id))
 
 
@@ -42,5 +42,5 @@ def _topic(topic: TopicImage | None) -> Topic | None:
 
 
 def topics_of(image: Callable[[], MetadataImage]) -> Callable[[], ImageTopics]:
-    """What says which topics there are now."""
+    """Return a function that returns the current topics."""
     return lambda: ImageTopics(image())

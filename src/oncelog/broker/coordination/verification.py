@@ -1,14 +1,14 @@
-"""Is the partition in the transaction? Asked before its first batch there (KIP-890).
+"""Verifies that a partition is in the transaction before its first batch there (KIP-890).
 
-A batch that opens a transaction in a partition that gets no marker would hold the last
-stable offset for ever. So the first transactional append of a producer in a partition asks the
-coordinator: whether the partition was added (TV1: verify only), or to add it (TV2: Produce v12+,
-TxnOffsetCommit v5+). Later appends find the transaction open in the log.
+A batch that opens a transaction in a partition that gets no marker would block the last stable
+offset forever. So the first transactional append of a producer in a partition asks the coordinator:
+whether the partition was added (TV1: verify only), or to add it (TV2: Produce v12+, TxnOffsetCommit
+v5+). For later appends the transaction is open in the log.
 
-With the coordinator on this broker the answer usually comes within the call, and the append follows
-in the same turn of the loop: nothing can happen between them. Otherwise the partition's log keeps a
-`Verification` of it, which the marker of that transaction voids (no ABA: INV-3). What is bounced is
-remembered there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
+If this broker is the coordinator, the reply usually comes within the call, and the append follows
+in the same turn of the event loop, with no event in between. Otherwise the partition's log stores a
+`Verification`, which the marker of that transaction voids (no ABA: INV-3). A refused batch is
+recorded there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["TransactionSupportedOperation", "Verdict", "verify_and"]
 
 Verdict = Mapping[TopicPartition, ErrorCode]
-"""Why each refused partition may not be appended to; partitions that may be are absent."""
+"""The error of each refused partition; verified partitions are absent."""
 
 
 class TransactionSupportedOperation(Enum):
-    """What the client's version of Produce or TxnOffsetCommit can express."""
+    """The transaction features of the client's version of Produce or TxnOffsetCommit."""
 
     VERIFY_OLD = (
         "verify; an absent partition is INVALID_TXN_STATE, which old clients take for fatal"
@@ -58,7 +58,7 @@ _NOT_THE_PRODUCER = frozenset(
         ErrorCode.invalid_producer_id_mapping,
     }
 )
-"""It does not hold the transactional id, so it leaves no trace."""
+"""The producer does not own the transactional id, so nothing is recorded."""
 
 
 def verify_and(
@@ -71,10 +71,10 @@ def verify_and(
     support: TransactionSupportedOperation,
     then: Callable[[Verdict], Any],
 ) -> Any:
-    """Verify partitions in which no transaction of the producer is open; go on with `then`.
+    """Verify partitions in which the producer has no open transaction, then call `then`.
 
-    `batches` are the partitions, each with the first sequence of what is to be appended there.
-    Returns what `then` returned when nothing has to be asked, otherwise the promise of it.
+    `batches` maps the partitions to the first sequence of the batch to append. Returns the result
+    of `then` when no verification is needed, otherwise a promise of it.
     """
     missing = [
         (partition, sequence)
@@ -102,7 +102,7 @@ def verify_and(
 
 
 class _Question:
-    """One question to the coordinator, and what is appended, or bounced, once it is answered."""
+    """One request to the coordinator, and the append, or refusal, that follows its reply."""
 
     __slots__ = (
         "_batches",
@@ -134,7 +134,7 @@ class _Question:
         self._begun: list[tuple[Partition, Verification]] | None = None
 
     def wait_for(self, answer: Pending) -> None:
-        """The answer is still to come, so a verification begun now stands from before it."""
+        """Start a verification: the reply is pending, so it predates it."""
         self._begun = [self._begin(*batch) for batch in self._batches]
         forget = answer.on_drop
 
@@ -146,7 +146,7 @@ class _Question:
         answer.on_drop = dropped
 
     def conclude(self, result: Any) -> Any:
-        """Go on with what the coordinator said, unless the transaction ended since then."""
+        """Continue with the coordinator's reply, unless the transaction has ended since."""
         refused = {
             topic_partition: _error_of(error, self._support)
             for topic_partition, error in result.partitions
@@ -155,12 +155,12 @@ class _Question:
         return self._bounce(refused) if self._begun is None else self._then(self._end(refused))
 
     def unavailable(self, error: ErrorCode) -> Any:
-        """The id is coordinated elsewhere."""
+        """Refuse: another broker coordinates the id."""
         refusal = _error_of(error, self._support)
         return self._bounce({partition.topic_partition: refusal for partition, _ in self._batches})
 
     def _bounce(self, refused: Verdict) -> Any:
-        """The answer came at once: what is refused leaves its lowest sequence behind."""
+        """Record the lowest sequence of the refused partitions; the reply came at once."""
         if refused:
             for partition, sequence in self._batches:
                 error = refused.get(partition.topic_partition, ErrorCode.none)
@@ -180,7 +180,7 @@ class _Question:
         )
 
     def _end(self, refused: dict[TopicPartition, ErrorCode]) -> Verdict:
-        """End what was begun; `refused` and what the end of the transaction has voided."""
+        """End the verifications; return `refused` and those that an end marker has voided."""
         allowed = [
             (
                 partition,
@@ -193,8 +193,7 @@ class _Question:
         ]
         for partition, is_allowed in allowed:
             if not is_allowed:
-                # The transaction ended between the answer and now; the batch belongs to nothing
-                # any more.
+                # The transaction ended between the reply and now; the batch belongs to none.
                 refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
             if partition.topic_partition in refused:
                 partition.meter.failed_verifications += 1
@@ -202,7 +201,7 @@ class _Question:
 
 
 def _error_of(error: ErrorCode, support: TransactionSupportedOperation) -> ErrorCode:
-    """Translate for a producer (AddPartitionsToTxnManager, handleProduceAppend)."""
+    """Map the error for a producer (AddPartitionsToTxnManager, handleProduceAppend)."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if (

@@ -1,12 +1,12 @@
-"""Compaction of this broker's partitions, in the background (Kafka's `LogCleaner`).
+"""Compacts this broker's partitions in the background (Kafka's `LogCleaner`).
 
-Each of `log.cleaner.threads` workers takes the dirtiest log, cleans it step by step in the disk's
+Each of `log.cleaner.threads` workers takes the dirtiest log, cleans it step by step in the
 executor, and pauses for `log.cleaner.backoff.ms` when none is due. A step takes about as long as a
-turn of the event loop, which has one between any two of them. How far each log is clean stands in
-`cleaner-offset-checkpoint`; where that is lost, a log is cleaned from its start once more.
+turn of the event loop, and one turn runs between any two steps. `cleaner-offset-checkpoint` stores
+how far each log is clean; if it is lost, logs are cleaned from their start again.
 
-A log that cannot be cleaned is named and left as it is until the broker starts again; the others go
-on.
+A log that cannot be cleaned is reported and left unchanged until the broker restarts; the others
+are cleaned.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OnFailure = Callable[[StorageFailure], None]
 
 
 class _Candidate(NamedTuple):
-    """A compacted log and its replication state, as of the moment when the loop looked."""
+    """A compacted log and its replication state at the time of selection."""
 
     log: PartitionLog
     last_stable_offset: int
@@ -70,7 +70,7 @@ class PartitionCleaner:
         self._settings = CleanerSettings(
             config.get_int("log.cleaner.dedupe.buffer.size") // workers_count,
             config.get_float("log.cleaner.io.buffer.load.factor"),
-            # Half of it to read into, half to write from.
+            # One half to read into, the other to write from.
             config.get_int("log.cleaner.io.buffer.size") // workers_count // 2,
         )
         self._partitions = partitions
@@ -85,11 +85,11 @@ class PartitionCleaner:
         self.cleanings_count = 0
 
     def workers(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What to run until it is cancelled."""
+        """Return the workers, to run until cancelled."""
         return [self._work() for _ in range(self._workers_count)]
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition's log is gone, or begins anew: it is not clean up to anywhere."""
+        """Forget the partition's clean offset: its log was deleted or restarted."""
         if self._clean_offsets is not None:
             self._clean_offsets.pop(topic_partition, None)
 
@@ -109,7 +109,7 @@ class PartitionCleaner:
         if target is None:
             return False
         held = target.log
-        if held not in self._in_progress:  # Another worker may have been faster.
+        if held not in self._in_progress:  # Another worker may have taken it first.
             self._in_progress.add(held)
             try:
                 high_watermark = next(c.high_watermark for c in candidates if c.log is held)
@@ -122,7 +122,7 @@ class PartitionCleaner:
         if self._clean_offsets is None:
             folders = {_folder(partition.log) for partition in self._partitions()}
             found = await self._disk.run(partial(read_clean_offsets, self._disk, folders))
-            if self._clean_offsets is None:  # Another worker may have been faster.
+            if self._clean_offsets is None:  # Another worker may have taken it first.
                 self._clean_offsets = found
         return self._clean_offsets
 
@@ -161,7 +161,7 @@ class PartitionCleaner:
             await self._throttle(size)
 
     async def _throttle(self, size: int) -> None:
-        """Wait until so many bytes more are within the rate that all workers share."""
+        """Wait until so many more bytes are within the rate that all workers share."""
         now_ms = self._clock.monotonic_ms()
         begin_ms = max(self._throttled_until_ms, now_ms)
         self._throttled_until_ms = begin_ms + 1000 * size / self._bytes_per_second
@@ -207,7 +207,7 @@ def _choose(
         except StorageFailure as failure:
             if not failure.missing:
                 raise
-            # Retention took a segment while it was looked at; the next look will tell.
+            # Retention removed a segment meanwhile; the next check finds the log's new state.
     return filthiest(found)
 
 

@@ -1,13 +1,13 @@
-"""Delayed operations: requests that wait for a partition to move on (Kafka's purgatories).
+"""Implements delayed operations: requests that wait for a partition (Kafka's purgatories).
 
-Two kinds. *Commit waiters* wait for the high watermark to pass an offset: acks=all produces,
-appends of coordinators. *Delayed fetches* wait for enough readable bytes or for their deadline.
-Nothing here polls: a partition that advances looks at the operations parked on it, and each
-deadline is one timer of the event loop, so that virtual time works too.
+There are two kinds. *Commit waiters* wait for the high watermark to pass an offset: acks=all
+produces, appends of coordinators. *Delayed fetches* wait for enough readable bytes or for their
+deadline. Nothing here polls: a partition that advances completes the operations parked on it, and
+each deadline is one timer of the event loop, so that virtual time works too.
 
-It must not know of sockets or of the wire: an operation completes by a callback. Callbacks of
+It must not know sockets or the wire protocol: an operation completes by a callback. Callbacks of
 commit waiters run inside the append that satisfied them; delayed fetches are read again once per
-turn of the loop, however many appends woke them.
+turn of the event loop, however many appends woke them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OnReached = Callable[[int, CommitCallback], None]
 
 
 class Watched(Protocol):
-    """As much of a partition as an operation that waits on it knows."""
+    """The part of a partition's interface that a waiting operation uses."""
 
     fetches: dict[DelayedFetch, None]
 
@@ -52,24 +52,24 @@ class CommitWaiters:
         heapq.heappush(self._heap, (end_offset, self._order, callback))
 
     def advance(self, high_watermark: int) -> None:
-        """The high watermark moved here: release those it satisfies, lowest offset first."""
+        """Release the waiters that the high watermark satisfies, lowest offset first."""
         heap = self._heap
         while heap and heap[0][0] <= high_watermark:
             heapq.heappop(heap)[2](ErrorCode.none)
 
     def fail(self, error: ErrorCode) -> None:
-        """Fail all waiters: it is not known any more whether these offsets were committed."""
+        """Fail all waiters: whether these offsets were committed is no longer known."""
         waiting, self._heap = sorted(self._heap), []
         for _, _, callback in waiting:
             callback(error)
 
 
 class DelayedProduce:
-    """One produce, answered when all its partitions have what it waits for, failed or timed out.
+    """One produce request, answered when all its partitions have completed, failed or timed out.
 
     `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting
-    at the deadline get REQUEST_TIMED_OUT, which is what Kafka answers although the records may
-    still be committed later.
+    at the deadline get REQUEST_TIMED_OUT, which Kafka returns too although the records may still be
+    committed later.
     """
 
     __slots__ = ("_finish", "_outcomes", "_timer", "_waiting")
@@ -86,7 +86,7 @@ class DelayedProduce:
         on_reached(end_offset, lambda error: self._settled(key, error))
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
-        """All partitions are named: finish at once when none is left, otherwise by the deadline."""
+        """Finish at once if no partition waits, else by the deadline; call after all `wait_for`."""
         if not self._waiting:
             self._complete()
         else:
@@ -114,12 +114,13 @@ class DelayedProduce:
 
 
 class DelayedFetch:
-    """One fetch that found too little.
+    """One fetch that found too few bytes.
 
-    `attempt(final)` reads again and answers, or returns the bytes still missing.
+    `attempt(final)` reads again and replies, or returns the bytes still missing.
 
-    `missing_bytes` is an upper bound of what has to be appended to its partitions before reading
-    again can succeed, so that a fetch with a large `min.bytes` is not read again at every append.
+    `missing_bytes` is an upper bound of the bytes that have to be appended to its partitions before
+    reading again can succeed, so that a fetch with a large `min.bytes` is not read again at every
+    append.
     """
 
     __slots__ = (
@@ -155,7 +156,7 @@ class DelayedFetch:
         self._timer = loop.call_later(max_wait_ms / 1000, self._expired)
 
     def try_again(self) -> None:
-        """Something that this fetch waits for moved: read, and answer when there is enough."""
+        """Read again, and reply when there is enough: a partition of this fetch advanced."""
         self.is_woken = False
         if self.is_done:
             return
@@ -166,7 +167,7 @@ class DelayedFetch:
             self.missing_bytes = missing
 
     def cancel(self) -> None:
-        """Forget the fetch: it was answered, or its connection closed."""
+        """Remove the fetch: it was answered, or its connection closed."""
         self.is_done = True
         for partition in self._partitions:
             partition.fetches.pop(self, None)
@@ -182,7 +183,7 @@ class DelayedFetch:
 
 
 class FetchPurgatory:
-    """Delayed fetches woken in this turn of the loop.
+    """Delayed fetches woken in this turn of the event loop.
 
     Each is read again once, after the turn's appends.
     """

@@ -1,8 +1,8 @@
-"""Work that would hold up the event loop, carried out in the disk's executor (D12).
+"""Runs work that would block the event loop in the executor (D12).
 
 Requests wait for it: cold reads of fetches and lookups, and the fsyncs of acknowledgements. A
-limited number of each is under way at a time; the others wait here, first come, first served. It
-must not know what the work is.
+limited number of each runs at a time; the others queue here in order of arrival. It does not know
+what the work is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DiskQueue", "DiskWork"]
 
 
 class DiskWork:
-    """One piece of work, until `done` was called with its result or what it raised."""
+    """One piece of work, until `done` was called with its result or exception."""
 
     __slots__ = ("done", "is_cancelled", "work")
 
@@ -28,12 +28,12 @@ class DiskWork:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Drop the work: it is not begun, or its result is ignored."""
+        """Drop the work: it is not started, or its result is ignored."""
         self.is_cancelled = True
 
 
 class DiskQueue:
-    """All work of one lane that requests wait for."""
+    """The queue of one kind of work that requests wait for."""
 
     __slots__ = ("_count_max", "_disk", "_lane", "_loop", "_running", "_waiting")
 
@@ -48,9 +48,9 @@ class DiskQueue:
         self._waiting: deque[DiskWork] = deque()
 
     def start(self, work: Callable[[], Any], done: Callable[[Any], None]) -> DiskWork:
-        """Have `work` done in the executor; `done` is called in the loop, later.
+        """Run `work` in the executor; `done` is called in the event loop, later.
 
-        It is given the result, or the exception that `work` ended with.
+        It gets the result, or the exception that `work` raised.
         """
         given = DiskWork(work, done)
         self._waiting.append(given)
@@ -58,7 +58,7 @@ class DiskQueue:
         return given
 
     def close(self) -> None:
-        """Begin nothing more; waiters are not told."""
+        """Start no more work; `done` is not called for the rest."""
         self._waiting.clear()
         for task in self._running:
             task.cancel()

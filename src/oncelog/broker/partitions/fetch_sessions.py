@@ -1,19 +1,19 @@
-"""Fetch sessions (KIP-227): what a client fetches is remembered, so that it sends only changes.
+"""Implements fetch sessions (KIP-227): a client sends only changes of what it fetches.
 
-A full fetch (epoch 0) opens a session, if there is room for one; later requests with its id and the
-next epoch name only partitions that change, and are answered with only those that have something
-new: records, another high watermark, another log start, or an error. A partition that gave records
-goes to the end of its session's order, so that those behind it come to their turn when the limits
-of a reply are reached.
+A full fetch (epoch 0) opens a session, if there is space for one. Later requests with its id and
+the next epoch list only changed partitions, and the replies contain only partitions with news:
+records, another high watermark, another log start, or an error. A partition that returned records
+moves to the end of its session's order, so that those behind it are read next when the limits of a
+reply are reached.
 
-Room: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in all,
-whose names have to be as short as those of topics.
-When the slots are taken a new session takes the place of one that was not used for two minutes, or
-of an older one with fewer partitions; followers come before consumers. A client that lost its
-session gets FETCH_SESSION_ID_NOT_FOUND and begins anew. The rules are those of Kafka's
-`FetchManager`, `FetchContext` and `FetchSessionCacheShard`, with one shard.
+Limits: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in
+all, whose names must be as short as those of topics. When the slots are taken a new session evicts
+one that was not used for two minutes, or an older one with fewer partitions; followers take
+precedence over consumers. A client that lost its session gets FETCH_SESSION_ID_NOT_FOUND and opens
+another. The rules are those of Kafka's `FetchManager`, `FetchContext` and `FetchSessionCacheShard`,
+with one shard.
 
-This module must not read partitions: it turns requests into lists of partitions and filters
+This module does not read partitions: it turns requests into lists of partitions and filters
 answers.
 """
 
@@ -55,11 +55,11 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
 Key = tuple[str | UUID | None, int]
-"""A topic, by id in sessions of version 13 on and by name before, and a partition."""
+"""A topic (by id in sessions of version 13 on, by name before) and a partition."""
 
 
 class SessionAnswer(NamedTuple):
-    """What goes into the response."""
+    """The session's part of the response."""
 
     error: ErrorCode
     session_id: int
@@ -67,7 +67,7 @@ class SessionAnswer(NamedTuple):
 
 
 class SessionPartition:
-    """One partition of a session: how it is asked for, and what was last said of it."""
+    """One partition of a session: the request for it, and the last answer about it."""
 
     __slots__ = ("asked", "high_watermark", "log_start_offset")
 
@@ -77,7 +77,7 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def note(self, answer: FetchPartitionResponse) -> bool:
-        """Take note of what was found. Whether the client has to be told."""
+        """Record an answer; return whether the client has to get it."""
         is_news = (
             bool(answer.records)
             or bool(answer.error)
@@ -86,7 +86,7 @@ class SessionPartition:
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None
         )
-        # After an error the partition is sent again as soon as the error is gone.
+        # After an error the partition is sent again as soon as the error has ended.
         self.high_watermark = -1 if answer.error else answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         return is_news
@@ -118,11 +118,11 @@ class FetchSession:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """What is compared when one session has to give way: followers first, then size."""
+        """The value by which sessions are compared for eviction: followers first, then size."""
         return self.is_follower, len(self.partitions)
 
     def update(self, fetch: FetchRequest) -> None:
-        """Add, change and forget what an incremental request names."""
+        """Add, change and remove the partitions of an incremental request."""
         partitions = self.partitions
         for key, asked in _asked(fetch.topics):
             held = partitions.get(key)
@@ -135,7 +135,7 @@ class FetchSession:
                 partitions.pop((_topic_key(topic), index), None)
 
     def topics(self) -> list[FetchTopic]:
-        """All partitions as a full request would name them; a topic may come more than once."""
+        """All partitions in the form of a full request; a topic may occur more than once."""
         found: list[FetchTopic] = []
         run: list[FetchPartition] = []
         last: object = self
@@ -150,7 +150,7 @@ class FetchSession:
         return found
 
     def news(self, topics: Iterable[FetchTopicResponse]) -> list[FetchTopicResponse]:
-        """What the client does not know yet; partitions with records move to the end."""
+        """Return what changed since the last reply; partitions with records move to the end."""
         found = []
         for topic in topics:
             key = _topic_key(topic)
@@ -168,9 +168,9 @@ class FetchSession:
 
 
 class FetchContext:
-    """One fetch request, from the look at its session to the answer.
+    """One fetch request, from the lookup of its session to the reply.
 
-    `topics` is what has to be read.
+    `topics` are the partitions to read.
     """
 
     __slots__ = ("_epoch", "_fetch", "_session", "_sessions", "_version", "topics")
@@ -190,19 +190,19 @@ class FetchContext:
         self.topics: Sequence[FetchTopic] = fetch.topics if session is None else session.topics()
 
     def answer(self, topics: Sequence[FetchTopicResponse], now_ms: int) -> SessionAnswer:
-        """Turn what was read into the response; called once, when it leaves."""
+        """Turn the answers into the response; called once, when it is sent."""
         session = self._session
         if session is None:
             session_id = self._sessions.create(self._fetch, self._version, topics, now_ms)
             return SessionAnswer(ErrorCode.none, session_id, topics)
         if session.epoch != self._epoch:
-            # A later request of the session came meanwhile: this one was sent twice.
+            # A later request of the session arrived meanwhile: this one was sent twice.
             return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, session.session_id, ())
         return SessionAnswer(ErrorCode.none, session.session_id, session.news(topics))
 
 
 class FetchSessions:
-    """All sessions of a broker; the one longest unused comes first."""
+    """All sessions of a broker; the least recently used one comes first."""
 
     def __init__(
         self,
@@ -215,9 +215,9 @@ class FetchSessions:
         self._partitions_count_max = partitions_count_max
         self._sessions: dict[int, FetchSession] = {}
         self.partitions_count = 0
-        """Partitions of all sessions together."""
+        """The count of partitions in all sessions."""
         self.evictions_count = 0
-        """Sessions that had to give way since the start."""
+        """The count of sessions evicted since the start."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -225,7 +225,7 @@ class FetchSessions:
     def begin(
         self, fetch: FetchRequest, version: int, now_ms: int
     ) -> FetchContext | ErrorCode | None:
-        """Find what a request means: its context, its error, or None for a fetch on its own."""
+        """Return a request's context, its error, or None for a fetch without a session."""
         if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if fetch.session_id != NO_SESSION:
                 self._remove(fetch.session_id)
@@ -263,7 +263,7 @@ class FetchSessions:
         topics: Sequence[FetchTopicResponse],
         now_ms: int,
     ) -> int:
-        """Open a session for a full fetch with this answer; 0 when there is no room for it."""
+        """Open a session for a full fetch with this answer; 0 when there is no space for it."""
         is_follower = fetch.replica_id >= 0
         size = sum(len(topic.partitions) for topic in topics)
         if not _names_are_legal(fetch):
@@ -289,7 +289,7 @@ class FetchSessions:
         return session.session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Make room for a session of that size. False when all others are worth more."""
+        """Evict sessions for one of that size. False when all others have precedence."""
         victim = self._victim(is_follower, size, now_ms)
         if victim is None:
             return False
@@ -319,7 +319,7 @@ class FetchSessions:
             self.partitions_count -= len(session.partitions)
 
     def _fresh_id(self) -> int:
-        # Random, so that a client that kept an id from before a restart does not find another's.
+        # Random, so that a client with an id from before a restart does not find another's.
         while True:
             session_id = self._rng.randint(1, INT32_MAX - 1)
             if session_id not in self._sessions:
@@ -327,7 +327,7 @@ class FetchSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one; it wraps to 1, as 0 opens a session."""
+    """Return the epoch after this one; it wraps to 1, as 0 opens a session."""
     return 1 if epoch == INT32_MAX else epoch + 1
 
 

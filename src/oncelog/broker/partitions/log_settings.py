@@ -1,4 +1,4 @@
-"""From a topic's settings to those of its logs."""
+"""Derives the configs of a topic's logs from the topic's configs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["log_config"]
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic's logs: its own overrides, else what this broker was started with."""
+    """Return the configs of a topic's logs: its own overrides, else this broker's."""
     number = partial(config.topic_int, overrides)
     text = partial(config.topic_str, overrides)
     listed = partial(config.topic_list, overrides)
@@ -25,7 +25,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     policy = frozenset(listed("cleanup.policy"))
     segment_ms = number("segment.ms")
     if "compact" in policy:
-        # The active segment is never compacted, so it must not hold records for longer.
+        # The active segment is never compacted, so it must roll within that time.
         segment_ms = min(segment_ms, number("max.compaction.lag.ms"))
     return LogConfig(
         segment_bytes=number("segment.bytes"),

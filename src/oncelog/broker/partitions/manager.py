@@ -1,11 +1,11 @@
-"""The partitions of this broker, in step with the metadata image, and the upkeep of their logs.
+"""Keeps this broker's partitions in step with the metadata image, and maintains their logs.
 
-Retention, flushes and checkpoints run in the disk's executor (D12), never in the event loop. What
-the image says decides which partitions are here: a folder that belongs to another topic of the same
-name is kept aside (topic ids are identity, D9; D14). A data folder that fails takes its partitions
-off line until a restart; the last one ends `run`, and with it the broker.
+Retention, flushes and checkpoints run in the executor (D12), never in the event loop. The image
+determines which partitions are here: a folder of another topic with the same name is set aside
+(topic ids are identity, D9; D14). A log directory that fails takes its partitions off line until a
+restart; the failure of the last one ends `run`, and with it the broker.
 
-This module must not know the wire, nor what is in a log.
+This module does not know the wire protocol, nor the content of a log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionManager:
-    """Finds, makes and drops partitions. `loop` and `purgatory` are where their waits live."""
+    """Finds, creates and drops partitions. Operations wait in `loop` and `purgatory`."""
 
     def __init__(
         self,
@@ -85,16 +85,16 @@ class PartitionManager:
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
         self._moving: set[TopicPartition] = set()
         self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
-        """Told which partitions' folder failed, in a turn of its own."""
+        """Called with the partitions whose log directory failed, in a later turn of the loop."""
 
     @cached_property
     def cold_reads(self) -> DiskQueue:
-        """Where reads go that have to wait for the disk."""
+        """The queue of reads from disk."""
         return DiskQueue(self.loop, self.disk, Lane.READ, COLD_READS_COUNT_MAX)
 
     @cached_property
     def fetch_sessions(self) -> FetchSessions:
-        """What clients that fetch are remembered by. Imported with the first fetch."""
+        """The fetch sessions of clients. Imported with the first fetch."""
         from oncelog.broker.partitions.fetch_sessions import FetchSessions
 
         slots = self._config.get_int("max.incremental.fetch.session.cache.slots")
@@ -102,15 +102,15 @@ class PartitionManager:
 
     @property
     def fetch_sessions_count(self) -> int:
-        """How many clients that fetch are remembered."""
+        """The count of fetch sessions."""
         return len(self.fetch_sessions) if "fetch_sessions" in self.__dict__ else 0
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this broker holds a replica of it, be it off line."""
+        """Return the partition, also off line, if this broker has a replica of it."""
         return self._partitions.get((topic, index))
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those that are not off line."""
+        """Iterate over the partitions that are not off line."""
         return iter([p for p in self._partitions.values() if not p.state.is_failed])
 
     def __len__(self) -> int:
@@ -119,14 +119,14 @@ class PartitionManager:
     def _count_producers(self) -> int:
         return sum(partition.log.producer_count for partition in self._partitions.values())
 
-    # --- the image
+    # --- the metadata image
 
     async def apply(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
-        """Follow the image: drop what is deleted, make what is new, take roles and settings.
+        """Follow the image: drop deleted partitions, create new ones, apply roles and configs.
 
-        Files are renamed and made in the executor. The partitions of a topic are taken in together
-        once all of its new ones are there; where one cannot be made none is, nothing is left of the
-        others, and the topic's failure is returned.
+        Files are renamed and created in the executor. The partitions of a topic are served together
+        once all of its new ones exist; where one cannot be created, none is, no files of the others
+        remain, and the topic's failure is returned.
         """
         unmade: dict[TopicId, StorageFailure] = {}
         for topic in delta.deleted:
@@ -157,7 +157,7 @@ class PartitionManager:
     async def _made(
         self, make: Callable[[int], dict[TopicPartition, PartitionLog]]
     ) -> dict[TopicPartition, PartitionLog]:
-        """Make logs in the executor, in a folder that does not fail."""
+        """Create logs in the executor, in a log directory that has not failed."""
         while True:
             try:
                 return await self.disk.run(partial(make, self.clock.now_ms()))
@@ -169,7 +169,7 @@ class PartitionManager:
     def _make_logs(
         self, topic: TopicImage, new: list[TopicPartition], config: LogConfig, now_ms: int
     ) -> dict[TopicPartition, PartitionLog]:
-        """Find or make the logs of partitions that are not served yet: all of them, or none."""
+        """Find or create the logs of partitions that are not served yet: all of them, or none."""
         logs = self._logs
         made: dict[TopicPartition, PartitionLog] = {}
         fresh: list[TopicPartition] = []
@@ -226,7 +226,7 @@ class PartitionManager:
         state = PartitionState(
             self._broker_id,
             topic.topic_id,
-            # Where every message is synced, no consumer is given one that is not synced yet.
+            # Where every message is synced, a consumer gets no message before its sync.
             log_end_offset=made.recovery_point if made.flush_is_due else made.log_end_offset,
             high_watermark=max(
                 self._high_watermarks.get(topic_partition, 0), made.log_start_offset
@@ -247,7 +247,7 @@ class PartitionManager:
         return partition
 
     async def _delete(self, topic: TopicImage) -> None:
-        """Drop a topic's partitions, then give their folders the names of deleted ones."""
+        """Drop a topic's partitions, then rename their folders as deleted."""
         dropped: list[TopicPartition] = []
         for label in topic.topic_partitions():
             partition = self._partitions.get(label)
@@ -270,9 +270,9 @@ class PartitionManager:
     # --- background work
 
     async def run(self) -> None:
-        """Retention, compaction, flushes, checkpoints, expiry of producers, until cancelled.
+        """Run retention, compaction, flushes, checkpoints and expiry of producers, until cancelled.
 
-        Raises `StorageFailure` when the disk fails.
+        Raises `StorageFailure` when the last log directory fails.
         """
         config = self._config
         try:
@@ -301,7 +301,7 @@ class PartitionManager:
         raise await self._failure
 
     async def _every(self, interval_ms: int, work: Callable[[], Callable[[], None]]) -> None:
-        """Plan in the loop, where the partitions belong; do the blocking part in the executor."""
+        """Plan periodically in the event loop, which owns the partitions; block in the executor."""
         while True:
             await self.clock.sleep(interval_ms)
             try:
@@ -310,7 +310,7 @@ class PartitionManager:
                 self._failed(failure)
 
     async def _retain_every(self, interval_ms: int) -> None:
-        """Retention; the files that it renamed are removed after their delay."""
+        """Apply retention; renamed files are removed after their delay."""
         while True:
             await self.clock.sleep(interval_ms)
             try:
@@ -322,7 +322,7 @@ class PartitionManager:
                 self._failed(failure)
 
     async def _expire_producers(self) -> None:
-        """Forget idle producers, in the loop because appends read and write the same tables.
+        """Expire idle producers, in the event loop because appends use the same tables.
 
         A limited number per turn: there may be thousands of partitions, or of producers in one.
         """
@@ -330,7 +330,7 @@ class PartitionManager:
         steady = SteadyClock(self.clock)
         while True:
             await self.clock.sleep(interval_ms)
-            # Their times are wall time: a clock that was set forward makes nobody idle.
+            # Their times are wall time: setting the clock forward expires no producer.
             now_ms = min(self.clock.now_ms(), steady.now_ms())
             seen_count = 0
             for partition in self:
@@ -345,7 +345,7 @@ class PartitionManager:
 
     def _retain(self) -> Callable[[], list[tuple[list[str], int]]]:
         now_ms = self.clock.now_ms()
-        # Whatever the policy, segments below the start of a log go.
+        # Whatever the policy, segments below the log start offset are deleted.
         due = [(partition.log, partition.state.high_watermark) for partition in self]
 
         def work() -> list[tuple[list[str], int]]:
@@ -370,7 +370,7 @@ class PartitionManager:
         return lambda: _flush_all(due)
 
     def _checkpoint(self) -> Callable[[], None]:
-        """Flush sealed segments, which the next start then need not scan, and note the points."""
+        """Flush sealed segments, which the next start then need not scan, and write checkpoints."""
         sealed = [
             partition.log
             for partition in self
@@ -394,7 +394,7 @@ class PartitionManager:
         return lambda: self._logs.write_high_watermarks(noted)
 
     def leave(self, topic_partition: TopicPartition) -> None:
-        """Serve the partition no more until it comes back: its log is being moved."""
+        """Stop serving the partition until `rejoin`: its log is being moved."""
         partition = self._partitions.pop(topic_partition)
         self._moving.add(topic_partition)
         self._high_watermarks[topic_partition] = partition.state.high_watermark
@@ -402,17 +402,17 @@ class PartitionManager:
         partition.stop(ErrorCode.not_leader_or_follower)
 
     def rejoin(self, topic_partition: TopicPartition) -> None:
-        """The partition that left follows the image again."""
+        """Let the partition follow the image again."""
         self._moving.discard(topic_partition)
 
     def folder_failed(self, failure: StorageFailure) -> None:
-        """A data folder failed in work of another part of the broker."""
+        """Handle a log directory that failed in another part of the broker."""
         self._failed(failure)
 
     def _failed(self, failure: StorageFailure) -> None:
-        """Take the folder off line in which this happened (D12).
+        """Take the log directory of this failure off line (D12).
 
-        The caller that met it is still at work: the others are told in the next turn of the loop.
+        The caller is still at work: others are notified in the next turn of the event loop.
         """
         folder = self._logs.take_off_line(failure)
         if folder is None:
@@ -433,11 +433,11 @@ class PartitionManager:
         self.on_off_line([partition.topic_partition for partition in gone])
 
     async def note_log_starts(self) -> None:
-        """Make durable where each log starts, after records were deleted."""
+        """Sync the log start offsets, after records were deleted."""
         await self.disk.run(self._logs.write_log_starts)
 
     def close(self) -> None:
-        """Answer everything that waits. The logs are closed by their owner, after this."""
+        """Answer all waiting operations. The owner of the logs closes them afterwards."""
         for partition in self:
             partition.state.resign()
             partition.stop(ErrorCode.not_leader_or_follower)

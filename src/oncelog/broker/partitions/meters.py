@@ -1,7 +1,6 @@
-"""What is counted of each topic: plain integers, read when somebody asks for the metrics.
+"""Counts per topic, as plain integers that the metrics read on request.
 
-A topic that is deleted takes its counts along; those of all topics together keep them. It must not
-know who reads them.
+A deleted topic takes its counts along; the totals include them. It does not know who reads them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ __all__ = ["TopicMeter", "TopicMeters"]
 
 
 class TopicMeter:
-    """One topic's counts on this broker, by all its partitions."""
+    """One topic's counts on this broker, over all its partitions."""
 
     __slots__ = (
         "bytes_in",
@@ -36,7 +35,7 @@ class TopicMeter:
         self.failed_fetches = 0
 
     def add(self, other: TopicMeter) -> None:
-        """Take over the counts of another one."""
+        """Add the counts of another one."""
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
@@ -53,21 +52,21 @@ class TopicMeters:
 
     def __init__(self) -> None:
         self.by_topic: dict[str | None, TopicMeter] = {}
-        """Read only. There is none for None, which stands for a topic that is not known."""
+        """Read only. None, an unknown topic, has no meter."""
         self._gone = TopicMeter()
 
     def of(self, topic: str) -> TopicMeter:
-        """The meter of a topic, made on first use."""
+        """Return the meter of a topic, created on first use."""
         return self.by_topic.setdefault(topic, TopicMeter())
 
     def drop(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Remove the meter of a deleted topic."""
         meter = self.by_topic.pop(topic, None)
         if meter is not None:
             self._gone.add(meter)
 
     def total(self) -> TopicMeter:
-        """All topics together, the deleted ones included."""
+        """The total of all topics, including deleted ones."""
         total = TopicMeter()
         for meter in (self._gone, *self.by_topic.values()):
             total.add(meter)

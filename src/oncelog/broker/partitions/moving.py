@@ -1,7 +1,7 @@
-"""Moves of partitions between data folders, one after the other (AlterReplicaLogDirs).
+"""Moves partitions between log directories, one after the other (AlterReplicaLogDirs).
 
-The copy is made in the disk's executor while the partition is in use. For the last step, a few
-megabytes and some renames, the partition is not led: clients ask again meanwhile.
+The executor copies while the partition is in use. During the last step, a few megabytes and some
+renames, the partition has no leader, and clients retry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionMover:
-    """`moves` are under way; `tell_again` has the broker look at a topic once more."""
+    """Moves partitions; `moves` are under way, `tell_again` lets the broker apply a topic again."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class PartitionMover:
         self._asked = asyncio.Event()
 
     def ask(self, topic_partition: TopicPartition, target: LogFolder) -> None:
-        """Move the partition there; another target that was asked for before is given up."""
+        """Request a move; an earlier request with another target is cancelled."""
         self._wanted.pop(topic_partition, None)
         if target is not self._logs.folder_of(topic_partition):
             self._wanted[topic_partition] = target
             self._asked.set()
 
     async def run(self) -> None:
-        """Carry out what is asked for, until cancelled."""
+        """Run the requested moves, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()

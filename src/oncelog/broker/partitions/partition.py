@@ -1,16 +1,15 @@
-"""One partition on this broker: its log, its replication state, and what waits on it.
+"""One partition on this broker: its log, its replication state, and waiting operations.
 
-`Partition` is the one way to a log's contents for handlers and coordinators. Every append goes
-through it, so that the high watermark, the last stable offset and the delayed operations always
-follow (INV-7).
+Handlers and coordinators access a log only through its `Partition`. Every append goes through it,
+so that the high watermark, the last stable offset and the delayed operations always follow (INV-7).
 
-Nothing here knows the wire. Appends do not await: they are one call into the log, and commit
-waiters are called back within it when the high watermark moves.
+Nothing here knows the wire protocol. Appends do not await: they are one call into the log, and
+commit waiters are called back within it when the high watermark moves.
 
-Where so much was appended that it has to be synced (`flush.messages`), it counts as appended once
-it is: until then the high watermark stays, and nothing of it is acknowledged or given to a consumer
-(INV-1, INV-7). One fsync at a time is under way, off the loop, and all that was appended meanwhile
-waits for the next one together (group commit).
+An append that has to be synced (`flush.messages`) counts as appended after the sync: until then the
+high watermark does not advance, and the records are neither acknowledged nor returned to consumers
+(INV-1, INV-7). One fsync at a time runs, off the event loop, and the next one covers all appends
+made meanwhile (group commit).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Partition:
         self.fetches: dict[DelayedFetch, None] = {}
         self.on_marker: MarkerListener | None = None
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
-        # Made for the first append that has to wait: on a lone replica none does.
+        # Created for the first append that has to wait: with a single replica none does.
         self._commit_waiters: CommitWaiters | None = None
         self._named_damage: set[str] = set()
         self._purgatory = purgatory
@@ -93,7 +92,7 @@ class Partition:
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
         self.is_syncing = False
-        """Whether some of the log has to be synced before it counts."""
+        """Whether a part of the log has to be synced before it counts."""
         log.flushes_on_append = False
         if log.flush_is_due:
             self._sync()
@@ -150,7 +149,7 @@ class Partition:
         now_ms: int,
         transaction_version: int,
     ) -> AppendResult:
-        """Write the end marker of a transaction; the log voids what was verified for it."""
+        """Append the end marker of a transaction; the log voids the transaction's verification."""
         try:
             result = self.log.append_marker(
                 producer_id,
@@ -187,9 +186,9 @@ class Partition:
         return result
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start to `offset`, at most the high watermark; returns the start.
+        """Advance the log start to `offset`, at most the high watermark; return the start.
 
-        The last stable offset follows, as no reader is sent below the start.
+        The last stable offset follows, as no reader starts below the log start.
         """
         require(offset <= self.state.high_watermark, "INV-7: log start above the high watermark")
         start = self.log.delete_records(offset)
@@ -197,13 +196,13 @@ class Partition:
         return start
 
     def log_start_moved(self) -> None:
-        """INV-7: the last stable offset is not below the log's start."""
+        """Raise the last stable offset to the log's start (INV-7)."""
         self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
 
     def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
         """Call back when the high watermark reaches `end_offset`.
 
-        At once if it is there, with an error if it never will be.
+        At once if it has reached it, with an error if it never will.
         """
         if self.state.high_watermark >= end_offset:
             callback(ErrorCode.none)
@@ -222,27 +221,27 @@ class Partition:
         self._sync_waiters.add(end_offset, callback)
 
     def follower_fetched(self, broker_id: int, offset: int) -> None:
-        """A follower holds everything below `offset`."""
+        """Record that a follower has everything below `offset`."""
         if self.state.follower_end_moved(broker_id, offset):
             self._advanced()
 
     def readable_end(self, read_committed: bool) -> int:
-        """No consumer is given an offset at or above this one (INV-7)."""
+        """No consumer gets an offset at or above this one (INV-7)."""
         return self.last_stable_offset if read_committed else self.state.high_watermark
 
     def stop(self, error: ErrorCode) -> None:
-        """Answer everything parked here: leadership ended, or the partition is deleted."""
+        """Answer all operations parked here: leadership ended, or the partition is deleted."""
         self.log.verifications.clear()
         self._fail_waiters(error)
         self.wake_fetches()
 
     def wake_fetches(self) -> None:
-        """Let every parked fetch look again, whatever it still misses."""
+        """Let every parked fetch read again, however many bytes it still misses."""
         for fetch in self.fetches:
             self._purgatory.wake(fetch)
 
     def role_changed(self) -> None:
-        """Take note of a new assignment: what waited under another role is answered."""
+        """Apply a new role: operations that waited under another role are answered."""
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
         else:
@@ -251,10 +250,10 @@ class Partition:
             self.wake_fetches()
 
     def note_damage(self, error: StorageFailure | ProtocolError) -> ErrorCode:
-        """Say what to answer a request that could not read or write here.
+        """Return the error for a request that could not read or write here.
 
-        A disk that fails takes its folder off line (D12). A damaged batch is CORRUPT_MESSAGE for
-        those who read it, each place said once, and all else in the log stays readable. The files
+        A disk that fails takes its log directory off line (D12). A damaged batch is CORRUPT_MESSAGE
+        for its readers, each place is logged once, and all other batches stay readable. The files
         of a deleted log are gone, which is no failure.
         """
         if self.log.is_deleted:
@@ -271,11 +270,11 @@ class Partition:
 
     @property
     def waiting_count(self) -> int:
-        """Appends that wait for their replicas or for a sync."""
+        """The count of appends that wait for their replicas or for a sync."""
         return sum(map(len, filter(None, (self._commit_waiters, self._sync_waiters))))
 
     def _sync(self) -> None:
-        """Have the log synced, unless it is being: then that is looked at when it is done."""
+        """Start a sync, unless one is running: it starts the next one when it ends."""
         if not self.is_syncing:
             self.is_syncing = True
             self._syncs.start(self.log.flush, self._synced)
@@ -307,17 +306,17 @@ class Partition:
                 waiters.fail(error)
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
-        """Take the folder off line (D12): the write may be torn, so nothing is acknowledged."""
+        """Take the log directory off line (D12): the write may be torn and is not acknowledged."""
         self._on_failure(failure)
         return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
 
     def _grown(self, byte_count: int) -> None:
-        """The parked fetches miss so much less."""
+        """Subtract the appended bytes from those that the parked fetches miss."""
         for fetch in self.fetches:
             fetch.missing_bytes -= byte_count
 
     def _advanced(self) -> None:
-        """The high watermark moved: first those who wait for commitment, then readers."""
+        """Apply a new high watermark: first to commit waiters, then to readers."""
         high_watermark = self.state.high_watermark
         stable_before = self.last_stable_offset
         stable = self.log.last_stable_offset(high_watermark)

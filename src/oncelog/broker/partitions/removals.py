@@ -1,8 +1,8 @@
-"""Deleted folders and files, from the name that says so to their removal (D12, D14).
+"""Removes deleted folders and files after they were renamed as deleted (D12, D14).
 
-Whatever is added here has been given the name of something deleted; that is the recorded decision,
-and a start finishes what a crash or a stop interrupts. Removal itself takes its time on a large
-file, so it waits `file.delete.delay.ms` and runs in the executor, one path at a time.
+The rename records the decision, and the next start finishes a removal that a crash or a stop
+interrupts. Removing a large file takes long, so it waits `file.delete.delay.ms` and runs in the
+executor, one path at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Removals:
-    """What waits for its removal."""
+    """The files and folders that wait for their removal."""
 
     def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
@@ -34,7 +34,7 @@ class Removals:
         return len(self._waiting)
 
     def add(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Remove these folders or files after so many milliseconds."""
+        """Remove these folders or files after `delay_ms`."""
         due_ms = self._clock.monotonic_ms() + delay_ms
         for path in paths:
             heapq.heappush(self._waiting, (due_ms, path))
@@ -48,7 +48,7 @@ class Removals:
                 await self._added.wait()
             left_ms = self._waiting[0][0] - self._clock.monotonic_ms()
             if left_ms > 0:
-                # What is added meanwhile may be due earlier.
+                # A path added meanwhile may be due earlier.
                 await self._clock.sleep(min(left_ms, REMOVAL_CHECK_MS))
                 continue
             _, path = heapq.heappop(self._waiting)

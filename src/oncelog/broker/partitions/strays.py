@@ -1,9 +1,10 @@
-"""Folders that are there at the start, held against the metadata (D14).
+"""Compares the folders found at the start with the metadata (D14).
 
-`unsure_epochs` says where a new leader epoch has to begin before the broker serves.
+`unsure_epochs` returns where a new leader epoch has to begin before the broker serves.
 
-A folder goes only where the metadata records that its topic was deleted: the broker died before it
-had renamed it. Whatever else the metadata does not know is a stray, kept aside.
+A folder is deleted only if the metadata records that its topic was deleted: the broker crashed
+before it had renamed it. Any other folder that the metadata does not know is a stray and is set
+aside.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def sort_out(logs: LogManager, image: MetadataImage) -> None:
-    """Finish recorded deletions and keep strays aside, before any log is opened. Blocking."""
+    """Finish recorded deletions and set strays aside, before any log is opened. Blocking."""
     deleted = {topic_id for ids in image.deleted.values() for topic_id in ids}
     for topic_partition in logs:
         try:
@@ -47,7 +48,7 @@ def _sort(
 
 
 def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
-    """Names of deleted topics of which no folder is left."""
+    """Return the names of deleted topics without a folder."""
     if not image.deleted or logs.lost or logs.missing:
         return []
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
@@ -57,9 +58,10 @@ def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
 def unsure_epochs(
     logs: LogManager, image: MetadataImage, broker_id: int
 ) -> dict[TopicPartition, int]:
-    """Partitions led here that may have lost acknowledged records, once the logs are open.
+    """Return the partitions led here that may have lost acknowledged records.
 
-    With the newest leader epoch of each log, -1 where there is none.
+    Called once the logs are open. Maps them to the newest leader epoch of each log, -1 where there
+    is none.
     """
     found = {}
     for topic in image.topics.values():
@@ -75,7 +77,7 @@ def unsure_epochs(
 
 
 def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
-    """Partitions that are, or may be, in a folder that is off line: they must not be made anew."""
+    """Return partitions that may be in an off-line log directory: they must not be created."""
     found = []
     for topic in image.topics.values() if not logs.has_all else ():
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
@@ -87,7 +89,7 @@ def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[Top
 def _stray_reason(
     image: MetadataImage, topic_partition: TopicPartition, topic_id: TopicId | None
 ) -> str | None:
-    """Why the folder, which was made for `topic_id` (None: unknown), is a stray; None if not."""
+    """Return why the folder is a stray; None if it is not. `topic_id` None means unknown."""
     name, index = topic_partition
     topic = image.topic(name)
     if topic is None:

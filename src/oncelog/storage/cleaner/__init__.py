@@ -1,8 +1,8 @@
-"""Compaction: a log keeps the newest record of each key (Kafka's `LogCleaner`).
+"""Compaction: a log retains the newest record of each key (Kafka's `LogCleaner`).
 
-`selection` says which log is due, `Cleaning` does one cleaning in steps, `storage/swap.py` puts
-what it wrote in place. The broker's task is `broker/partitions/cleaner.py`; `clean_log` does it for
-a folder that no broker uses.
+`selection` chooses a log, `Cleaning` does one cleaning in steps, `storage/swap.py` puts the new
+segments in place. The broker's task is `broker/partitions/cleaner.py`; `clean_log` cleans a folder
+that no broker uses.
 """
 
 from oncelog.storage.cleaner.batch_filter import CleanerStats

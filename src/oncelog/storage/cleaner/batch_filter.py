@@ -1,11 +1,11 @@
-"""What a cleaning keeps of each batch (Kafka's `Cleaner.cleanInto` and `shouldRetainRecord`).
+"""Decides what a cleaning retains of each batch (`Cleaner.cleanInto`, `shouldRetainRecord`).
 
-- A record stays while it is the newest of its key among those that are decided; a tombstone besides
+- A record is retained while it is the newest of its key among the decided ones; a tombstone also
   until its batch's delete horizon has passed.
-- Records of aborted transactions go. An end marker stays as `CleanedTransactions` says.
-- The last batch of each producer that the log remembers stays, emptied if need be (INV-2), and so
-  does the last batch below the high watermark: a reader at the end finds where the log goes on.
-- What stays whole is passed on as the bytes that it is.
+- Records of aborted transactions are removed. `CleanedTransactions` decides about end markers.
+- The last batch of each producer that the log remembers is retained, emptied if need be (INV-2),
+  and so is the last batch below the high watermark, which keeps the log's end offset.
+- A batch that is retained whole is copied as bytes.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one cleaning did, for one line in the broker's log."""
+    """The counts of one cleaning, for one line in the broker's log."""
 
     bytes_mapped: int = 0
     bytes_read: int = 0
@@ -61,7 +61,10 @@ class BatchFilter:
     stats: CleanerStats
 
     def keep(self, buffer: Buffer, position: int, header: BatchHeader) -> Buffer | None:
-        """What stays of the batch at `position`, or None. Raises `ProtocolError` for damage."""
+        """Return what is retained of the batch at `position`, or None.
+
+        Raises `ProtocolError` for damage.
+        """
         if header.is_control:
             return self._keep_control(buffer, position, header)
         self.stats.records_read += header.record_count
@@ -79,8 +82,8 @@ class BatchFilter:
         horizon = delete_horizon_ms(header)
         if not header.record_count:
             return self._keep_empty(header)
-        # Kafka empties the marker that began a producer's epoch. A broker that rebuilds the
-        # producers' state from the log would not learn the epoch then, nor fence (INV-5).
+        # Kafka empties the marker that began a producer's epoch. A broker that rebuilds producer
+        # state from the log would then not know the epoch, nor fence (INV-5).
         if not is_over or self._is_last_of_producer(header):
             return _whole(buffer, position, header)
         if horizon is not None:

@@ -1,13 +1,13 @@
-"""One cleaning of one log, as steps that each take a moment (Kafka's `Cleaner`).
+"""Cleans one log, as short steps (Kafka's `Cleaner`).
 
-First the newest offset of each key in the dirty part is noted, as far as memory goes. Then the
-segments up to there are read from the log's start and written again without what those keys made
-obsolete, several small ones into one, and each group is put in the place of its segments before the
-next begins: what makes an older record obsolete is on the disk, synced, before that one goes.
+First the newest offset of each key in the dirty part is stored in the offset map, as far as memory
+allows. Then the segments up to there are read from the log's start and rewritten without the
+records that those keys made obsolete, several small ones into one. Each group replaces its segments
+before the next begins: a newer record is synced before the older one is removed.
 
-Steps run in the executor, one at a time; between two of them the log takes appends and reads as
-always. What is replaced is checked by its CRC first. Damage ends the cleaning before anything of
-its group is replaced.
+Steps run in the executor, one at a time; between two of them the log accepts appends and reads.
+Rewritten batches are checked by their CRC first. Damage ends the cleaning before any segment of its
+group is replaced.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Uncleanable(OncelogError):  # noqa: N818 - names a state of the log
 
 
 class Cleaning:
-    """One cleaning. `steps` does it; `end_offset` and `stats` tell what was done."""
+    """One cleaning. `steps` runs it; `end_offset` and `stats` are its results."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Cleaning:
         self._disk.set_modified_ms(cleaned.kept.path, modified_ms)
         cleaned.kept.sync_plan()()
         cleaned.write_indexes(sync=True, state=CLEANED_SUFFIX)
-        # Also when it is empty: `swap` tells by it which segment an index is of.
+        # Also when it is empty: `swap` uses it to find the segment of an index.
         path = cleaned.prefix + ABORTED_SUFFIX + CLEANED_SUFFIX
         self._disk.write_atomic(path, format_aborted(aborted), sync=True)
 

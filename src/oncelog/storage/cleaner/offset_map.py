@@ -27,10 +27,10 @@ class OffsetMap:
     __slots__ = ("_highs", "_lows", "_offsets", "_slots", "latest_offset", "size", "size_max")
 
     def __init__(self, memory_bytes: int, load_factor: float, records_count_max: int) -> None:
-        """Take at most `memory_bytes`, and less when there are no more than `records_count_max`.
+        """Use at most `memory_bytes`, and less for no more than `records_count_max` records.
 
-        At most `load_factor` of the slots are used, but always room for one key: a cleaning that
-        could take none would never come to an end.
+        At most `load_factor` of the slots are used, but always one: a cleaning without any would
+        never end.
         """
         wanted = int(records_count_max / load_factor) + _PRIMES_APART_MAX
         self._slots = _prime_at_most(max(_SLOTS_MIN, min(memory_bytes // ENTRY_SIZE_BYTES, wanted)))
@@ -44,9 +44,9 @@ class OffsetMap:
         """All records up to and including this offset are in the map."""
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` was written at `offset`, which only rises.
+        """Store the `offset` of `key`; offsets only increase.
 
-        False, and nothing is noted, when the key is new and the map is full.
+        Returns False, without storing it, when the key is new and the map is full.
         """
         slot, high, low = self._find(key)
         if not self._offsets[slot]:
@@ -81,7 +81,7 @@ class OffsetMap:
 
 
 def _prime_at_most(count: int) -> int:
-    """The largest prime that is not above `count`: with it every step meets all slots."""
+    """The largest prime that is not above `count`: with it every step reaches all slots."""
     while any(count % divisor == 0 for divisor in range(2, int(count**0.5) + 1)):
         count -= 1
     return count

@@ -17,7 +17,7 @@ __all__ = ["ReadBatch", "first_timestamp_ms", "iter_batches"]
 
 
 class ReadBatch(NamedTuple):
-    """A whole batch: where it stands in `buffer`, and its header."""
+    """A whole batch: its position in `buffer`, and its header."""
 
     buffer: bytes
     position: int
@@ -55,7 +55,7 @@ def iter_batches(disk: Disk, segment: Segment, chunk_bytes: int) -> Iterator[Rea
 
 
 def first_timestamp_ms(disk: Disk, segment: Segment) -> int:
-    """The largest timestamp of a segment's first batch; -1 when there is none."""
+    """Return the largest timestamp of a segment's first batch; -1 when there is none."""
     file = disk.open(segment.path)
     try:
         data = file.pread(HEADER_SIZE, 0)

@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """One log, and what of it a cleaning may touch."""
+    """One log, and the part of it that a cleaning may change."""
 
     log: PartitionLog
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Where the first segment begins that must stay as it is."""
+    """The base offset of the first segment that must not change."""
     cleanable_bytes: int
     total_bytes: int
     is_overdue: bool
@@ -49,7 +49,7 @@ class LogToClean:
 def log_to_clean(
     disk: Disk, held: PartitionLog, clean_offset: int | None, stable_offset: int, now_ms: int
 ) -> LogToClean:
-    """Look at one log. Blocking.
+    """Describe one log to the cleaner. Blocking.
 
     `clean_offset`: the checkpoint, None for a log never cleaned. `stable_offset`: the last stable
     offset, at most the high watermark.

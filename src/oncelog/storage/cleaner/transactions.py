@@ -1,10 +1,9 @@
-"""Which transactions a cleaning meets, and which markers it may drop: `CleanedTransactionMetadata`.
+"""Decides which markers a cleaning may drop (Kafka's `CleanedTransactionMetadata`).
 
-Batches come in the order of the log. A data batch of an aborted transaction goes at once. A marker
-stays until a cleaning meets no batch of its transaction any more (an emptied one counts: replayed
-without its marker it would hold the last stable offset back for ever), and then until its delete
-horizon has passed. The aborted transactions that readers still have to know of (INV-3) are those
-whose batches were met.
+Batches come in log order. Data batches of aborted transactions are removed at once. A marker is
+retained until a cleaning finds no batch of its transaction (an emptied one counts: replayed without
+its marker it would block the last stable offset forever), and then until its delete horizon has
+passed. Readers still need the aborted transactions (INV-3) whose batches were found.
 """
 
 from collections import deque
@@ -28,7 +27,7 @@ class CleanedTransactions:
         self._kept: list[AbortedTransaction] = []
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Aborted transactions whose batches were met and whose marker was since the last call."""
+        """Return aborted transactions whose batches and marker were found since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
@@ -45,7 +44,7 @@ class CleanedTransactions:
         return False
 
     def is_over(self, header: BatchHeader, marker: EndMarker | None) -> bool:
-        """Pass a control batch; whether no batch of the transaction that it ends was met.
+        """Process a control batch; return whether its transaction has no batch left.
 
         `marker` None: the batch was emptied by an earlier cleaning, or ends no transaction.
         """
