@@ -1,4 +1,4 @@
-"""The broker: the thin shell around the pure rooms.
+"""The broker: the thin shell around the pure packages.
 
-It reads bytes, asks a pure room, and does what it says.
+It reads bytes, asks a pure package, and executes its decision.
 """

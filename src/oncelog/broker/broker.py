@@ -1,7 +1,7 @@
-"""The broker, put together: what a process owns, in the order in which it starts and stops.
+"""Assembles the broker: its parts, and the order in which they start and stop.
 
-It composes the rooms by their constructors and owns their start and stop. It must not know any API,
-nor decide anything that a pure room decides.
+It constructs the packages' objects and owns their start and stop. It must not know any API, nor
+decide anything that a pure package decides.
 
 Order of the start: folders locked, metadata read, logs recovered, partitions led, coordinators
 loading, socket open. The stop is the reverse (one stack of exits), so no request is acknowledged
@@ -102,15 +102,18 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as of now.
+        """The current metadata.
 
-        A value: keep it across an await only when an older view is wanted.
+        The image is immutable: keep it across an await only when an older view is wanted.
         """
         return self.controller.image
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients start: ``host:port`` as advertised. Valid once started."""
+        """The addresses for clients to bootstrap: ``host:port`` as advertised.
+
+        Valid once started.
+        """
         member = self.image.brokers[self.broker_id]
         host = f"[{member.host}]" if ":" in member.host else member.host
         return f"{host}:{member.port}"
@@ -153,9 +156,9 @@ class Broker:
         await self._note_directories()
 
     async def _note_directories(self) -> None:
-        """Note which data folders there are; one that holds nothing any more may be taken away.
+        """Store which log directories exist; one without partitions may be removed.
 
-        A partition that would be in a missing one must not be made anew in another.
+        A partition of a missing directory must not be created again in another.
         """
         missing = self.logs.missing
         absent = off_line(self.logs, self.image, self.broker_id)
@@ -171,7 +174,7 @@ class Broker:
         await self.controller.note_directories(self.logs.directory_ids | missing)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
-        """What lives on the logs and follows the image."""
+        """Start the parts that use the logs and follow the image."""
         config = self.config
         self.partitions = PartitionManager(
             self.broker_id, config, self.logs, self.disk, self.clock, self.rng
@@ -273,7 +276,7 @@ class Broker:
         self.stopping = step
 
     async def _close_logs(self) -> None:
-        # After a broken invariant the next start has to look at everything again.
+        # After a violated invariant the next start has to recover everything.
         if self.stopped_because is not None or self._is_killed:
             await self.disk.run(self.logs.abandon)
             return
@@ -292,9 +295,9 @@ class Broker:
             self.stopped_because = self.stopped_because or failure
 
     async def _forget_deletions(self) -> None:
-        """Drop from the metadata which topics were deleted, once their folders are gone for good.
+        """Remove deleted topics from the metadata, once their folders are gone or renamed.
 
-        The name that a folder was given to be deleted says it from then on.
+        A folder renamed as deleted records that itself.
         """
         while True:
             names = forgettable(self.logs, self.image)
@@ -326,7 +329,10 @@ class Broker:
             self.stop_because(failures.exceptions[0])
 
     def stop_because(self, error: BaseException) -> None:
-        """Ask the owner to stop: nothing may be acknowledged any more. Connections are cut."""
+        """Ask the owner to stop: no request may be acknowledged any more.
+
+        Connections are closed.
+        """
         if self.stopped_because is not None:
             return
         if isinstance(error, StorageFailure):
@@ -347,7 +353,7 @@ class Broker:
         self._stop_requested.set()
 
     def let_go_in_child(self) -> None:
-        """In a forked child: hold none of the sockets, which are the parent's."""
+        """Close the parent's sockets in a forked child."""
         self.server.let_go_in_child()
         if self.config.metrics_address is not None:
             self.metrics.let_go_in_child()

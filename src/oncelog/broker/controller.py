@@ -1,13 +1,11 @@
-"""The controller's shell on a broker.
+"""The controller's shell on a broker: it stores decisions and follows the store's feed.
 
-It carries decisions into the metadata store and follows the store's feed.
+`image` is the broker's view; its revision only increases, and `follow` is called with each step.
+The image includes our own write before its caller gets the reply, so a client that created a topic
+can use it at once.
 
-`image` is the broker's view; it only ever moves forward, and `follow` is told each step. A
-write of ours is followed before its caller is answered, so a client that created a topic can use it
-at once.
-
-On a lone broker it claims the controller's epoch at start. It must not decide what a topic may look
-like: the controller room does.
+A single broker claims the controller epoch at start. The controller package decides what a topic
+may look like.
 """
 
 from __future__ import annotations
@@ -102,9 +100,8 @@ class ControllerShell:
     async def load(self, cluster_id: str, *, new_folder: bool) -> None:
         """Read the image from the store, without taking part yet.
 
-        Nothing is written, but for a new store's name.
-
-        Raises `FolderMismatch` when the store is not the one that belongs to the folder.
+        Only a new store's name is written. Raises `FolderMismatch` when the store does not belong
+        to the log directory.
         """
         stored = await self._store.get(layout.CLUSTER_PATH)
         if stored is None:
@@ -150,9 +147,9 @@ class ControllerShell:
             raise failure
 
     def take_off_line(self, partitions: Iterable[TopicPartition]) -> None:
-        """The folder of these partitions failed: they have no leader until a restart.
+        """Mark partitions of a failed log directory as without a leader, until a restart.
 
-        It stands in the image only. The next start finds out anew what there is.
+        Only the image changes. The next start finds the directory's state again.
         """
         self._off_line.update(partitions)
         task = asyncio.get_running_loop().create_task(self._tell_off_line())
@@ -171,7 +168,7 @@ class ControllerShell:
         return frozenset(json.loads(stored.value)) if stored is not None else frozenset()
 
     async def note_directories(self, directory_ids: Set[str]) -> None:
-        """Note them durably, if they are others than before."""
+        """Store them durably, if they have changed."""
         path = layout.directories_path(self._broker_id)
         stored = await self._store.get(path)
         value = json.dumps(sorted(directory_ids)).encode()
@@ -180,7 +177,7 @@ class ControllerShell:
             await self._store.write_all([Write(path, value, version)])
 
     async def tell_again(self, name: str) -> None:
-        """Have the broker look at a topic once more: what it holds of that has changed."""
+        """Make the broker apply a topic again: its folders have changed."""
         async with self._following:
             topic = self.image.topic(name)
             changed = () if topic is None else (topic,)
@@ -222,7 +219,7 @@ class ControllerShell:
         return outcome
 
     def announce(self, host: str, port: int) -> None:
-        """Note where clients reach this broker, which from now on is part of the image."""
+        """Add this broker's address to the metadata image."""
         rack = self._config.get_str("broker.rack")
         self._self_image = BrokerImage(self._broker_id, host, port, rack)
         self._publish(self.image.revision)
@@ -355,9 +352,9 @@ class ControllerShell:
         await self._follow()
 
     async def internal_topic(self, name: str) -> TopicImage:
-        """One of Kafka's internal topics, created on first use.
+        """Return one of Kafka's internal topics, creating it on first use.
 
-        Raises `OncelogError` when it cannot be had.
+        Raises `OncelogError` when that fails.
         """
         topic = self.image.topic(name)
         if topic is None:
@@ -382,10 +379,10 @@ class ControllerShell:
         return outcome.error
 
     async def _to_the_end(self, change: Coroutine[Any, Any, T]) -> T:
-        """Run a change to its end even if the request that asked for it was cancelled.
+        """Run a change to its end even if its request was cancelled.
 
         librdkafka closes its bootstrap connection with a request in flight; its next connection
-        should find the topic, not half of the way to it.
+        should find the whole topic.
         """
         task = asyncio.get_running_loop().create_task(change)
         self._changes.add(task)
@@ -433,7 +430,7 @@ class ControllerShell:
         return TopicOutcome(topic.name, topic=topic)
 
     async def _follow(self, wait_ms: float = 0) -> None:
-        """Take in what the store has beyond our image."""
+        """Apply the store's changes since our image."""
         # The feed waits outside the lock, so that a writer is never held up by it.
         if wait_ms:
             await self._store.changes(self.image.revision, wait_ms=wait_ms)

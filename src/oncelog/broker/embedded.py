@@ -38,8 +38,9 @@ EMBEDDED_DEFAULTS: Final[Mapping[str, str]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.state.log.num.partitions": "1",
 }
-"""Settings whose default differs from Kafka's, because tests wait for them. docs/testing.md says
-why.
+"""Configs whose default differs from Kafka's, because tests wait for them.
+
+docs/testing.md gives the reasons.
 """
 
 
@@ -91,9 +92,9 @@ class EmbeddedBroker:
         return _running(self._broker)
 
     def call(self, work: Callable[[Broker], T]) -> T:
-        """Run `work(broker)` in the broker's loop, and return what it returns.
+        """Run `work(broker)` in the broker's event loop, and return its result.
 
-        For looking into the broker. It must not block. Not to be called from the broker's loop.
+        It must not block. Not to be called from the broker's loop.
         """
 
         async def in_loop() -> T:
@@ -102,7 +103,7 @@ class EmbeddedBroker:
         return self.run(in_loop())
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run a coroutine in the broker's loop, and wait in this thread for what it returns."""
+        """Run a coroutine in the broker's event loop, and wait in this thread for its result."""
         life = self._life
         if life is None:
             work.close()
@@ -169,7 +170,7 @@ class EmbeddedBroker:
         return self._life
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the life, if there is one; raise what stopped it unless `error` is on its way."""
+        """End the run, if there is one; raise its failure unless `error` is being raised."""
         life, broker = self._life, self._broker
         if life is None:
             return
@@ -200,7 +201,7 @@ class EmbeddedBroker:
     # In the broker's own thread.
 
     async def _live(self, life: _Life) -> None:
-        """The broker's life, from its start until it is left or cannot go on."""
+        """The broker's run, from its start until it is left or fails."""
         broker = await self._start_broker()
         life.started.set_result(None)
         while True:
@@ -214,7 +215,7 @@ class EmbeddedBroker:
             broker = await self._start_broker()
 
     async def _starts_again(self) -> bool:
-        """Whether a broker that ended by itself is followed by another in this life."""
+        """Whether a broker that ended by itself is restarted in this run."""
         return False
 
     def _request_stop(self) -> None:
@@ -232,7 +233,7 @@ class EmbeddedBroker:
         return broker
 
     def _make_broker(self, config: BrokerConfig) -> Broker:
-        """Where a kind of embedded broker gives it other edges."""
+        """Create the broker; subclasses replace its edges here."""
         return Broker(config)
 
     async def _stop_broker(self) -> None:
@@ -242,7 +243,7 @@ class EmbeddedBroker:
 
 
 class _Life:
-    """One run of the broker: a thread with a loop, in which `live` runs until it ends."""
+    """One run of the broker: a thread with an event loop, in which `live` runs until it ends."""
 
     def __init__(self, live: Callable[[_Life], Coroutine[object, object, None]]) -> None:
         self.started: Future[None] = Future()

@@ -1,9 +1,6 @@
-"""The controller.
+"""The controller: topics, replica assignment, leader election, and the metadata image.
 
-Topics, replica assignment, leader election, and the metadata image that brokers follow.
-
-Pure: what is decided here becomes writes to the metadata store, which the metadata room carries
-out.
+Pure: the metadata package writes its decisions to the metadata store.
 """
 
 from oncelog.controller.image import (

@@ -1,8 +1,8 @@
-"""What becomes of a topic that exists: more partitions, other settings.
+"""Decides changes of existing topics: more partitions, other configs.
 
-Each function takes the topic as it is (None: there is none) and returns an outcome with the topic
-as it should be, or the error that Kafka answers with (`ReplicationControlManager`,
-`ConfigurationControlManager`, `ControllerConfigurationValidator`). Nothing here writes.
+Each function takes the current topic (None: there is none) and returns an outcome with the changed
+topic, or Kafka's error (`ReplicationControlManager`, `ConfigurationControlManager`,
+`ControllerConfigurationValidator`). Nothing here writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ConfigOperation(IntEnum):
-    """What to do with a setting; the numbers are IncrementalAlterConfigs' (`AlterConfigOp`)."""
+    """The operation on a config; the numbers are IncrementalAlterConfigs' (`AlterConfigOp`)."""
 
     SET = 0
     DELETE = 1
@@ -39,7 +39,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One setting to change; `value` is not looked at by DELETE."""
+    """One config to change; DELETE ignores `value`."""
 
     name: str
     operation: ConfigOperation
@@ -53,7 +53,7 @@ def decide_partitions(
     count: int,
     assignments: Sequence[Sequence[int]] | None = None,
 ) -> TopicOutcome:
-    """The topic grown to `count` partitions, placed by `assignments` or in turn."""
+    """Return the topic with `count` partitions, placed by `assignments` or round robin."""
     if topic is None:
         text = "This server does not host this topic-partition."
         return TopicOutcome(name, ErrorCode.unknown_topic_or_partition, text)
@@ -134,7 +134,7 @@ def _assignment_problem(
 def decide_config_replacement(
     name: str, topic: TopicImage | None, config: Mapping[str, str]
 ) -> TopicOutcome:
-    """The topic with exactly these settings of its own (AlterConfigs)."""
+    """Return the topic with exactly these config overrides (AlterConfigs)."""
     return _configured(name, topic, config)
 
 
@@ -144,10 +144,10 @@ def decide_config_changes(
     changes: Sequence[ConfigChange],
     effective: Callable[[str], str],
 ) -> TopicOutcome:
-    """The topic with some settings changed (IncrementalAlterConfigs).
+    """Return the topic with some configs changed (IncrementalAlterConfigs).
 
-    `effective(key)` is the list, as text, that APPEND and SUBTRACT start from where the topic has
-    none of its own.
+    `effective(key)` is the list, as text, that APPEND and SUBTRACT change where the topic has no
+    override.
     """
     config = dict(topic.config) if topic is not None else {}
     for key, operation, value in changes:

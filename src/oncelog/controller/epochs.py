@@ -1,9 +1,8 @@
-"""Leader epochs, and partitions without a leader.
+"""Raises leader epochs, and marks partitions without a leader.
 
-When a partition's leader may have lost the end of its log, a new epoch begins.
-
-Offsets behind what was lost are given out again. Under a new epoch a client that read the lost
-records finds out (KIP-320), and the checkers tell the two apart. Pure; nothing here writes.
+A new epoch begins when a partition's leader may have lost the end of its log: the lost offsets are
+assigned again. The new epoch lets a client that read the lost records detect it (KIP-320), and the
+checkers distinguish the two. Pure; nothing here writes.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ __all__ = ["raise_epochs", "without_leader"]
 
 
 def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int]) -> TopicImage:
-    """The topic with a new leader epoch for each partition in `latest_epochs`.
+    """Return the topic with a new leader epoch for each partition in `latest_epochs`.
 
-    It is above the one of the metadata and above the newest in the log, which `latest_epochs` says:
-    -1 where there is none.
+    It is above the one of the metadata and above the newest in the log, which is in
+    `latest_epochs`: -1 where there is none.
     """
     partitions = tuple(
         replace(partition, leader_epoch=max(partition.leader_epoch, latest_epochs[label]) + 1)
@@ -33,10 +32,10 @@ def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int])
 
 
 def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:
-    """The topic while the only replicas of some partitions are off line: they have no leader.
+    """Return the topic with no leader for partitions whose only replicas are off line.
 
-    As in Kafka the last in-sync replica stays in sync. Unlike there no new epoch begins: it would
-    not be kept, and after a restart clients would know of a later one than the broker.
+    As in Kafka the last in-sync replica stays in sync. Unlike in Kafka no new epoch begins: it
+    would not be stored, and after a restart clients would know of a later one than the broker.
     """
     partitions = tuple(
         replace(partition, leader=-1, offline_replicas=(broker_id,))

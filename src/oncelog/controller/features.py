@@ -1,7 +1,7 @@
-"""Finalized features: the levels that all brokers of the cluster work at (KIP-584).
+"""Decides finalized features: the levels that all brokers of the cluster use (KIP-584).
 
 Kafka's FeatureControlManager: what may be updated, and with which answer. A feature at level 0 is
-switched off. This module decides; the shell writes, and tells the others by the metadata image.
+switched off. This module decides; the shell writes, and others see it in the metadata image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GROUP_VERSION: Final = "group.version"
 
 
 class Feature(NamedTuple):
-    """What is supported of a feature. `default` is the level while nobody has chosen one."""
+    """A feature's supported levels. `default` is the level while none was chosen."""
 
     levels: VersionRange
     default: int
@@ -55,7 +55,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """One wish of an UpdateFeatures request; `upgrade_type` as it came."""
+    """One update of an UpdateFeatures request; `upgrade_type` as received."""
 
     name: str
     level: int
@@ -68,7 +68,7 @@ def all_levels(chosen: Mapping[str, int]) -> dict[str, int]:
 
 
 class UpdateOutcome(NamedTuple):
-    """The answer to a request: the levels chosen after it, or why nothing is changed."""
+    """The result of a request: the chosen levels after it, or the error."""
 
     chosen: Mapping[str, int]
     error: ErrorCode = ErrorCode.none
@@ -92,7 +92,7 @@ def decide_update(chosen: Mapping[str, int], updates: Iterable[FeatureUpdate]) -
 
 
 def demanded_updates(chosen: Mapping[str, int], levels: Mapping[str, int]) -> list[FeatureUpdate]:
-    """What brings features to the levels that settings demand."""
+    """Return the updates that bring features to the levels in the configs."""
     updates = []
     for name, current in all_levels(chosen).items():
         level = levels.get(name)

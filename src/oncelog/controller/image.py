@@ -21,7 +21,7 @@ __all__ = ["BrokerImage", "ImageDelta", "MetadataImage", "PartitionImage", "Topi
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One live broker and where clients reach it."""
+    """One live broker and its address for clients."""
 
     broker_id: int
     host: str
@@ -69,7 +69,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
-    """How one image became the next: apply `deleted` first, then `created`, then `changed`."""
+    """The changes from one image to the next: apply `deleted`, then `created`, then `changed`."""
 
     deleted: tuple[TopicImage, ...] = ()
     created: tuple[TopicImage, ...] = ()
@@ -130,7 +130,7 @@ class MetadataImage:
         return topic.partitions[index]
 
     def delta_from(self, before: MetadataImage) -> ImageDelta:
-        """What happened to topics since `before`."""
+        """Return the changes of topics since `before`."""
         deleted, created, changed = [], [], []
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in self.topics_by_id:

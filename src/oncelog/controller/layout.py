@@ -1,14 +1,14 @@
-"""How metadata lies in the store: which path holds what, as JSON.
+"""Defines the paths and JSON values of the metadata store.
 
-The one place that knows the encoding.
+Only this module knows the encoding.
 
 - ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
 - ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
-  atomic write and two brokers cannot both make it. A topic's name never holds a slash.
+  atomic write and two brokers cannot both make it. A topic's name never contains a slash.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
   of such a topic is removed, not kept aside as a stray (D14).
 - ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
-- ``/features``: the levels of features that somebody has chosen.
+- ``/features``: the chosen levels of features.
 - ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
 
@@ -45,7 +45,7 @@ FEATURES_PATH = "/features"
 
 
 def topic_path(name: str) -> str:
-    """Where a topic of that name is kept."""
+    """Return the path of a topic."""
     return TOPICS_PREFIX + name
 
 
@@ -100,12 +100,12 @@ def decode_topic(path: str, value: bytes) -> TopicImage:
 
 
 def deleted_path(name: str) -> str:
-    """Where the ids of deleted topics of that name are kept."""
+    """Return the path of the ids of deleted topics of that name."""
     return DELETED_PREFIX + name
 
 
 def directories_path(broker_id: int) -> str:
-    """Where the directory ids of a broker's data folders are kept."""
+    """Return the path of the directory ids of a broker's log directories."""
     return f"/directories/{broker_id}"
 
 
@@ -126,7 +126,7 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
 
 
 def decode_features(value: bytes | None) -> dict[str, int]:
-    """The levels that the store keeps. Raises `ValueError` for what is none."""
+    """Decode the chosen levels. Raises `ValueError` for an invalid value."""
     if value is None:
         return {}
     levels: dict[str, int] = json.loads(value)

@@ -1,9 +1,9 @@
-"""Deciding about topics: names, counts, replica placement, configuration. Nothing is written here.
+"""Decides about new topics: names, counts, replica placement, configs. Nothing is written here.
 
-The caller gives the image, the request and a fresh topic id; the answer is the topic as it will be,
-or the error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is
-round robin over the live brokers, starting where the existing partitions left off, so that the same
-image always gives the same placement.
+The inputs are the image, the request and a fresh topic id; the result is the new topic, or the
+error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round
+robin over the live brokers, starting where the existing partitions left off, so that the same image
+always gives the same placement.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CreationDefaults:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic in a request: the topic, or why not."""
+    """The result for one topic of a request: the topic, or the error."""
 
     name: str
     error: ErrorCode = ErrorCode.none
@@ -72,7 +72,7 @@ class TopicOutcome:
 
 
 def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> NewTopic:
-    """One of Kafka's internal topics as it is to be made."""
+    """Return a new internal topic of Kafka's."""
     prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
     settings: dict[str, str | None] = {
         "cleanup.policy": "compact",
@@ -96,9 +96,9 @@ def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> N
 
 
 def partition_count_problem(image: MetadataImage, config: BrokerConfig) -> str | None:
-    """Why an internal topic does not go with the settings, None when it does.
+    """Return why an internal topic contradicts the configs, None when it does not.
 
-    Its partition count is fixed: it says which partition an id belongs to (D9).
+    Its partition count is fixed: ids are hashed to its partitions by that count (D9).
     """
     for name, key in _PARTITION_COUNT_KEYS.items():
         topic = image.topic(name)
@@ -114,7 +114,7 @@ def partition_count_problem(image: MetadataImage, config: BrokerConfig) -> str |
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic's name, None when nothing is (Kafka's `Topic.validate`)."""
+    """Return the fault of a topic's name, None for a valid one (Kafka's `Topic.validate`)."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -1,5 +1,5 @@
 """Ids, offsets, epochs, limits, error kinds and configuration definitions.
 
-The lowest room: pure values that every other room may import. It knows nothing of bytes, files,
-sockets or time.
+The lowest package: pure values that every other package may import. It knows nothing of bytes,
+files, sockets or time.
 """

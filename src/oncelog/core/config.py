@@ -1,6 +1,6 @@
-"""Configuration: how the value of a setting is found, and which settings are refused.
+"""Resolves the values of configs, and refuses unsupported ones.
 
-How a setting is defined stands in `config_definition`, the settings themselves in `config_keys`.
+`config_definition` defines a config, `config_keys` lists them all.
 
 Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never
 changes; topics carry only their own overrides, and everything else comes from the broker's value of
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class ConfigSource(Enum):
-    """Where a value comes from.
+    """The source of a value.
 
     The numbers are DescribeConfigs' (`DescribeConfigsResponse.ConfigSource`).
     """
@@ -69,12 +69,10 @@ class SynonymValue(NamedTuple):
 
 
 class BrokerConfig:
-    """A broker's settings.
+    """A broker's configs: the given texts, checked and typed, and Kafka's defaults for the rest.
 
-    What was given as text, checked and typed, and Kafka's defaults for the rest.
-
-    `warnings` holds sentences about what was accepted but has no effect. What cannot be accepted is
-    refused all at once, by one `ConfigError`.
+    `warnings` has sentences about configs that were accepted but have no effect. All invalid
+    configs are refused at once, by one `ConfigError`.
     """
 
     __slots__ = (
@@ -191,7 +189,7 @@ class BrokerConfig:
             raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
     def _name_what_was_passed_over(self) -> None:
-        """Say it in one line: a stock file has a dozen such keys."""
+        """Log them in one line: a stock file has a dozen such keys."""
         passed_over = [name for name in self._given if name in PASSED_OVER]
         self.warnings += [EXPLAINED[name] for name in passed_over if name in EXPLAINED]
         names = sorted(name for name in passed_over if name not in EXPLAINED)
@@ -202,7 +200,7 @@ class BrokerConfig:
             )
 
     def is_given(self, name: str) -> bool:
-        """Whether a value was given, not only the default."""
+        """Whether a value was configured, not only the default."""
         return name in self._given
 
     def get_int(self, name: str) -> int:
@@ -232,7 +230,7 @@ class BrokerConfig:
         return as_list(self._values["log.dirs"] or self._values["log.dir"])
 
     def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:
-        """Where a broker key's value could come from, best first."""
+        """Return the possible sources of a broker key's value, best first."""
         found = []
         if name in self._given:
             found.append(SynonymValue(name, self._given[name], ConfigSource.STATIC_BROKER))
@@ -271,7 +269,7 @@ class BrokerConfig:
         return as_list(self.topic_value(overrides, name))
 
     def topic_synonyms(self, overrides: Mapping[str, str], name: str) -> tuple[SynonymValue, ...]:
-        """Where a topic key's value could come from, best first, each in its own key's unit."""
+        """Return the possible sources of a topic key's value, best first, each in its own unit."""
         keys = [synonym.broker_key for synonym in TOPIC_KEYS[name][1]]
         found = []
         if name in overrides:

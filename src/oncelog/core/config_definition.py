@@ -1,6 +1,6 @@
-"""How one setting is defined: its type, default and check, and how it is written as text.
+"""Defines a config: its type, default, validator and text form.
 
-The settings themselves stand in `config_keys`; `config` resolves their values.
+`config_keys` lists the configs; `config` resolves their values.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ConfigType(Enum):
 
 
 class Support(Enum):
-    """What a key does here."""
+    """The effect of a key here."""
 
     YES = "supported"
     NOT_YET = "has no effect yet"
-    """Accepted and kept, for what is still to be built: nothing reads it (`unread_keys`)."""
+    """Accepted and stored, without effect so far: no code reads it (`unread_keys`)."""
     NO_EFFECT = "has no effect"
     """A key of Kafka's that cannot matter to a lone broker: named, then passed over."""
 

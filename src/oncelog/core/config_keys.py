@@ -1,11 +1,9 @@
-"""The table of configuration keys.
+"""The table of config keys: Kafka's names, types, defaults and units.
 
-Names, types, defaults and units are Kafka's, the words are ours.
-
-Kafka's own definitions: `ServerLogConfigs`, `SocketServerConfigs`, `ServerConfigs`,
+Kafka's definitions: `ServerLogConfigs`, `SocketServerConfigs`, `ServerConfigs`,
 `ReplicationConfigs`, `CleanerConfig`, `GroupCoordinatorConfig`, `TransactionLogConfig`,
-`TransactionStateManagerConfig`, `LogConfig`, and the synonyms in `ServerTopicConfigSynonyms`. Where
-a default differs from Kafka's, the doc says so.
+`TransactionStateManagerConfig`, `LogConfig`, and the synonyms in `ServerTopicConfigSynonyms`. The
+descriptions are ours, and mention a default that differs from Kafka's.
 """
 
 # One line per key, so that the table reads as one.
@@ -219,7 +217,7 @@ _BROKER: Final = (
 
 
 def _passed_over_type(name: str) -> ConfigType:
-    # DescribeConfigs shows what was given, but no secret.
+    # DescribeConfigs returns the configured text, but no secret.
     return ConfigType.PASSWORD if name.endswith((".password", ".secret")) else _STRING
 
 

@@ -27,7 +27,10 @@ class ProtocolError(OncelogError):
 
 
 class InvariantViolation(OncelogError):  # noqa: N818 - a violation is what it is, not an error of the caller
-    """A numbered invariant does not hold: a bug of ours. Nothing may be acknowledged after it."""
+    """A numbered invariant does not hold, which is a bug.
+
+    No request may be acknowledged after it.
+    """
 
 
 def require(condition: bool, message: str) -> None:

@@ -1,14 +1,13 @@
 """`Pending`: the one promise that a request makes for its answer.
 
-A handler that cannot answer at once returns a `Pending`. What brings the answer about (a
-coordinator's shard, a high watermark that moves, a deadline) completes it once, with a result of
-its own kind; `convert` makes the response of it when the connection takes it up. Between the two
-stands nothing else: no future, no task, no second promise.
+A handler that cannot answer at once returns a `Pending`. A coordinator's shard, a high watermark or
+a deadline completes it once, with its own type of result; `convert` turns that into the response
+when the connection sends it. No future, task or second promise is involved.
 
 `holds_back` says which of the two kinds of waiting it is (D13): the later requests of the
 connection wait as well, or only their replies do. When the connection closes it drops the promise:
-the answer is lost, and `on_drop` lets the other side forget the request if it is still undecided
-(D7). What was decided goes on.
+the answer is lost, and `on_drop` cancels the request if it is still undecided (D7). A decided one
+is completed.
 
 Pure: it must not know of loops, connections or messages.
 """
@@ -36,7 +35,9 @@ class Pending:
         self._waiter: Callable[[], None] | None = None
 
     def complete(self, result: object) -> None:
-        """The result is there. The waiter is told within the call; a dropped promise ignores it.
+        """Complete it with the result.
+
+        The waiter is called back within the call; a dropped promise ignores it.
 
         Raises `InvariantViolation` when it was completed before.
         """
@@ -58,13 +59,13 @@ class Pending:
             self._waiter = waiter
 
     def response(self) -> Any:
-        """What `convert` makes of the result: a response, or another `Pending` that comes first."""
+        """Convert the result to a response, or to another `Pending`."""
         if not self.done:
             raise InvariantViolation("a response is made of a result")
         return self.convert(self.result)
 
     def drop(self) -> None:
-        """The waiter is gone. The other side forgets what it has not decided yet."""
+        """Drop it: its connection is closed. An undecided request is cancelled."""
         if self.done or self.dropped:
             return
         self.dropped = True
@@ -80,9 +81,9 @@ def unchanged(result: Any) -> Any:
 def gather(
     parts: Sequence[object], convert: Callable[[list[Any]], Any], *, holds_back: bool
 ) -> Pending:
-    """One promise for several: `convert` is given their responses, in the order of `parts`.
+    """Return one promise for several: `convert` gets their responses, in the order of `parts`.
 
-    A part that is no `Pending` stands for itself. Dropping the whole drops every part.
+    A part that is no `Pending` is a response itself. Dropping the whole drops every part.
     """
 
     def responses(_: object) -> Any:

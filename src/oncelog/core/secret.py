@@ -1,4 +1,4 @@
-"""Secret: a value that may be kept, compared, pickled and used, but is never shown.
+"""Wraps a secret, which can be compared, pickled and used, but is never printed.
 
 Passwords, tokens and keys are wrapped where they are read, so that no log, traceback, plan or
 progress line that prints the settings around them shows them.
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["HIDDEN", "Secret", "reveal"]
 
 HIDDEN: Final = "[hidden]"
-"""What is shown instead, as Kafka's own `Password` does."""
+"""The text printed instead, as in Kafka's `Password`."""
 
 
 class Secret:

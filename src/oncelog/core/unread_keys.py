@@ -1,4 +1,4 @@
-"""The configuration keys that are accepted and shown, but that nothing reads so far.
+"""The config keys that are accepted and shown, but that no code reads so far.
 
 Made by `python -m tests.support.configuration` from what the sources read.
 """

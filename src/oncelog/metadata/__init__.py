@@ -1,7 +1,4 @@
-"""The metadata store.
-
-Where topics, ids and epochs of a cluster are kept, behind one small interface (D9).
-"""
+"""The metadata store: a cluster's topics, ids and epochs, behind one small interface (D9)."""
 
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import (

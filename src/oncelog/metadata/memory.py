@@ -92,7 +92,7 @@ class MemoryStore:
         return Changes(self._revision, entries)
 
     async def close(self) -> None:
-        """Nothing to release: another broker may still use it."""
+        """Do nothing: another broker may still use it."""
 
     def _check_epoch(self, controller_epoch: int | None) -> None:
         if controller_epoch is None:

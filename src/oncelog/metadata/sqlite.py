@@ -2,11 +2,11 @@
 
 SQLite blocks, so every call runs on one thread of its own, in order. Writes of this process wake
 its feed at once; those of other processes are found by polling the highest revision, which costs
-microseconds. Every write is synced: an id or a topic that was handed out survives the loss of power
+microseconds. Every write is synced: an id or a topic that was returned survives a power loss
 (INV-11).
 
-A deleted path stays as a row without value, so that the feed can tell; rows are small and topics
-are few.
+A deleted path remains as a row without value, so that the feed can report it; rows are small and
+topics are few.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One connection to a broker: requests in, answers out, in their order.
+"""One connection to a broker: it sends requests and returns their answers in order.
 
 Requests are pipelined and answered in their order (D13), so the answer to the oldest pending
 request is always the next frame; another correlation id means that the peer is broken, and the
-connection closes. A request without an answer in time closes it too: whatever is behind it in the
-pipe could not be answered either. After a close every pending request fails with
-`DisconnectedError`, which says that the request **may or may not** have taken effect.
+connection closes. A request without an answer in time closes it too: later requests could not be
+answered either. After a close every pending request fails with `DisconnectedError`, which says that
+the request **may or may not** have taken effect.
 
 A connection with SASL authenticates before it is open, and again before its session ends (KIP-368):
 requests that are submitted meanwhile are held, since the broker would take them for messages of the
@@ -133,12 +133,12 @@ class Connection:
         self.support = await negotiate(self.send, self.peer)
         if self._sasl is not None:
             await self._authenticate(self._sasl)
-            # A broker may tell less to strangers.
+            # A broker may return less before authentication.
             self.support = await negotiate(self.send, self.peer)
 
     @property
     def peer(self) -> str:
-        """Whom this connection leads to, "host:port"."""
+        """The peer's address, "host:port"."""
         return self._frames.address
 
     @property

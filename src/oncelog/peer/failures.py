@@ -1,4 +1,4 @@
-"""Why a connection could not be opened, and what to do about it, in Kafka's setting names."""
+"""Explains why a connection could not be opened, and the remedy, with Kafka's config names."""
 
 import ssl
 

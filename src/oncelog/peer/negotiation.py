@@ -1,4 +1,4 @@
-"""Which versions a broker speaks, learned from its ApiVersions answer (KIP-35, KIP-511, KIP-584).
+"""Reads a broker's supported versions from its ApiVersions answer (KIP-35, KIP-511, KIP-584).
 
 A broker that does not know our version of ApiVersions refuses it in version 0, and is asked again
 in version 0, which every broker knows.
@@ -17,7 +17,7 @@ from oncelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 __all__ = ["PeerSupport", "Send", "negotiate", "versions_request"]
 
 Send = Callable[[ApiKey, int, object], Awaitable[memoryview]]
-"""Sends a request in a version; what it returns is awaited for the body of the answer."""
+"""Sends a request in a version; its result is awaited for the body of the answer."""
 
 _UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.unsupported_version.value)
 _SOFTWARE_NAME: Final = "oncelog"
@@ -26,9 +26,10 @@ _SOFTWARE_VERSION: Final = "0.1.0"
 
 @dataclass(frozen=True, slots=True)
 class PeerSupport:
-    """What the peer announced: a range of versions per API key, and finalized feature levels.
+    """The API versions and finalized features that a broker announced.
 
-    `features_epoch` is -1 where the peer does not tell it.
+    It has a range of versions per API key, and the level of each finalized feature.
+    `features_epoch` is -1 where the broker does not send it.
     """
 
     versions: Mapping[int, VersionRange] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class PeerSupport:
         return theirs is not None and version in theirs and version in ADVERTISED[api]
 
     def newest_common(self, api: ApiKey, at_most: int | None = None) -> int | None:
-        """The newest version that both sides speak, `at_most` when given; None if there is none."""
+        """Return the newest version that both sides support, `at_most` when given; None if none."""
         theirs = self.versions.get(api)
         if theirs is None:
             return None
@@ -84,7 +85,7 @@ async def _ask(send: Send, version: int) -> ApiVersionsResponse | None:
     """The answer to ApiVersions in `version`; None if the peer does not speak that version."""
     api = ApiKey.API_VERSIONS
     body = await send(api, version, versions_request())
-    # A refusal is always written as version 0: the code stands first.
+    # A refusal is always encoded in version 0: it begins with the error code.
     is_refused = body[: len(_UNSUPPORTED_VERSION)] == _UNSUPPORTED_VERSION
     if is_refused:
         return None

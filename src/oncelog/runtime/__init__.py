@@ -1,8 +1,7 @@
 """The edges of the process: clock, disk, executor and network.
 
-Everything above takes time, files and connections from here, so that the simulation can supply its
-own (D3). This room knows how to reach the outside, never what for: no log, topic or transaction is
-named in it.
+All other packages use time, files and connections through this one, so that the simulation can
+replace it (D3). It names no log, topic or transaction.
 """
 
 from oncelog.runtime.clock import Clock, SystemClock

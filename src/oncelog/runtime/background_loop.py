@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none: scripts, notebooks, tests."""
+"""An event loop in its own thread, for callers without one: scripts, notebooks, tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Runs what it is given, from any other thread, until it is closed."""
+    """Runs work from any other thread, until it is closed."""
 
     def __init__(self) -> None:
         self._loop = new_event_loop()
@@ -43,7 +43,10 @@ class BackgroundLoop:
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """Cancel what still runs there, then end the thread. Again it does nothing."""
+        """Cancel the tasks that still run there, then end the thread.
+
+        A second call does nothing.
+        """
         if self._loop.is_closed():
             return
         self.run(_cancel_others())

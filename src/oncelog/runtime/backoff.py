@@ -1,8 +1,8 @@
-"""Backoff: how long to wait before trying again.
+"""Computes retry backoff times.
 
-Exponential with jitter, as KIP-580 gives it to every Kafka client: attempt n waits ``base * 2**n``,
-at most `max_ms`, times a factor drawn from 1 +- `jitter`. The randomness comes in as an argument,
-so a simulation's seed decides it.
+Exponential with jitter, as in every Kafka client (KIP-580): attempt n waits ``base * 2**n``, at
+most `max_ms`, times a factor drawn from 1 +- `jitter`. The randomness is an argument, so a
+simulation's seed determines it.
 """
 
 from collections.abc import Callable

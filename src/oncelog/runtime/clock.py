@@ -1,4 +1,4 @@
-"""Time, as the rest of the program sees it.
+"""Defines the clock that the rest of the program uses.
 
 Wall time stamps records and ages them; monotonic time measures waits. Nothing else in the package
 may call `time` or `asyncio.sleep` for a delay, so that virtual time in the simulation drives the
@@ -14,7 +14,7 @@ __all__ = ["Clock", "SteadyClock", "SystemClock", "stopwatch"]
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970 (UTC). It may jump, also backwards."""
@@ -51,10 +51,10 @@ class SystemClock:
 
 
 def stopwatch(clock: Clock) -> Callable[[], float]:
-    """What measures short times by `clock`: each call returns monotonic seconds.
+    """Return a function that returns monotonic seconds of `clock`, for short durations.
 
-    Of the machine's own clock it is the system's function itself, so that a request that is timed
-    calls no Python function for it.
+    For the machine's own clock it is the system's function itself, so that timing a request calls
+    no Python function.
     """
     if type(clock) is SystemClock:
         return time.monotonic
@@ -62,10 +62,10 @@ def stopwatch(clock: Clock) -> Callable[[], float]:
 
 
 class SteadyClock:
-    """Wall time as of now, carried on by the monotonic clock: it never jumps.
+    """Wall time at creation, advanced by the monotonic clock: it never jumps.
 
-    For intervals that are judged by times which are also written down. Who writes wall time for
-    others to read takes it from the clock itself.
+    For intervals between times that are also stored. Code that writes wall time for others to read
+    takes it from the clock itself.
     """
 
     __slots__ = ("_base_s", "_elapsed")

@@ -1,7 +1,7 @@
 """Files and folders, and the executor for the work that blocks.
 
-`Disk` is everything that the storage room may do to the outside; `SystemDisk` does it to the
-machine's file system, the simulation to one in memory that loses unsynced bytes (D3). It knows
+`Disk` is the storage package's whole interface to files; `SystemDisk` implements it with the
+machine's file system, the simulation with one in memory that loses unsynced bytes (D3). It knows
 nothing of logs or records.
 
 Rules that keep INV-9:
@@ -53,9 +53,9 @@ _REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the disk
-    """The disk refused or failed: the log folder must go off line.
+    """The disk refused an operation or failed: the log directory must go off line.
 
-    `code` is what clients are told.
+    `code` is the error for clients.
     """
 
     code = ErrorCode.kafka_storage_error
@@ -65,17 +65,17 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
         self.operation = operation
         self.path = path
         self.missing = isinstance(cause, FileNotFoundError)
-        """Whether nothing is wrong but that there is no such file."""
+        """Whether the only failure is that there is no such file."""
         self.refused = isinstance(cause, OSError) and cause.errno in _REFUSALS
-        """Whether the disk works, and has no room, or the process no descriptor, for more."""
+        """Whether the disk works, but has no space, or the process no descriptor, left."""
 
 
 class NotCached(OncelogError):  # noqa: N818 - names a state of the file
-    """What was to be read may not be in memory: reading it blocks, so it is the executor's work."""
+    """The bytes may not be in memory: reading them blocks, so the executor has to do it."""
 
 
 class Lane(Enum):
-    """What work in the executor is for. Each lane has threads of its own."""
+    """The purpose of work in the executor. Each lane has its own threads."""
 
     UPKEEP = "upkeep"
     """Recovery, retention, checkpoints, removal: no single request waits for it."""
@@ -106,7 +106,7 @@ class DiskFile(Protocol):
         ...
 
     def pread_cached(self, size: int, position: int) -> bytes | bytearray:
-        """As `pread`, of what is in memory. Raises `NotCached` where that is not known."""
+        """Like `pread`, for bytes in memory. Raises `NotCached` where that is not known."""
         ...
 
     def size(self) -> int:
@@ -141,7 +141,7 @@ class Disk(Protocol):
     """
 
     files: OpenFiles
-    """What is kept open for long on this disk."""
+    """The files that stay open for long on this disk."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and writing. Without `create` a missing file is a `StorageFailure`."""
@@ -184,7 +184,7 @@ class Disk(Protocol):
         ...
 
     def read(self, path: str) -> bytes | None:
-        """A whole small file, or None when there is none."""
+        """Return a whole small file, or None when there is none."""
         ...
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
@@ -199,7 +199,7 @@ class Disk(Protocol):
         ...
 
     def usage(self, path: str) -> tuple[int, int] | None:
-        """Total and usable bytes of the file system that holds `path`; None if it cannot tell."""
+        """Return total and usable bytes of the file system of `path`; None if unknown."""
         ...
 
     def lock(self, path: str) -> DiskLock:
@@ -228,7 +228,7 @@ def _failing(operation: str, path: str) -> Iterator[None]:
 class _SystemFile:
     """A descriptor.
 
-    It closes with its last reference, so that a reader never meets a number that was given anew.
+    It closes with its last reference, so that a reader never uses a number that was reused.
     """
 
     __slots__ = ("_close_lock", "_descriptor", "path")
@@ -279,7 +279,7 @@ class _SystemFile:
             raise StorageFailure("read", self.path, error) from error
         if count == size:
             return buffer
-        # The end of the file, or of what is cached of it: which one, a read in the executor tells.
+        # The end of the file, or of its cached part: a read in the executor decides.
         raise NotCached(self.path)
 
     def size(self) -> int:
@@ -322,9 +322,9 @@ class _SystemLock:
 
 
 class SystemDisk:
-    """The machine's file system, with a small pool of threads per lane for what blocks.
+    """The machine's file system, with a small pool of threads per lane for blocking work.
 
-    `files_count_max` bounds what is kept open; it follows from the process's limit.
+    `files_count_max` limits the files that stay open; it follows from the process's limit.
     """
 
     def __init__(self, files_count_max: int | None = None) -> None:
@@ -361,12 +361,12 @@ class SystemDisk:
         return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int:
-        """Wall time of the last write, as the file system notes it."""
+        """Return the wall time of the last write, as the file system records it."""
         with _failing("stat", path):
             return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Set the time that the file system notes."""
+        """Set the time of the last write."""
         with _failing("stat", path):
             os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
@@ -397,7 +397,7 @@ class SystemDisk:
                 os.rmdir(path)
 
     def read(self, path: str) -> bytes | None:
-        """A whole small file, or None when there is none."""
+        """Return a whole small file, or None when there is none."""
         with _failing("read", path):
             try:
                 with open(path, "rb", opener=self._descriptor) as file:
@@ -429,7 +429,7 @@ class SystemDisk:
                 os.close(descriptor)
 
     def usage(self, path: str) -> tuple[int, int] | None:
-        """As `df` tells it."""
+        """Return total and usable bytes, as `df` does."""
         try:
             usage = shutil.disk_usage(path)
         except OSError:

@@ -5,7 +5,7 @@ that only claims a size commits no memory. Writing never blocks: `writable` wait
 transport holds too much that is unsent. A connection closes once, for one reason, which every later
 `DisconnectedError` names.
 
-This module knows frames. It must not know what stands in one, nor which frame answers which.
+This module knows frames. It must not know their content, nor which frame answers which.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 _SIZE: Final = integers(">i")
 _ZEROS: Final = memoryview(bytes(2 * 1024 * 1024))
 _TLS_ALERT: Final = range(0x150300, 0x150305)
-"""What a TLS alert begins with: its kind, and a version of TLS."""
+"""The first bytes of a TLS alert: its type, and a TLS version."""
 
 
 class DisconnectedError(OncelogError):
@@ -56,7 +56,7 @@ class FramedConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closed_because: str | None = None
         self.tls_failure: ssl.SSLError | None = None
-        """Why TLS ended the connection, if it did."""
+        """The reason why TLS ended the connection, if it did."""
         self.peer_speaks_tls = False
         """Whether the peer answered a plain text frame with a TLS alert."""
         self._closed = asyncio.Event()
@@ -73,7 +73,7 @@ class FramedConnection(asyncio.Protocol):
 
     @property
     def address(self) -> str:
-        """Whom this connection leads to, "host:port"."""
+        """The peer's address, "host:port"."""
         return f"{self._host}:{self._port}"
 
     async def connect(self, network: Network) -> None:
@@ -103,7 +103,7 @@ class FramedConnection(asyncio.Protocol):
     # --- sending ----------------------------------------------------------------------
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send one frame, given in pieces and without its size. Raises `DisconnectedError`."""
+        """Send one frame, in pieces and without its size. Raises `DisconnectedError`."""
         if self._closed_because is not None or self._transport is None:
             raise self._disconnected()
         size = sum(len(buffer) for buffer in buffers)
@@ -133,7 +133,7 @@ class FramedConnection(asyncio.Protocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Called by the transport: there is room again."""
+        """Called by the transport: its buffer has space again."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
@@ -200,7 +200,8 @@ def grow(frame: bytearray, size: int) -> None:
     """Double the buffer of a frame of `size` bytes; raises `BufferError` if it has views."""
     missing = min(len(frame), size - len(frame))
     while missing > 0:
-        # Never written to, so the system keeps one page of it, and reading it costs nothing.
+        # It is never written to, so the system allocates one page for it, and reading it costs
+        # nothing.
         piece = min(missing, len(_ZEROS))
         frame.extend(_ZEROS[:piece])
         missing -= piece

@@ -1,6 +1,6 @@
-"""Random ids, drawn from a source that the process is given.
+"""Makes random ids from the process's source of randomness.
 
-The shipped programs draw from the operating system's; the simulation from its seed (D3).
+The programs use the operating system's; the simulation its seed (D3).
 """
 
 import random

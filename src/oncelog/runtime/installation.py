@@ -1,6 +1,6 @@
-"""How oncelog got here, so that a missing extra comes with the command that installs it here.
+"""Finds how oncelog was installed, to name the command that installs a missing extra.
 
-`pip install 'oncelog[spark]'` helps nobody who installed from a checkout or from a wheel.
+`pip install 'oncelog[spark]'` does not help a user who installed from a checkout or a wheel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Keeps the allocator from handing large buffers back to the system and fetching them anew.
+"""Stops the allocator from returning large buffers to the system and allocating them again.
 
-A broker frees and takes buffers of a megabyte all the time. With glibc's defaults each of them is a
+A broker often frees and allocates buffers of a megabyte. With glibc's defaults each of them is a
 fresh mapping, or is trimmed off the heap: a page fault for every 4 KB, half of what a fetch costs.
 This module must not know what the buffers are for.
 """
@@ -17,9 +17,9 @@ _M_MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> bool:
-    """Have freed memory kept for the next buffer, within the limits; whether this system can.
+    """Retain freed memory for the next buffer, within the limits; return whether this system can.
 
-    Only glibc can be told; elsewhere nothing happens. Costs the import of ctypes.
+    Only glibc can; elsewhere nothing happens. Costs the import of ctypes.
     """
     if sys.platform != "linux":
         return False

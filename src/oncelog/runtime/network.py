@@ -1,7 +1,7 @@
-"""Network: how the process reaches others, and how others reach it.
+"""Defines the network: outgoing connections and listeners.
 
 Broker and client open sockets only through the `Network` they are given (D3): `SystemNetwork` here
-is the real one, the simulation brings another that delays, drops, resets and partitions. Both speak
+is the real one, the simulation has another that delays, drops, resets and partitions. Both speak
 asyncio's transports and protocols, so what runs on top is the same code. This module knows nothing
 of Kafka.
 """
@@ -44,7 +44,7 @@ class AddressUnavailable(OncelogError, OSError):  # noqa: N818 - names a state o
 class Listener(Protocol):
     """A listening socket.
 
-    `addresses` holds the (host, port) pairs really bound, so port 0 can be asked what it became.
+    `addresses` has the (host, port) pairs bound, so that port 0 is resolved.
     """
 
     @property
@@ -100,9 +100,9 @@ class _SystemListener:
 
 
 class SystemNetwork:
-    """TCP, by the running event loop (uvloop's or asyncio's). Nagle's algorithm is off in both.
+    """TCP, by the running event loop (uvloop's or asyncio's), without Nagle's algorithm.
 
-    With `tls` what it connects to has to speak TLS; what connects to it never does.
+    With `tls` its outgoing connections use TLS; its listeners never do.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -154,9 +154,9 @@ def _bound(host: str, port: int) -> socket.socket | None:
 
 
 def occupy(descriptors: Iterable[int]) -> None:
-    """In a forked child: let go of the sockets of the parent behind these descriptors.
+    """Release the parent's sockets behind these descriptors in a forked child.
 
-    The numbers stay taken, by /dev/null, because their owners may yet close them.
+    The numbers stay in use, by /dev/null, because their owners may yet close them.
     """
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -1,12 +1,12 @@
-"""How many files may be open at once, and which of them are closed to stay below it.
+"""Limits how many files are open at once.
 
-The system limits the descriptors of a process, sockets included. `raise_limit` takes all that it
-gives; `OpenFiles` keeps what a broker holds open for long below a share of it. It knows nothing of
-logs: the owner of a file that is kept open is a `Holder`, and may be asked to close it.
+The system limits the descriptors of a process, sockets included. `raise_limit` raises that to its
+maximum; `OpenFiles` limits a broker's long-lived open files to a share of it. It knows nothing of
+logs: the owner of an open file is a `Holder`, and may be asked to close it.
 
 A descriptor through which unsynced bytes were written is not simply closed: while no descriptor is
 open the kernel may forget that writing them back failed, and the next fsync would report success
-(D12). Holders refuse to let go of such files; when nothing else is left, one is synced first.
+(D12). Holders refuse to close such files; when no others are left, one is synced first.
 """
 
 import resource
@@ -41,7 +41,7 @@ def raise_limit() -> int:
 
 
 def log_files_count_max() -> int:
-    """How many log files a broker keeps open: half of the limit, the rest is for sockets."""
+    """Return how many log files may be open: half of the limit, the rest is for sockets."""
     return max(_limit() // 2, LOG_FILES_OPEN_COUNT_MIN)
 
 
@@ -51,22 +51,22 @@ def _limit() -> int:
 
 
 class Holder(Protocol):
-    """Who keeps a file open."""
+    """The owner of an open file."""
 
     recently_used: bool
     """Set with each use; cleared here. One that is found set is passed over once."""
 
     def let_go(self, *, sync: bool = False) -> bool:
-        """Close the file; readers that have it at hand go on.
+        """Close the file; readers that use it continue.
 
-        False when it has unsynced bytes, and stays open. With `sync` these are synced first; a
-        failure of that is the holder's to raise later. Called from any thread.
+        False when it has unsynced bytes, and stays open. With `sync` these are synced first; the
+        holder raises a failure of that later. Called from any thread.
         """
         ...
 
 
 class OpenFiles:
-    """The files that are kept open, the one opened first in front. Safe between threads."""
+    """The open files, in the order of opening. Thread-safe."""
 
     __slots__ = ("_holders", "_lock", "count_max")
 
@@ -79,7 +79,7 @@ class OpenFiles:
         return len(self._holders)
 
     def opened(self, holder: Holder) -> None:
-        """`holder` has opened its file: another one gives way if these are too many."""
+        """Record that `holder` opened its file; close another if there are too many."""
         with self._lock:
             self._holders[holder] = None
             if len(self._holders) <= self.count_max:
@@ -90,7 +90,7 @@ class OpenFiles:
             self.closed(unsynced)
 
     def closed(self, holder: Holder) -> None:
-        """`holder` has closed its file by itself."""
+        """Record that `holder` closed its file itself."""
         with self._lock:
             self._holders.pop(holder, None)
 

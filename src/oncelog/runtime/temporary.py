@@ -1,10 +1,9 @@
-"""Temporary folders that go, at the latest, with the process that made them, however it ends.
+"""Creates temporary folders that are removed when the process ends, however it ends.
 
-Whoever made one removes it. What is left when the interpreter ends is removed then. For a process
-that is killed a small shell waits, one per process: it is told each folder through a pipe, and
-removes them when the pipe ends with the process. A handler of SIGTERM would not do: Python runs it
-only once the main thread comes back from C code, and until then nothing would end the process.
-A child that was forked removes nothing.
+The creator removes a folder; the interpreter's end removes the rest. For a killed process one small
+shell per process waits: it gets each folder through a pipe, and removes them when the pipe closes
+with the process. A handler of SIGTERM would not work: Python runs it only once the main thread
+returns from C code, and until then the process would not end. A forked child removes nothing.
 """
 
 import atexit
@@ -50,7 +49,7 @@ class _Guard:
         os.waitpid(child, 0)
 
     def forget(self) -> None:
-        """In a forked child: the folders are the parent's, and end with it alone."""
+        """Forget the folders in a forked child: they belong to the parent."""
         self.folders.clear()
         if self._pipe >= 0:
             os.close(self._pipe)

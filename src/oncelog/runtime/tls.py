@@ -1,7 +1,7 @@
-"""TLS: what a connection has to prove, as an `ssl.SSLContext`.
+"""Builds the `ssl.SSLContext` of a TLS connection.
 
-Certificates are verified, and so is the name of the host, unless told otherwise. Files are read
-once, when the context is made. This module knows PEM only, and nothing of Kafka.
+Certificates are verified, and so is the name of the host, unless disabled. Files are read once,
+when the context is made. This module knows PEM only, and nothing of Kafka.
 """
 
 import os
@@ -28,7 +28,7 @@ class TlsError(OncelogError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What to trust, what to show, and what to speak. Texts are PEM.
+    """The certificates and protocols of TLS connections. Texts are PEM.
 
     trusted: certificates of authorities; None means those of the system. certificates: our own
     certificate, with those between it and its authority. protocols: names of `PROTOCOLS`. ciphers:

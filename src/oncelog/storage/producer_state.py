@@ -1,13 +1,13 @@
-"""What one partition remembers of each producer: epochs, the last sequences, the open transaction.
+"""Holds one partition's producer state: epochs, last sequences, the open transaction.
 
 It decides whether a batch or a marker may be appended (INV-2, INV-5) and where the first undecided
 transaction begins (INV-3, INV-7). The rules are those of Kafka's `ProducerAppendInfo`,
-`ProducerStateEntry` and `ProducerStateManager`. It knows no files and no batches' bytes: headers
-come in, verdicts go out, and only `apply_*` changes anything.
+`ProducerStateEntry` and `ProducerStateManager`. It knows neither files nor the bytes of batches: it
+checks headers, and only `apply_*` changes its state.
 
-One rule differs from Kafka's. Idle producers expire by the time of their last *append* as the
-broker saw it, where Kafka takes the records' timestamps: with records of last year Kafka forgets a
-live producer at the next sweep, and its retries are then appended twice.
+One rule differs from Kafka's. Idle producers expire by the time of their last *append* on the
+broker's clock. Kafka uses the records' timestamps: with records of last year it forgets a live
+producer at the next sweep, and appends its retries twice.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ NO_OFFSET = -1
 
 
 class Origin(Enum):
-    """Who appends, which decides how much is checked."""
+    """The appender, which determines how much is checked."""
 
     CLIENT = "client"
     """A produce request: everything is checked."""
@@ -49,7 +49,7 @@ class Origin(Enum):
 
 
 class CachedBatch(NamedTuple):
-    """One of a producer's last batches, to recognise it when it comes again."""
+    """One of a producer's last batches, to recognise its retry."""
 
     first_sequence: int
     last_sequence: int
@@ -69,7 +69,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """Where a producer that is remembered left off."""
+    """The last record of a remembered producer."""
 
     last_data_offset: int
     """Last offset of its newest data batch under its epoch; -1: a marker began that epoch."""
@@ -77,7 +77,7 @@ class LastRecord(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """Why a batch is not appended; `duplicate` is the batch in the log when it is a repetition."""
+    """The error of a refused batch; `duplicate` is the batch in the log that it repeats."""
 
     error: ErrorCode
     message: str
@@ -127,14 +127,14 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """All producers of one partition, its undecided transactions, and what is being verified."""
+    """The producers of one partition, its undecided transactions, and its verifications."""
 
     __slots__ = ("_producers", "producer_limit", "undecided", "unreplicated", "verifications")
 
     def __init__(self) -> None:
         self.verifications = Verifications(self.transaction_opened_at)
         self.producer_limit: ProducerLimit | None = None
-        """What bounds the producers of all partitions; None: nothing does."""
+        """The limit over all partitions; None for no limit."""
         self._producers: dict[int, ProducerEntry] = {}
         self.undecided: dict[int, int] = {}
         """First offset -> producer id, of the open transactions. Read only.
@@ -151,7 +151,7 @@ class ProducerStates:
         return len(self._producers)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """A producer's state, or None when nothing is known (never seen, or expired)."""
+        """Return a producer's state, or None when it is unknown (never seen, or expired)."""
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
@@ -159,7 +159,7 @@ class ProducerStates:
         return list(self._producers.values())
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Where each producer left off: what compaction must leave in the log (INV-2)."""
+        """The last record of each producer, which compaction must retain (INV-2)."""
         return {
             entry.producer_id: LastRecord(
                 entry.batches[-1].last_offset if entry.batches else NO_OFFSET, entry.epoch
@@ -238,10 +238,10 @@ class ProducerStates:
         return None
 
     def _check_bounced(self, header: BatchHeader) -> Rejection | None:
-        """INV-2: a producer without state begins with no later batch than one that was bounced.
+        """Refuse the first batch of an unknown producer if it is later than a bounced one (INV-2).
 
-        Kafka looks at it with state too, where the last sequence in the log tells all, and where a
-        batch that comes late and is bounced makes it refuse the right one.
+        Kafka also applies this to known producers, where the last sequence in the log suffices, and
+        where a late bounced batch makes it refuse the right one.
         """
         lowest = self.verifications.lowest_sequence(header.producer_id, header.producer_epoch)
         if lowest != NO_SEQUENCE and header.base_sequence > lowest:
@@ -249,7 +249,7 @@ class ProducerStates:
         return None
 
     def apply_batch(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
-        """Note a data batch that is now in the log at `first_offset`."""
+        """Apply a data batch that is now in the log at `first_offset`."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             entry = self._producers[header.producer_id] = ProducerEntry(header.producer_id)
@@ -258,7 +258,7 @@ class ProducerStates:
             if epoch < entry.epoch:
                 return  # Only in a log that was damaged; a fence never moves back (INV-5).
             entry.epoch = epoch
-            entry.batches.clear()  # Sequences begin anew.
+            entry.batches.clear()  # Sequences restart.
         batches = entry.batches
         if len(batches) == CACHED_BATCHES_PER_PRODUCER_COUNT:
             del batches[0]
@@ -280,11 +280,11 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> Rejection | None:
-        """Judge an end-of-transaction marker before it is written; None allows it (INV-4, INV-5).
+        """Return the error of an end marker before it is written; None allows it (INV-4, INV-5).
 
-        Under TV2 each end bumps the epoch, so a marker must be above the current one; an equal one
-        is the repetition of a marker already written, provided nothing is open (KAFKA-19999), or
-        comes from an exhausted epoch.
+        Under TV2 each end bumps the epoch, so a marker's must be above the current one; an equal
+        one repeats a marker already written, if no transaction is open (KAFKA-19999), or comes from
+        an exhausted epoch.
         """
         entry = self._producers.get(producer_id)
         if entry is None:
@@ -312,7 +312,7 @@ class ProducerStates:
         committed: bool,
         now_ms: int,
     ) -> CompletedTransaction | None:
-        """Note a marker that is now in the log at `offset`.
+        """Apply a marker that is now in the log at `offset`.
 
         Returns the transaction that it ended, if any.
         """
@@ -337,9 +337,9 @@ class ProducerStates:
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is undecided.
+        """Return the first offset of the oldest undecided transaction.
 
-        Or whose marker is not below the high watermark.
+        One whose marker is not below the high watermark is undecided.
         """
         unreplicated = self.unreplicated
         if unreplicated:
@@ -355,10 +355,10 @@ class ProducerStates:
     def remove_expired(
         self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int
     ) -> int:
-        """Of `entries`, forget those idle for `expiration_ms` without an open transaction.
+        """Remove those of `entries` that are idle for `expiration_ms` without an open transaction.
 
-        Returns how many. An entry that is no longer the one of its producer is passed over. What
-        was bounced so long ago is forgotten with them.
+        Returns how many. An entry that its producer has replaced is skipped. Bounced batches of
+        that age are forgotten too.
         """
         producers = self._producers
         expired = [
@@ -374,7 +374,7 @@ class ProducerStates:
         return len(expired)
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Take over what a snapshot remembers, in place of everything."""
+        """Replace all state by a snapshot's."""
         self._producers = {entry.producer_id: entry for entry in entries}
         self.unreplicated = {}
         self.undecided = dict(

@@ -1,19 +1,19 @@
-"""Open what a crash, or a clean stop, left in a partition's folder (INV-9).
+"""Opens a partition's folder after a crash or a clean stop (INV-9).
 
-Everything below the recovery point was synced, and nothing of it is removed:
+Everything below the recovery point was synced, and no batch of it is removed:
 
-- an index file that is missing or not what it was at the seal is rebuilt from its own segment, and
-  no other segment is looked at for it;
-- a damaged place, a gap, or a segment that is missing or too short stays: its offsets are an error
-  (`CorruptBatch`), and what stands behind it is served.
+- an index file that is missing or differs from its sealed state is rebuilt from its own segment,
+  without reading another one;
+- damage, a gap, or a segment that is missing or too short remains: its offsets are an error
+  (`CorruptBatch`), and the batches after it are served.
 
-Above it a loss of power may have taken anything. Every batch from the segment of the recovery point
-on is read and its CRC checked; the first bad one ends the log there, and later segments are renamed
-aside. After a clean stop nothing is scanned, except what shows that it is not as it was closed.
+Above it a power loss may have destroyed any byte. Every batch from the segment of the recovery
+point on is read and its CRC checked; the first bad one ends the log there, and later segments are
+renamed. After a clean stop only files that differ from their closed state are scanned.
 
-What was rebuilt is written back, and it and what was accepted above the recovery point is synced,
-before the log counts as recovered: the next start may trust it (INV-3). Each thing that was not in
-order is said once (`recovery_report`).
+Rebuilt files are written back, and they and the batches accepted above the recovery point are
+synced, before the log counts as recovered: the next start may trust them (INV-3). Each irregularity
+is logged once (`recovery_report`).
 """
 
 from dataclasses import dataclass
@@ -77,8 +77,7 @@ def recover(
 ) -> Recovered:
     """Open the folder.
 
-    `clean` says that the log was closed in order and nothing wrote to it since. Raises
-    `StorageFailure`.
+    `clean` means that the log was closed cleanly and not written since. Raises `StorageFailure`.
     """
     recovery = _Recovery(disk, directory, config, now_ms, partition)
     try:
@@ -153,10 +152,10 @@ class _Recovery:
         )
 
     def _start(self, log_start_offset: int, end: int, clean: bool) -> int:
-        """Where the log starts; `log_start_offset` is what the checkpoint says.
+        """Return the log start offset; `log_start_offset` is the checkpoint's.
 
-        One beyond the end is wrong after a clean stop, and believing it would let retention delete
-        everything (D14). Otherwise the end may be what is lost.
+        One beyond the end is wrong after a clean stop, and trusting it would let retention delete
+        everything (D14). Otherwise the end may have been lost.
         """
         first = self._segments[0].base_offset
         if log_start_offset > end:
@@ -248,9 +247,10 @@ class _Recovery:
         return entries
 
     def _believed_end(self, segment: Segment) -> int | None:
-        """Where a segment ends that has no record, if its indexes fit to it.
+        """Return the end of a segment without records, if its indexes fit.
 
-        Kafka's way: what can be read and fits is believed, and a missing `.txnindex` is none.
+        As in Kafka: indexes that can be read and fit are trusted, and a missing `.txnindex` is
+        empty.
         """
         if segment.size and not segment.index_sizes()[1]:
             return None
@@ -280,7 +280,7 @@ class _Recovery:
         self._release(slot)
 
     def _state_before(self, slot: int) -> DerivedState:
-        """What was known of producers where a segment begins."""
+        """Return the producer state at the start of a segment."""
         segments = self._segments
         while True:
             state = DerivedState()
@@ -323,13 +323,13 @@ class _Recovery:
         known = self._state.epochs.entries()
         while True:
             self._state = DerivedState(LeaderEpochs(known))
-            if first < len(segments):  # The scan tells them, of the history that is there.
+            if first < len(segments):  # The scan rebuilds them from the history that remains.
                 self._state.scan_epochs_from(at_most)
             loaded = None
             if self._epochs_known:
                 loaded = self._snapshots.load_newest(at_most, self._state.producers)
             from_offset = segments[0].base_offset if loaded is None else loaded
-            # Headers only: these segments are sound, but no snapshot may say what they imply.
+            # Headers only: these segments are sound, but no snapshot has their producer state.
             if self._replay_into(self._state, segments[:first], from_offset) is None:
                 break
         if loaded != at_most and at_most > segments[0].base_offset:
@@ -364,9 +364,9 @@ class _Recovery:
         self.files.seal(self._state, self._segments[slot])
 
     def _scan(self, slot: int, state: DerivedState, expected: int, floor: int | None) -> bool:
-        """Check one segment batch by batch and index it again; whether it had to be cut.
+        """Check one segment batch by batch and rebuild its index; return whether it had to be cut.
 
-        What is bad at or above `floor` is cut off; without one nothing is.
+        A bad batch at or above `floor` is cut off; without `floor` none is.
         """
         segments = self._segments
         segment = segments[slot]
@@ -491,7 +491,7 @@ class _Recovery:
 
 
 def _rewrite(segment: Segment) -> None:
-    """Write a file over with what it shows.
+    """Rewrite a file with its present bytes.
 
     After a failed fsync the system may show bytes that it will never write by itself.
     """

@@ -1,8 +1,8 @@
-"""Which files of a partition's folder are its segments, and what becomes of all others (D14).
+"""Finds the segments among the files of a partition's folder, and sorts out all others (D14).
 
-A file goes only where a recorded decision names it: `.deleted` (retention, a truncation), `.tmp`
-(never trusted before its rename), and those of a cleaning (see `swap`). Everything else that does
-not fit stays, under a name that no start reads, and is logged. It looks into no file.
+A file is removed only where a recorded decision names it: `.deleted` (retention, a truncation),
+`.tmp` (never trusted before its rename), and those of a cleaning (see `swap`). Every other file
+that does not fit is renamed, so that no start reads it, and logged. This module reads no file.
 """
 
 from oncelog.runtime.disk import Disk
@@ -54,9 +54,9 @@ def remove_segment_files(disk: Disk, prefix: str) -> None:
 
 
 def rename_segment_files(disk: Disk, prefix: str) -> list[str]:
-    """Give a segment's files the names of deleted ones, which are returned.
+    """Rename a segment's files as deleted; return the new names.
 
-    The `.log` goes first; half of a deletion is finished at the next start.
+    The `.log` is renamed first; the next start finishes half of a deletion.
     """
     renamed = []
     for suffix in SEGMENT_SUFFIXES:
@@ -67,10 +67,9 @@ def rename_segment_files(disk: Disk, prefix: str) -> list[str]:
 
 
 def set_segment_aside(disk: Disk, segment: Segment, report: RecoveryReport) -> None:
-    """Take a segment out of the log, but keep its records under another name.
+    """Remove a segment from the log, but retain its records under another name.
 
-    One per base offset is kept, and an empty one not at all. What its other files say follows from
-    it.
+    One per base offset is retained, except empty ones. Its other files can be rebuilt from it.
     """
     kept_as = segment.path + CUT_SUFFIX if segment.size else ""
     segment.close()
@@ -98,7 +97,7 @@ def find_segments(disk: Disk, directory: str, report: RecoveryReport) -> list[Se
     for name in names:
         _judge(disk, directory, name, bases, decided, report)
     for name in names:
-        # Last: it says that the index files beside it may go.
+        # Last: its new name lets the index files beside it be removed.
         if name.endswith((DELETED_SUFFIX, *_NEVER_TRUSTED)):
             disk.remove(f"{directory}/{name}")
     segments = [Segment(disk, directory, base) for base in bases]

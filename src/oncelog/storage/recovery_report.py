@@ -1,4 +1,4 @@
-"""What the recovery of one log did, said once: a WARNING for each thing that was not in order.
+"""Logs what the recovery of one log found: one WARNING for each irregularity.
 
 The broker reads the counts, people read the log. It decides nothing.
 """
@@ -15,7 +15,7 @@ log = logging.getLogger("oncelog.storage.recovery")
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening the log of one partition had to do."""
+    """The counts of one log's recovery."""
 
     partition: str
     scanned_bytes: int = 0
@@ -38,11 +38,11 @@ class RecoveryReport:
 
     @property
     def unclean(self) -> bool:
-        """Whether offsets that were given out may be given out again."""
+        """Whether offsets may be assigned a second time."""
         return not self.was_closed or self.lost_tail or self.cut_bytes > 0
 
     def warn(self, text: str) -> None:
-        """Say what was found, and what became of it."""
+        """Log a finding and its consequence."""
         self.reasons.append(text)
         log.warning("%s: %s", self.partition, text)
 
@@ -71,7 +71,7 @@ class RecoveryReport:
         )
 
     def scanned(self, size: int) -> None:
-        """Count bytes, and say how far a long scan is."""
+        """Count bytes, and log the progress of a long scan."""
         before, self.scanned_bytes = self.scanned_bytes, self.scanned_bytes + size
         step = RECOVERY_PROGRESS_SIZE_BYTES
         if before // step != self.scanned_bytes // step:

@@ -1,7 +1,7 @@
-"""Make a segment's indexes in memory again, for a reader that finds their files damaged.
+"""Rebuilds a segment's indexes in memory, for a reader that finds their files damaged.
 
-The segment itself says all that they say (INV-9). Recovery writes them back at the next start; a
-reader does not write.
+The segment contains all of their information (INV-9). Recovery writes them back at the next start;
+a reader does not write.
 """
 
 import logging

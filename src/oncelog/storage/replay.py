@@ -38,7 +38,7 @@ def end_marker_of(buffer: Buffer, position: int, header: BatchHeader) -> EndMark
 
 
 class DerivedState:
-    """What a partition's log implies: producers, aborted transactions, leader epochs."""
+    """The state that a log's batches imply: producers, aborted transactions, leader epochs."""
 
     __slots__ = ("_noted_epochs", "_scanned_up_to", "aborted", "epochs", "producers")
 
@@ -50,11 +50,11 @@ class DerivedState:
         self._scanned_up_to: int | None = None
 
     def scan_epochs_from(self, offset: int) -> None:
-        """Forget the epochs that began at or behind `offset`: the batches tell them, by `apply`.
+        """Forget the epochs that began at or after `offset`; `apply` finds them again.
 
         Compaction may have removed an epoch's first batches. Then it began where the checkpoint
-        says, if that fits, else right behind the batch before it: a reader of what a loss of power
-        took must not be told that the former epoch reached further (KIP-320).
+        says, if that fits, else right after the previous batch: a reader of records that a power
+        loss destroyed must not find that the former epoch reached further (KIP-320).
         """
         self._noted_epochs = dict(self.epochs.entries())
         self._scanned_up_to = offset
@@ -69,7 +69,7 @@ class DerivedState:
         origin: Origin,
         now_ms: int,
     ) -> None:
-        """Note batches that were just written; those of clients have no final headers yet."""
+        """Apply batches that were just written; those of clients have no final headers yet."""
         if origin is Origin.REPLICATION:
             for position, header in headers:
                 self.apply(header, batches, position, now_ms, note_aborted=True)
@@ -83,9 +83,9 @@ class DerivedState:
     def apply(
         self, header: BatchHeader, buffer: Buffer, position: int, now_ms: int, note_aborted: bool
     ) -> None:
-        """Note one batch whose header carries its final offsets.
+        """Apply one batch whose header has its final offsets.
 
-        `buffer` need only hold control batches whole.
+        `buffer` need only contain control batches whole.
         """
         if header.leader_epoch > self.epochs.latest:
             self.epochs.assign(header.leader_epoch, self._start_of_epoch(header))
@@ -109,7 +109,7 @@ class DerivedState:
             )
 
     def _start_of_epoch(self, first: BatchHeader) -> int:
-        """Where the epoch began of which this is the first batch that is left."""
+        """Return the start of an epoch whose first remaining batch this is."""
         behind = self._scanned_up_to
         if behind is None or behind >= first.base_offset:
             return first.base_offset
@@ -127,9 +127,9 @@ class DerivedState:
         now_ms: int,
         note_aborted: bool = True,
     ) -> None:
-        """Note a marker that is in the log at `offset`.
+        """Apply a marker that is in the log at `offset`.
 
-        Without `note_aborted` an index file has it already.
+        Without `note_aborted` an index file lists it already.
         """
         completed = self.producers.apply_marker(
             producer_id, epoch, coordinator_epoch, offset, commit, now_ms
@@ -147,10 +147,10 @@ class DerivedState:
     def end_lost(
         self, known: Iterable[AbortedTransaction], from_offset: int, to_offset: int, now_ms: int
     ) -> None:
-        """Note the abort markers that stood in [from_offset, to_offset), which damage took.
+        """Apply the abort markers in [from_offset, to_offset), which damage destroyed.
 
-        `known` is what a sound index file says. Without them the producer's next marker would end
-        these transactions, whatever it says (INV-3).
+        `known` comes from a sound index file. Without them the producer's next marker would end
+        these transactions, even by a commit (INV-3).
         """
         for entry in known:
             producer = self.producers.entry(entry.producer_id)

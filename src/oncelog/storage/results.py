@@ -1,4 +1,4 @@
-"""What a log answers to appends and reads, and why it cannot."""
+"""Defines the results and errors of a log's appends and reads."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,9 +10,9 @@ __all__ = ["AppendResult", "CorruptBatch", "OffsetOutOfRange", "answer_to"]
 
 
 class AppendResult(NamedTuple):
-    """The answer to an append. Offsets are -1 and nothing was written when `error` is not none.
+    """The result of an append. With an error, offsets are -1 and no batch was written.
 
-    A duplicate is no error: it carries the offsets of the batch that is in the log.
+    A duplicate is no error: the result has the offsets of the batch in the log.
     """
 
     error: ErrorCode
@@ -27,10 +27,10 @@ class AppendResult(NamedTuple):
 
 
 def answer_to(rejection: Rejection, is_stamped: bool, log_start_offset: int) -> AppendResult:
-    """The answer to a batch that the producer's state rejected.
+    """Return the result of a batch that the producer state refused.
 
-    That is its error, or for a duplicate the place of the batch in the log. `is_stamped`: the topic
-    has LogAppendTime, so the answer tells the time as well.
+    That is its error, or for a duplicate the offsets of the batch in the log. `is_stamped`: the
+    topic has LogAppendTime, so the result has the time as well.
     """
     found = rejection.duplicate
     if found is None:
@@ -57,10 +57,10 @@ class OffsetOutOfRange(ProtocolError):  # noqa: N818 - Kafka's name
 
 
 class CorruptBatch(ProtocolError):  # noqa: N818 - names what was found
-    """A place in a log that holds no sound batch: its offsets cannot be read.
+    """A place in a log has no sound batch: its offsets cannot be read.
 
-    What stands in front of it and behind it can. It is damage of one place, not a failing disk: the
-    folder stays on line, and clients are told CORRUPT_MESSAGE for this partition.
+    The batches before and after it can. It is damage of one place, not a failing disk: the log
+    directory stays on line, and clients get CORRUPT_MESSAGE for this partition.
     """
 
     def __init__(self, path: str, position: int, offset: int, why: str) -> None:

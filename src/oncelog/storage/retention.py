@@ -1,7 +1,7 @@
-"""Which of the oldest segments may go: by age, by size, or because the log's start passed them.
+"""Selects the oldest segments to delete: by age, by size, or below the log start offset.
 
-It changes nothing. Only whole segments below the high watermark go, oldest first, so that what
-remains is one unbroken stretch.
+It changes nothing. Only whole segments below the high watermark are selected, oldest first, so that
+the log stays without gaps.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ def expired_segments_count(
     high_watermark: int,
     log_start_offset: int,
 ) -> int:
-    """How many of the oldest segments to delete.
+    """Return how many of the oldest segments to delete.
 
-    All of them means: roll first (an empty log stays as it is).
+    If that is all of them, roll first (an empty log does not change).
     """
     by_policy = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes

@@ -1,16 +1,16 @@
 """One file of a partition's log, with its indexes.
 
-A segment holds whole batches in offset order. The last one of a log is active and takes appends;
+A segment contains whole batches in offset order. The last one of a log is active and takes appends;
 the others are sealed. Index files are written when a segment is sealed and when the log closes;
-until then the arrays in memory are the index and recovery can rebuild them from the log file
+until then the arrays in memory are the index, and recovery can rebuild them from the log file
 (INV-9). It knows no producers and no transactions.
 
-Readers at the tail are served from the exact positions of the most recent batches, all others
-through the sparse index and a short header walk. Either way no record is looked at (D4).
+Reads at the tail use the exact positions of the most recent batches, all others the sparse index
+and a short header walk. Neither parses records (D4).
 
 Threads: the owner's lock covers everything but `read_indexed`, `has_batch_at` and `find_timestamp`,
-which the executor may use at any time: arrays only grow at their end meanwhile, and files are kept
-by their readers.
+which the executor may use at any time: arrays only grow at their end meanwhile, and readers keep
+their files open.
 """
 
 from array import array
@@ -109,7 +109,7 @@ class Segment:
         return self.kept.held is not None or self._offset_index is not None
 
     def create(self, state: str = "") -> None:
-        """Make the empty file; `state` stands behind its name until `take_name`."""
+        """Create the empty file; `state` is appended to its name until `take_name`."""
         self.kept.path = self.path + state
         # A crash may have left one behind that recovery judged worthless.
         self.kept.create().truncate(0)
@@ -185,7 +185,7 @@ class Segment:
         return crc32c(offsets), crc32c(times)
 
     def take_name(self) -> None:
-        """Its files have their names now: it need not live from what it holds in memory."""
+        """Record that the files have their final names; they can be reopened now."""
         self.kept.path = self.path
         self.indexes_on_disk = True
 
@@ -213,9 +213,9 @@ class Segment:
         )
 
     def jitter_ms(self, config: LogConfig) -> int:
-        """How much earlier than `segment.ms` this segment rolls.
+        """How much earlier than `segment.ms` this segment rolls, in ms.
 
-        Drawn from its name, so that segments differ and a restart changes nothing.
+        Derived from its name, so that segments differ and a restart changes nothing.
         """
         jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
         return crc32c(self.prefix.encode()) % jitter_ms_max if jitter_ms_max else 0
@@ -261,9 +261,9 @@ class Segment:
                 del recent[:RECENT_BATCHES_COUNT_MAX]
 
     def note_damage(self, place: DamagedPlace) -> None:
-        """Remember a place without sound batches behind what was noted so far.
+        """Record a place without sound batches after the batches indexed so far.
 
-        The next batch gets an index entry, so that no walk to what follows meets the damage.
+        The next batch gets an index entry, so that no header walk reads the damage.
         """
         self.damaged.append(place)
         self.end_offset = place.end_offset
@@ -284,10 +284,10 @@ class Segment:
         min_one: bool,
         cached_only: bool = False,
     ) -> Read:
-        """Whole batches from the one that holds `offset`, with base offsets below `upper_bound`.
+        """Return whole batches from the one that contains `offset`, below `upper_bound`.
 
-        At most `size_max` bytes, but with `min_one` never less than the first batch. Empty when
-        nothing qualifies. With `cached_only` it raises `NotCached` rather than wait for the disk.
+        At most `size_max` bytes, but with `min_one` at least the first batch. Empty when no batch
+        qualifies. With `cached_only` it raises `NotCached` rather than wait for the disk.
         """
         if offset >= self._recent_floor:
             return self._read_recent(offset, size_max, upper_bound, min_one, cached_only)
@@ -331,7 +331,7 @@ class Segment:
         min_one: bool,
         cached_only: bool = False,
     ) -> Read:
-        """As `read`, by the index: right wherever the batches are, and in any thread."""
+        """Like `read`, by the index: valid for any offset, and in any thread."""
         pread = self._pread(cached_only)
         end = sound_end(self.damaged, offset, self.size, self.path) if self.damaged else self.size
         found = self._find(offset, pread)
@@ -349,14 +349,14 @@ class Segment:
         end, available = max(boundary - start, 0), len(data) - PREFIX.size
         while end + PREFIX.size <= len(data):
             base_offset, length = PREFIX.unpack_from(data, end)
-            # A length that no batch has ends the read: the next one begins there, and says so.
+            # An impossible length ends the read: the next one begins there, and raises the error.
             if base_offset >= upper_bound or not _LENGTH_MIN <= length <= available - end:
                 break
             end += PREFIX.size + length
         return data if end == len(data) else memoryview(data)[:end]
 
     def _pread(self, cached_only: bool) -> Pread:
-        """How to read. Cached only: neither is a file opened for it nor an index loaded."""
+        """Return the reader. With `cached_only` it neither opens a file nor loads an index."""
         if cached_only and self._offset_index is None:
             raise NotCached(self.path)
         return self.kept.reader(cached_only=cached_only)
@@ -377,15 +377,15 @@ class Segment:
         for position, header in self._walk(start, indexed_offset, pread):
             if header.last_offset >= offset:
                 if header.next_offset > self.end_offset:
-                    # No CRC covers the base offset. Taken for what holds `offset`, the batch would
-                    # give a reader nothing for ever.
+                    # No CRC covers the base offset. If it were trusted, the batch would give a
+                    # reader of `offset` no record forever.
                     why = f"it ends at {header.last_offset}, beyond the log"
                     raise CorruptBatch(self.path, position, offset, why)
                 return position, header
         return None
 
     def find_end(self) -> int:
-        """Where the last batch ends, by its header. Raises `CorruptBatch`."""
+        """Return the end of the last batch, by its header. Raises `CorruptBatch`."""
         end_offset = self.base_offset
         for _, header in self.walk(self._indexes()[0].boundary_at_or_before(self.size)):
             end_offset = header.next_offset
@@ -424,7 +424,7 @@ class Segment:
         )
 
     def read_batch(self, position: int, header: BatchHeader, cached_only: bool = False) -> Read:
-        """One whole batch."""
+        """Return one whole batch."""
         return self._pread(cached_only)(header.length, position)
 
     def truncate(self, offset: int) -> None:
@@ -448,9 +448,9 @@ class Segment:
         self.resume(start)
 
     def resume(self, position: int | None = None) -> None:
-        """Take up a loaded segment as the active one.
+        """Make a loaded segment the active one.
 
-        Find its end and its largest timestamp again.
+        Finds its end and its largest timestamp again.
         """
         if not self.load_indexes():
             raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")

@@ -47,9 +47,9 @@ class SegmentList:
         self.active = segment
 
     def drop_oldest(self, count: int) -> list[Segment]:
-        """Take the oldest `count` segments out of the list.
+        """Remove the oldest `count` segments from the list.
 
-        Readers that hold one go on undisturbed.
+        Readers that use one continue undisturbed.
         """
         removed = self._segments[:count]
         del self._segments[:count]
@@ -77,9 +77,9 @@ class SegmentList:
         return found == segments and segments[-1] is not self.active
 
     def replace(self, replaced: list[Segment], segment: Segment) -> None:
-        """Put one in the place of several, which begins where they do.
+        """Replace several segments by one with the same base offset.
 
-        Readers that hold one go on undisturbed.
+        Readers that use one continue undisturbed.
         """
         slot = bisect_left(self._bases, segment.base_offset)
         self._segments[slot : slot + len(replaced)] = [segment]
@@ -102,7 +102,7 @@ class SegmentList:
                 or segment.has_batch_at(offset, cached_only)
             ):
                 return data
-            slot += 1  # Compaction left nothing at or after the offset here.
+            slot += 1  # Compaction removed all batches at or after the offset here.
         return b""
 
     def holding(self, offset: int) -> Segment:

@@ -1,13 +1,13 @@
-"""What the files of each sealed segment were when they were sealed, so that a start can trust them.
+"""Records each sealed segment's files, so that a start can trust them.
 
-Kafka's index files carry no checksum, and a `.txnindex` is there only if a transaction was aborted:
-whether one is missing, cut or damaged cannot be seen from it. So each seal adds a short
-record to one file of ours beside the segments, which Kafka ignores. A start compares: what differs
-is rebuilt from its own segment (INV-3), and everything else is trusted without a look at the log.
+Kafka's index files have no checksum, and a `.txnindex` exists only if a transaction was aborted, so
+a missing, cut or damaged one cannot be detected. Hence each seal adds a short record to one file of
+ours beside the segments, which Kafka ignores. A start compares: a file that differs is rebuilt from
+its own segment (INV-3), and the others are trusted without reading the log.
 
 A segment without a record (Kafka sealed it, or the record itself is damaged) is trusted as Kafka
-trusts it. That is safe: a record goes to the disk together with the files it is about, before the
-recovery point passes them. It knows no batches.
+trusts it. That is safe: a record is synced together with the files it describes, before the
+recovery point passes them. This module knows no batches.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _VERSION = 1
 
 
 class SealedSegment(NamedTuple):
-    """One segment as it was sealed. `end_offset` is where the next one begins; size in bytes."""
+    """One sealed segment. `end_offset` is the next one's base offset; sizes in bytes."""
 
     base_offset: int
     end_offset: int
@@ -37,7 +37,7 @@ class SealedSegment(NamedTuple):
     index_crc: int
     time_index_crc: int
     aborted_crc: int
-    """Of no bytes when there is no `.txnindex`."""
+    """Of zero bytes when there is no `.txnindex`."""
     is_damaged: bool
     """Whether the `.log` holds places without sound batches; every start looks for them again."""
 
@@ -64,9 +64,9 @@ class SegmentRegister:
         return self._records.get(base_offset)
 
     def was_whole(self, base_offset: int, size: int, end_offset: int) -> bool:
-        """Whether a segment of that size was sealed there, or cleaned, up to that offset.
+        """Whether a segment of that size was sealed, or cleaned, with that end offset.
 
-        An older record counts as well: a cleaning notes the new segment before it is in its place.
+        An older record counts as well: a cleaning records the new segment before it is in place.
         """
         return any(
             (one.base_offset, one.size, one.end_offset) == (base_offset, size, end_offset)
@@ -75,7 +75,7 @@ class SegmentRegister:
         )
 
     def add(self, sealed: SealedSegment) -> None:
-        """Note a segment, unsynced: the flush that moves the recovery point past it syncs it."""
+        """Record a segment, unsynced: the flush that moves the recovery point past it syncs it."""
         if self._records.get(sealed.base_offset) == sealed:
             return
         count = self._size // _SIZE_BYTES
@@ -102,7 +102,7 @@ class SegmentRegister:
         return any(base > min(bases, default=-1) for base in gone)
 
     def write(self) -> None:
-        """Write the file anew, unsynced, with one record for each segment."""
+        """Rewrite the file, unsynced, with one record for each segment."""
         data = b"".join(map(_format, self._records.values()))
         self._disk.write_atomic(self.path, data, sync=False)
         self._all = set(self._records.values())
@@ -110,7 +110,7 @@ class SegmentRegister:
 
 
 def parse_register(data: bytes) -> list[SealedSegment | None]:
-    """All records in the order of their seals; None for each that is damaged."""
+    """Return all records in the order of their seals; None for each that is damaged."""
     last = len(data) - _SIZE_BYTES
     return [_parse(data, position) for position in range(0, last + 1, _SIZE_BYTES)]
 

@@ -1,8 +1,8 @@
-"""Producer snapshots in a partition's folder: write, find the newest usable, delete.
+"""Writes, finds and deletes producer snapshots in a partition's folder.
 
-`<offset>.snapshot` says what was known of producers after all batches below `offset`. Snapshots
-only save work: a missing or torn one means that more of the log is replayed, never that a producer
-is forgotten (INV-2, INV-5).
+`<offset>.snapshot` is the producer state after all batches below `offset`. Snapshots only save
+work: a missing or torn one means that more of the log is replayed, never that a producer is
+forgotten (INV-2, INV-5).
 """
 
 from collections.abc import Callable
@@ -89,9 +89,9 @@ class Snapshots:
                 self._remove_one(offset)
 
     def keep_only(self, offsets: set[int]) -> None:
-        """Delete all but these, and those that turned out to be damaged.
+        """Delete all but these, and those that are damaged.
 
-        A sound one of the moment from which the log goes on has been written before.
+        A sound one at the log's restart offset has been written before.
         """
         for offset in self.offsets:
             if offset not in offsets or offset in self._unsound:

@@ -1,7 +1,7 @@
-"""The files beside a log that its batches imply: leader epochs, aborted transactions, producers.
+"""Reads and writes the files that a log's batches imply, such as producer snapshots.
 
 Each saves work at the next start and can be rebuilt, so they are written without a sync, except
-where a start trusts them (below the recovery point). It decides nothing.
+where a start trusts them (below the recovery point). This module decides nothing.
 """
 
 import contextlib
@@ -43,10 +43,10 @@ class StateFiles:
         state.epochs.changed = False
 
     def seal(self, state: DerivedState, segment: Segment) -> None:
-        """Write the index files of a segment that takes no more batches, and note what they are.
+        """Write the index files of a segment that takes no more batches, and record them.
 
-        Like Kafka's, a `.txnindex` is there only when it has entries. `sync_indexes` and
-        `sync_names` make it all last.
+        As in Kafka, a `.txnindex` exists only when it has entries. `sync_indexes` and `sync_names`
+        make them durable.
         """
         index_crc, time_index_crc = segment.write_indexes()
         aborted = format_aborted(state.aborted.between(segment.base_offset, segment.end_offset))
@@ -73,7 +73,7 @@ class StateFiles:
         )
 
     def note_sealed(self, segment: Segment, state: str) -> None:
-        """Note the files of a segment that others wrote; `state` stands behind their names yet."""
+        """Record the files of a segment that others wrote; their names still end in `state`."""
         paths = (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX)
         index_crc, time_index_crc, aborted_crc = (
             crc32c(self._disk.read(path + state) or b"") for path in paths
@@ -83,7 +83,7 @@ class StateFiles:
     def read_aborted(
         self, segment: Segment, sealed: SealedSegment | None
     ) -> list[AbortedTransaction] | None:
-        """A segment's `.txnindex`; None when it cannot be its own, or is not what it was `sealed`.
+        """Return a segment's `.txnindex`; None when it does not fit, or differs from `sealed`.
 
         Without a record of the seal a missing file has no entries, as in Kafka.
         """
@@ -130,10 +130,10 @@ class StateFiles:
             self._is_named = True
 
     def note_failed_sync(self, failure: StorageFailure) -> None:
-        """Let the next start write everything again that was not synced.
+        """Let the next start rewrite all unsynced files.
 
-        After a failed fsync the system may show bytes that never reach the disk. A start that sees
-        them sees this file as well, so it needs no sync: a loss of power takes both.
+        After a failed fsync the system may show bytes that never reach the disk. A start that reads
+        them finds this file as well, so it needs no sync: a power loss destroys both.
         """
         if failure.operation != "fsync":
             return

@@ -1,8 +1,8 @@
-"""Folders of partitions that were set aside: found, put back, or removed, by a person's decision.
+"""Finds, restores or removes folders of partitions that were set aside, at a person's decision.
 
-For a tool that holds the locks of the data folders while no broker runs. Putting back leaves the
-same files under the partition's name, as a crash would: the next start looks at them anew. What was
-in the place meanwhile becomes a stray itself, unless no record was written to it (D14).
+For a tool that holds the locks of the log directories while no broker runs. A restored folder has
+the same files under the partition's name, as after a crash: the next start recovers it. The folder
+that it replaces becomes a stray itself, unless no record was written to it (D14).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Stray(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where its files are."""
+        """The path of its files."""
         return f"{self.directory}/{self.name}"
 
 
 def find_strays(disk: Disk, directory: str) -> list[Stray]:
-    """All strays of a data folder, by name. Blocking."""
+    """Return all strays of a log directory, by name. Blocking."""
     return [
         _look_at(disk, directory, name)
         for name in disk.list(directory)
@@ -64,10 +64,10 @@ def find_strays(disk: Disk, directory: str) -> list[Stray]:
 
 
 def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogFolder]) -> str | None:
-    """Put it back; returns where the records went that were in its place. Blocking.
+    """Restore a stray; return the new path of the folder that it replaced. Blocking.
 
-    `folders` are all data folders of the broker, taken. The partition must be in one of them: from
-    it comes the topic's id. Raises `FolderMismatch`, and nothing has changed then.
+    `folders` are all log directories of the broker, taken. The partition must be in one of them,
+    which has the topic's id. Raises `FolderMismatch`, and nothing has changed then.
     """
     partition = stray.partition
     if partition is None:
@@ -145,13 +145,13 @@ def _clear_name(
 
 
 def _expect_recovery(disk: Disk, directory: str) -> None:
-    """The next start must not trust what it finds: it recovers, and raises leader epochs."""
+    """Make the next start recover the folder, and raise leader epochs."""
     disk.remove(f"{directory}/{CLEAN_SHUTDOWN_NAME}")
     disk.sync_dir(directory)
 
 
 def _note(disk: Disk, path: str, partition: TopicPartition, offset: int) -> None:
-    """Replace what a checkpoint says of the partition; 0 says nothing."""
+    """Replace the partition's entry in a checkpoint; 0 removes it."""
     offsets = parse_offsets(disk.read(path)) or {}
     before = dict(offsets)
     offsets.pop(partition, None)

@@ -1,4 +1,4 @@
-"""Put a cleaned segment in the place of those it was made from, safe from crashes (INV-9).
+"""Replaces segments by the cleaned one made from them, safe from crashes (INV-9).
 
 The names are Kafka's. A crash at any step, with unsynced names lost, leaves the old segments or the
 new one:
@@ -75,7 +75,7 @@ def retire(disk: Disk, directory: str, prefixes: list[str], guard: Guard) -> Non
 def publish(
     disk: Disk, directory: str, prefix: str, guard: Guard, named: Callable[[], None] = _nothing
 ) -> None:
-    """Give the new segment its names, over those of the segment that began there. Blocking.
+    """Give the new segment its final names, replacing the first old segment's. Blocking.
 
     Calls `named` as soon as it has them.
     """
@@ -97,7 +97,7 @@ def _rename_indexes(disk: Disk, prefix: str, source: str, target: str, guard: Gu
 def finish_swaps(disk: Disk, directory: str) -> None:
     """Finish each swap that was committed, undo each that was not. Blocking.
 
-    Before anything else looks at the folder, after a clean stop too.
+    Must run before the folder is read, after a clean stop too.
     """
     names = set(disk.list(directory))
     cleaned = _bases(names, CLEANED_SUFFIX)
@@ -109,7 +109,8 @@ def finish_swaps(disk: Disk, directory: str) -> None:
         elif _is_there(names, base, LOG_SUFFIX + SWAP_SUFFIX):
             _finish(disk, directory, base, names)
         elif base in swapped:
-            # Apache Kafka drops `.swap` from the .log first, and died before the indexes' turn.
+            # Apache Kafka renames the .log first, and may have crashed before it renamed the
+            # indexes.
             _rename_indexes(disk, prefix, SWAP_SUFFIX, "", contextlib.nullcontext)
             disk.sync_dir(directory)
         _remove_indexes(disk, prefix, CLEANED_SUFFIX)

@@ -1,8 +1,8 @@
 """A segment's sparse index from timestamps to offsets, in Kafka's format.
 
-An entry says: no record up to and including offset `base_offset + relative` has a timestamp above
-`timestamp_ms`. Entries are twelve bytes on disk, big-endian (i64, i32), both rising. It knows no
-files; the segment reads and writes the bytes.
+An entry means: no record up to and including offset `base_offset + relative` has a timestamp above
+`timestamp_ms`. Entries are twelve bytes on disk, big-endian (i64, i32), both increasing. This
+module knows no files; the segment reads and writes the bytes.
 """
 
 from array import array
@@ -32,14 +32,14 @@ class TimeIndex:
         return len(self.offsets)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if the timestamp is above the last one's; otherwise it says nothing new."""
+        """Add an entry if the timestamp is above the last one's."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
             # In this order: a reader in another thread finds an entry by its timestamp.
             self.offsets.append(offset - self.base_offset)
             self._timestamps.append(timestamp_ms)
 
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp_ms, offset) of the last entry; (-1, base offset) when there is none."""
+        """Return (timestamp_ms, offset) of the last entry; (-1, base offset) when there is none."""
         if not self.offsets:
             return -1, self.base_offset
         return self._timestamps[-1], self.base_offset + self.offsets[-1]

@@ -1,18 +1,19 @@
-"""What a batch must satisfy before a leader takes it, and the rewrites that some settings ask for.
+"""Validates batches before a leader accepts them, and rewrites them where a config requires it.
 
-Pure: bytes, settings and a time go in. Of every batch the header, the sizes and the CRC are
-checked. Kafka's `LogValidator` also goes through the records one by one; here that costs about
-twenty times the append itself (bench/records.py), so it is done only where the records have to be
-looked at anyway, or where the header says by itself that it cannot be right:
+Pure: its inputs are bytes, configs and a time. Of every batch the header, the sizes and the CRC are
+checked. Kafka's `LogValidator` also parses each record; here that costs about twenty times the
+append itself (bench/records.py), so it is done only where records have to be parsed anyway, or
+where the header cannot be right:
 
 - the topic is compacted: every record needs a key;
-- `compression.type` is not the batch's codec: the batch is written anew;
-- `message.timestamp.before.max.ms` is set: no header tells the smallest timestamp;
-- the timestamps in the header contradict each other, or are too far ahead: the records say which
-  of them are, and the header is put right if none is.
+- `compression.type` is not the batch's codec: the batch is rewritten;
+- `message.timestamp.before.max.ms` is set: no header contains the smallest timestamp;
+- the timestamps in the header contradict each other, or are too far ahead: the records' timestamps
+  decide, and the header is corrected if all of them are valid.
 
-Otherwise the header is believed (D4), and what reads a field of it allows for a wrong one:
-`storage.lookup`, the time index, compaction, the client. docs/differences.md says what follows.
+Otherwise the header is trusted (D4), and readers of its fields allow for a wrong one:
+`storage.lookup`, the time index, compaction, the client. docs/differences.md describes the
+consequences.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 COMPACT = "compact"
 _PRODUCER_CODEC = "producer"
 _ATTRIBUTES_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
-"""What a producer may set; other bits are Kafka's own, or not assigned."""
+"""The bits that a producer may set; the others are Kafka's own, or not assigned."""
 _CODEC_IDS = {
     "uncompressed" if name == "none" else name: number for number, name in enumerate(CODEC_NAMES)
 }
@@ -71,7 +72,7 @@ class Checked(NamedTuple):
     message: str | None = None
     record_errors: RecordErrors = ()
     rewritten: MutableBuffer | None = None
-    """What to write in place of the batches."""
+    """The rewritten batches."""
 
 
 def check_batches(
@@ -115,7 +116,7 @@ def check_batches(
 
 
 def _bad_header(header: BatchHeader, config: LogConfig) -> Checked:
-    """Why no leader takes a batch of this header."""
+    """Return the error of a batch header that no leader accepts."""
     if header.length > config.max_message_bytes:
         return _too_large(header.length, config)
     if header.record_count != header.last_offset_delta + 1 or header.record_count < 1:
@@ -191,7 +192,7 @@ def _look_into(
         rewritten = repack_batch(batches, 0, data, codec, config.compression_level)
     if not is_stamped and header.max_timestamp != walked.max_timestamp_ms:
         set_max_timestamp(rewritten, walked.max_timestamp_ms)
-    # Kafka looks at sizes again here: they are others under another codec.
+    # Kafka checks sizes again here: they differ under another codec.
     size = len(rewritten)
     if size > config.max_message_bytes:
         return _too_large(size, config)
@@ -208,7 +209,7 @@ def _times(config: LogConfig, now_ms: int) -> Times:
 
 
 def _faults(walked: Walked, header: BatchHeader, config: LogConfig) -> Checked | None:
-    """The refusal that names the records at fault, the first fault of each; None if there are none.
+    """Return the refusal with the first error of each record; None if all are valid.
 
     One record with a bad timestamp makes it INVALID_TIMESTAMP, as in Kafka.
     """

@@ -1,27 +1,26 @@
-"""Verifications of one partition: what a transactional batch that waits may still be appended to.
+"""Holds one partition's verifications, which let waiting transactional batches be appended.
 
 A producer's first batch in a transaction is verified with the transaction coordinator (KIP-890),
-which may take a while. A `Verification` stands for it from the question to the append, and no
-longer than the transaction that it is about:
+which may take a while. Its `Verification` lasts from the request to the append, and no longer than
+its transaction:
 
-- The marker that ends the transaction voids it, so that a late answer lets nothing into the next
-  one, nor opens a transaction that nothing ends (no ABA: INV-3). A transaction of TV2 has an epoch
-  of its own, and its marker carries the next one. So a verification under TV2 outlives a marker of
-  its own epoch, which ends the transaction before it: a producer may begin the next one while the
-  markers of the last are still under way.
-- The first batch that is appended uses it up; from then on it names the transaction which that
-  batch opened, for others that waited beside it.
+- The marker that ends the transaction voids it, so that a late reply neither lets a batch into the
+  next transaction nor opens one that no marker ends (no ABA: INV-3). A transaction of TV2 has its
+  own epoch, and its marker carries the next one. So a verification under TV2 outlives a marker of
+  its own epoch, which ends the previous transaction: a producer may begin the next one while the
+  markers of the last are being written.
+- The first batch that is appended uses it up; afterwards it names the transaction which that batch
+  opened, for other batches that waited.
 
-What is bounced is remembered with the lowest sequence that was asked for. While the log knows
-nothing of a producer it would take any first sequence, and one bounced batch with a later one
-behind it would leave a gap (INV-2).
+For bounced batches the lowest requested sequence is stored. The log accepts any first sequence of
+an unknown producer, and one bounced batch followed by a later one would leave a gap (INV-2).
 
-The rules are those of Kafka's `VerificationStateEntry`, but for three: epochs of one producer do
-not share a verification, their number is bounded, and where the log knows the producer its last
-sequence alone says what comes next.
+The rules are those of Kafka's `VerificationStateEntry`, with three differences: epochs of one
+producer do not share a verification, their number is bounded, and for a known producer only its
+last sequence determines the next.
 
-Nothing here is on disk, as in Kafka: after a restart or a change of the leader the producer sends
-again, lowest sequence first, and what is bounced then is noted then.
+As in Kafka nothing here is on disk: after a restart or a change of leader the producer sends again,
+lowest sequence first.
 """
 
 from collections.abc import Callable
@@ -35,9 +34,9 @@ NO_OFFSET = -1
 
 
 class Verification:
-    """One producer epoch's verification; see the module. Only `Verifications` reads and writes it.
+    """One producer epoch's verification; see the module. Only `Verifications` uses it.
 
-    `opened_at` is the first offset of the transaction that it let in, or -1.
+    `opened_at` is the first offset of the transaction that it admitted, or -1.
     """
 
     __slots__ = (
@@ -63,7 +62,7 @@ class Verification:
 class Verifications:
     """All verifications of one partition.
 
-    `opened_at(producer_id, epoch)` tells where the transaction that is open in the log began, or
+    `opened_at(producer_id, epoch)` returns the start of the transaction that is open in the log, or
     -1.
     """
 
@@ -95,11 +94,11 @@ class Verifications:
         return found
 
     def end(self, verification: Verification, *, forget: bool = False) -> bool:
-        """The coordinator has answered; returns whether an append may follow (in the same turn).
+        """End the coordinator request; return whether an append may follow (in the same turn).
 
-        The verification is remembered until that append, or for the lowest sequence that was
-        bounced. `forget` it where the producer does not hold its transactional id: it has nothing
-        to send again.
+        The verification remains until that append, or for the lowest sequence of a bounced batch.
+        Call `forget` if the producer does not own its transactional id: it has nothing to send
+        again.
         """
         verification.waiting_count -= 1
         is_allowed = self.allows(verification)
@@ -113,10 +112,10 @@ class Verifications:
     def permit(
         self, producer_id: int, epoch: int, *, bumps_epoch: bool, now_ms: int
     ) -> Verification:
-        """Name the transaction that an append is for which has to wait longer than this turn.
+        """Return a permit for an append that has to wait longer than this turn.
 
-        For one that was just verified, or is open; `allows` tells later whether it still is that
-        one.
+        The permit names a transaction that was just verified, or is open; `allows` tests later
+        whether it still is the same one.
         """
         opened_at = self._opened_at(producer_id, epoch)
         if opened_at != NO_OFFSET:
@@ -135,7 +134,7 @@ class Verifications:
         return opened_at == verification.opened_at
 
     def lowest_sequence(self, producer_id: int, epoch: int) -> int:
-        """The lowest first sequence that was asked for and not appended since, or -1."""
+        """Return the lowest first sequence that was requested and not appended since, or -1."""
         found = self._find(producer_id, epoch) if self._by_producer else None
         return NO_SEQUENCE if found is None else found.lowest_sequence
 
@@ -151,7 +150,7 @@ class Verifications:
                 self._remove(verification)
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """A marker of this epoch was written: verifications of what it ended are void."""
+        """Void the verifications of the transaction that a marker of this epoch ended."""
         known = self._by_producer.get(producer_id)
         if known is None:
             return
@@ -168,7 +167,7 @@ class Verifications:
             self._remove(verification)
 
     def clear(self) -> None:
-        """Leadership ended: the next leader verifies anew."""
+        """Remove all: leadership ended, and the next leader verifies again."""
         self._by_producer.clear()
         self._remembered.clear()
 

@@ -1,7 +1,7 @@
-"""`ControlledBroker`: an embedded broker whose faults a test chooses.
+"""`ControlledBroker`: an embedded broker in which a test injects faults.
 
-The broker is the shipped one. Its clock and its disk are given by this room, and its handlers are
-looked up through it while a fault of a request is set.
+The broker is the shipped one. This package provides its clock and its disk, and its handlers are
+looked up here while a fault of a request is set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ControlledBroker"]
 
 
 class ControlledBroker(EmbeddedBroker):
-    """See `EmbeddedBroker`; `faults` has things go wrong on demand."""
+    """See `EmbeddedBroker`; `faults` injects faults on demand."""
 
     def __init__(
         self,
@@ -114,6 +114,6 @@ class _Death:
 
 
 def _tell_but_of_kills(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What a killed broker had under way ends silently, as in a killed process."""
+    """Silence errors of a killed broker's tasks, which end silently in a killed process."""
     if not isinstance(context.get("exception"), Killed):
         loop.default_exception_handler(context)

@@ -26,7 +26,7 @@ class ControlledClock:
         return self._system.monotonic_ms() + self._ahead_ms
 
     async def sleep(self, delay_ms: float) -> None:
-        """Sleep until that much time has passed, by itself or by `advance`."""
+        """Sleep until that much time has passed, really or by `advance`."""
         end_ms = self.monotonic_ms() + delay_ms
         while (left_ms := end_ms - self.monotonic_ms()) > 0:
             if self._moved is None:

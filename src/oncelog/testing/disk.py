@@ -1,7 +1,6 @@
-"""A disk on which a broker can be killed: from some write on, nothing is written any more.
+"""A disk on which a broker can be killed: after some write, no more is written.
 
-What was written before stays, as it does when a process is killed with SIGKILL: the bytes are the
-system's by then.
+Earlier writes remain, as after SIGKILL: their bytes are the system's.
 """
 
 from __future__ import annotations

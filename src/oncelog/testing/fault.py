@@ -11,7 +11,7 @@ WAIT_TIMEOUT_S = 10.0
 
 
 class Fault:
-    """A fault that is set. It strikes by itself; the test may wait for it, or take it back."""
+    """A fault that is set. A test may wait for it, or cancel it."""
 
     def __init__(self, description: str, nth: int, times: int, cancel: Callable[[], None]) -> None:
         if nth < 1 or times < 1:
@@ -28,14 +28,14 @@ class Fault:
 
     @property
     def hits_count(self) -> int:
-        """How often it has struck so far."""
+        """How often it has occurred so far."""
         return self._hits_count
 
     def wait(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Return when it has struck as often as it was to, and what it causes is over.
+        """Return when it has occurred as often as requested, and its effect has ended.
 
-        After a kill that is: when the broker serves again, if it is started again. Raises
-        `TimeoutError` with a sentence that names the fault.
+        A kill ends when the broker serves again, if it is restarted. Raises `TimeoutError` with a
+        sentence that names the fault.
         """
         if not self._over.wait(timeout_s):
             raise TimeoutError(f"within {timeout_s} s this has not happened: {self.description}")
@@ -63,5 +63,5 @@ class Fault:
         return self._left_count == 0
 
     def finish(self) -> None:
-        """What it causes is over: `wait` returns."""
+        """End its effect: `wait` returns."""
         self._over.set()

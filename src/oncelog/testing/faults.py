@@ -1,4 +1,4 @@
-"""`Faults`: what a test can have go wrong in a `ControlledBroker`, at the moment it wants.
+"""`Faults` injects faults into a `ControlledBroker`, at chosen moments.
 
 Faults of requests stand between the dispatcher and the handlers, kills at the disk, time at the
 clock; all three are the edges that the broker takes from outside (D3). While no fault is set,
@@ -62,7 +62,7 @@ class _Kill:
 
 
 class Controlled(Protocol):
-    """As much of a `ControlledBroker` as its faults know."""
+    """The part of a `ControlledBroker` that its faults use."""
 
     clock: ControlledClock
 
@@ -92,7 +92,7 @@ class Faults:
         self._struck: list[Fault] = []
         """Kills that have struck, until the broker serves again or stays down."""
         self._ids: dict[int, str] = {}
-        """Transactional ids by producer id, as far as a PREPARE told: a marker names no id."""
+        """Transactional ids by producer id, from PREPARE records: a marker contains no id."""
 
     # ---- requests ----
 
@@ -107,8 +107,8 @@ class Faults:
     ) -> Fault:
         """Answer the n-th request of an API from now on, and `times` in a row, by an error.
 
-        Nothing of the request happens. `client_id` leaves the requests of other clients alone.
-        Raises `ValueError` for an API that has no such answer.
+        The request has no effect. `client_id` leaves the requests of other clients alone. Raises
+        `ValueError` for an API that has no such answer.
         """
         if api not in CAN_FAIL:
             names = ", ".join(sorted(each.title for each in CAN_FAIL))
@@ -125,7 +125,7 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> Fault:
-        """Let the request wait before anything of it happens.
+        """Delay the request before it has any effect.
 
         Later requests of its connection wait too. `nth`, `times` and `client_id` are as in `fail`.
         """
@@ -158,8 +158,8 @@ class Faults:
     ) -> Fault:
         """Kill the broker at a moment of a transaction, by default now; then start it again.
 
-        Its files stay as SIGKILL would leave them, nothing is written or answered afterwards. It
-        comes back on the same port. With `restart` false it stays down until `restart` is called.
+        Its files are as after SIGKILL; afterwards it neither writes nor answers. It comes back on
+        the same port. With `restart` false it stays down until `restart` is called.
         """
         if at is None:
             fault = Fault("the broker is killed", 1, 1, lambda: None)
@@ -179,10 +179,10 @@ class Faults:
     # ---- producers and time ----
 
     def fence(self, transactional_id: str) -> tuple[int, int]:
-        """Take a transactional id over, as a second process with it would.
+        """Take over a transactional id, as a second process with that id would.
 
         Its open transaction is aborted, and its producer is fenced from now on. Returns the new
-        producer id and epoch. Raises `ValueError` when nobody has used the id.
+        producer id and epoch. Raises `ValueError` when the id was never used.
         """
 
         async def take_over() -> tuple[int, int]:
@@ -269,7 +269,7 @@ class Faults:
         self._broker = self._disk = None
 
     def finish_kills(self) -> None:
-        """The broker serves again, or stays down as it was to: who waits for its end goes on."""
+        """End the kills once the broker serves again, or stays down as requested."""
         struck, self._struck = self._struck, []
         for fault in struck:
             fault.finish()
@@ -362,7 +362,7 @@ class Faults:
         self._do(work)
 
     def _do(self, work: Callable[[], None]) -> None:
-        """In the broker's loop, where there is one; a broker that is down takes it up later."""
+        """Run it in the broker's event loop; for a broker that is down, at its next start."""
 
         async def in_loop() -> None:
             work()

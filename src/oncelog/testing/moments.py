@@ -1,4 +1,4 @@
-"""Moments in the life of a transaction at which a broker can be killed, found in what it writes.
+"""Finds the moments of a transaction at which a broker can be killed, from its writes.
 
 Every step of a transaction is a write: PREPARE and COMPLETE to `__transaction_state`, the markers
 to the partitions. So the moments are found at the disk, and the broker knows nothing of them. This
@@ -23,7 +23,7 @@ _COMPLETE = frozenset({4, 5})
 
 
 class StepKind(Enum):
-    """What is written."""
+    """The kind of a write."""
 
     PREPARE = "PREPARE"
     MARKER = "a marker"
@@ -40,19 +40,19 @@ class Step(NamedTuple):
 
 
 class Moment(Enum):
-    """Where a transaction stands when the broker dies.
+    """The progress of a transaction when the broker is killed.
 
-    Before or after which write that is.
+    Each is before or after one of its writes.
     """
 
     BEFORE_PREPARE = (StepKind.PREPARE, "before")
-    """EndTxn has come and nothing is decided: the next start finds the transaction open."""
+    """EndTxn has arrived and is not decided: the next start finds the transaction open."""
     AFTER_PREPARE = (StepKind.PREPARE, "after")
-    """The outcome is decided, and neither the client nor a partition has heard of it."""
+    """The outcome is decided, and neither the client nor a partition knows it."""
     BETWEEN_MARKERS = (StepKind.MARKER, "after")
     """The first partition has its marker, the others do not."""
     BEFORE_COMPLETE = (StepKind.COMPLETE, "before")
-    """Every partition has its marker, the coordinator's log does not say so yet."""
+    """Every partition has its marker, but COMPLETE is not written."""
     AFTER_COMPLETE = (StepKind.COMPLETE, "after")
     """Everything is written."""
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker as a fixture, and what it knows in the report of a failed test.
+"""The pytest plugin: a broker as a fixture, and its log in the report of a failed test.
 
 pytest loads it by the entry point `oncelog`. The rest of the package is imported with the first
 fixture that is used. docs/testing.md is the guide.
@@ -169,7 +169,7 @@ def _config_of_session(config: pytest.Config) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the markers of a test ask for; of several the closest that says it."""
+    """The options from a test's markers; the closest marker wins."""
 
     config: dict[str, object]
     topic_config: dict[str, object]

@@ -1,7 +1,7 @@
-"""What a request is answered with when a test wants an error: nothing of it has happened.
+"""Builds error responses for requests of a test; such requests have no effect.
 
-Each answer has the shape that Apache Kafka's broker gives an error in: for the whole request where
-its response has such a field, else for every topic, partition or id that it names.
+Each has the shape of Apache Kafka's errors: for the whole request where its response has such a
+field, else for every topic, partition or id that it names.
 """
 
 from __future__ import annotations

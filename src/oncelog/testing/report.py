@@ -1,6 +1,6 @@
-"""What a failed test is told about its broker: its log, its topics, the lives of its transactions.
+"""Adds the broker's log, topics and transactions to the report of a failed test.
 
-A transaction's life is what stands about it in `__transaction_state`, record by record.
+A transaction's life is its records in `__transaction_state`.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class BrokerLog(Handler):
             self._lines.append(self.format(record))
 
     def clear(self) -> None:
-        """Forget what was kept: another test begins."""
+        """Remove all lines: another test begins."""
         self._lines.clear()
 
     def text(self) -> str:
-        """What is kept, a line each."""
+        """Return the collected lines."""
         return "\n".join(self._lines)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen to our loggers, which say what is of level INFO too until the last one leaves."""
+        """Collect lines of our loggers, at level INFO until the last listener ends."""
         logger = getLogger("oncelog")
         if not self._listening_count:
             self._level_before = logger.level
@@ -90,7 +90,7 @@ def topics_text(broker: Broker) -> str:
 
 
 def transactions_text(broker: Broker) -> str:
-    """The life of each transactional id, as far as its log tells it."""
+    """Return the life of each transactional id, as far as its log contains it."""
     lives: dict[str, list[str]] = {}
     for partition in broker.partitions:
         if partition.topic_partition.topic != TRANSACTION_STATE_TOPIC:

@@ -1,6 +1,6 @@
-"""What a fault does to one request: an error, a delay, a connection that is lost.
+"""Applies a fault to one request: an error, a delay, or a lost connection.
 
-It stands where the handler of the API stands. What has no fault goes to that handler.
+It replaces the API's handler, and calls it where there is no fault.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Action = Callable[[Api, object, "Request[Any]"], object]
-"""What is done instead of the handler: ``action(api, context, request)``."""
+"""The replacement of the handler: ``action(api, context, request)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RequestFault:
 
 
 def failing(error: ErrorCode) -> Action:
-    """Answer by an error; nothing happens."""
+    """Return an error; the request has no effect."""
 
     def action(_api: Api, _context: object, request: Request[Any]) -> object:
         return refusal(request, error)
@@ -56,7 +56,7 @@ def failing(error: ErrorCode) -> Action:
 
 
 def delaying(delay_ms: float) -> Action:
-    """Let it wait before anything happens; later requests of its connection wait too."""
+    """Delay the request before it has any effect; later requests of its connection wait too."""
 
     async def later(api: Api, context: object, request: Request[Any]) -> object:
         await asyncio.sleep(delay_ms / 1000)
@@ -67,7 +67,7 @@ def delaying(delay_ms: float) -> Action:
 
 
 def losing_request(description: str) -> Action:
-    """Drop the connection; nothing happens."""
+    """Drop the connection; the request has no effect."""
 
     def action(_api: Api, _context: object, request: Request[Any]) -> None:
         request.connection.fail(description)
@@ -76,7 +76,7 @@ def losing_request(description: str) -> Action:
 
 
 def losing_reply(description: str) -> Action:
-    """Let it happen, and drop the connection instead of answering."""
+    """Let the request take effect, and drop the connection instead of answering it."""
 
     def action(api: Api, context: object, request: Request[Any]) -> object:
         value: object = api.handle(context, request)
@@ -102,7 +102,7 @@ def losing_reply(description: str) -> Action:
 
 
 async def until_kept(pending: Pending) -> None:
-    """Return when the promise is kept; drop it if nobody waits any more."""
+    """Return when the promise is kept; drop it if the caller is cancelled."""
     kept = asyncio.get_running_loop().create_future()
     pending.wait(lambda: None if kept.done() else kept.set_result(None))
     try:

@@ -1,4 +1,4 @@
-"""What the broker counts, under Kafka's names, and the address where Prometheus reads it."""
+"""The broker's metrics, under Kafka's names, and their endpoint for Prometheus."""
 
 from __future__ import annotations
 

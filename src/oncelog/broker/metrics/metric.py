@@ -1,7 +1,7 @@
-"""What a metric is: its name here and in Kafka, its unit, its meaning, and where its values are.
+"""Defines a metric: its name here and in Kafka, its unit, its meaning, and its values.
 
-The names are those that the usual rules of jmx_exporter make of Kafka's MBeans, so that dashboards
-made for Kafka work. Values are read when somebody asks; nothing is added up beforehand.
+The names are those that the usual rules of jmx_exporter make from Kafka's MBeans, so that
+dashboards for Kafka work. Values are read on request; nothing is added up beforehand.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `read` gives its values; it may be left in the middle for a turn of the loop."""
+    """One metric. `read` yields its values; a scrape may pause between them."""
 
     name: str
     kind: Kind

@@ -1,7 +1,7 @@
-"""The address of the metrics: HTTP, for Prometheus and `oncelog metrics`.
+"""Serves the metrics over HTTP, for Prometheus and `oncelog metrics`.
 
 It answers ``GET /metrics`` and nothing else, one request per connection. A scrape is made in
-pieces, so that requests of clients go on meanwhile, and one at a time: a request during one gets
+pieces, so that clients' requests are served meanwhile, and one at a time: a request during one gets
 the same result. Bounds: the size of a request, the connections, and the time of each. It is off
 unless `oncelog.metrics.address` is set.
 
@@ -36,7 +36,7 @@ _PATHS: Final = frozenset({b"/", b"/metrics"})
 
 
 class MetricsServer:
-    """Serves the text that `lines()` gives, made anew for each scrape."""
+    """Serves the text of `lines()`, made again for each scrape."""
 
     def __init__(self, lines: Callable[[], Iterator[str]], network: Network, clock: Clock) -> None:
         self._lines = lines
@@ -77,12 +77,12 @@ class MetricsServer:
             await asyncio.wait([self._scrape])
 
     def let_go_in_child(self) -> None:
-        """In a forked child: do not hold the port."""
+        """Close the port in a forked child."""
         if self._listener is not None:
             occupy(self._listener.descriptors)
 
     def admit(self, connection: _Connection) -> bool:
-        """Take in a new connection, unless there are too many."""
+        """Accept a new connection, unless there are too many."""
         if len(self._connections) >= METRICS_CONNECTIONS_COUNT_MAX:
             log.warning("refusing a connection for metrics: %d are open", len(self._connections))
             return False

@@ -1,10 +1,9 @@
-"""One client connection.
+"""One client connection: it reads frames and sends replies in the order of arrival (D13).
 
-Bytes in, frames out to the dispatcher, replies back in the order of arrival (D13).
-
-Frames are received into the memory of `oncelog.broker.net.frames`. Replies of one loop turn leave
-in one write. A request that cannot be answered at once keeps its place in the order; one that holds
-back the others (`Pending.holds_back`) has later frames queue until it is answered.
+Frames are received into the memory of `oncelog.broker.net.frames`, and passed to the dispatcher.
+Replies of one turn of the event loop are sent by one write. A request that cannot be answered at
+once retains its place in the order; behind one that holds others back (`Pending.holds_back`) later
+frames queue until it is answered.
 
 Back-pressure: reading stops while too many requests or bytes wait here, or while the peer does not
 read its replies; in the latter case no further request of it is started either. So one peer's
@@ -42,7 +41,7 @@ _SIZE_BYTES = 4
 
 
 class Acceptor(Protocol):
-    """Who accepted the connection: says whether it may stay, and counts what it holds."""
+    """The acceptor of the connection: it decides whether the connection may stay, and counts."""
 
     loop: asyncio.AbstractEventLoop
     frame_bytes_max: int
@@ -58,13 +57,13 @@ class Acceptor(Protocol):
 
 
 class Starter(Protocol):
-    """Who starts the request in a frame, and takes up its answer when that comes later."""
+    """Starts the request in a frame, and handles its late reply."""
 
     def start(self, connection: Connection, frame: bytearray) -> None:
         """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
     def settle(self, connection: Connection, request: Request[Any]) -> None:
-        """The promise that `request` waits for was kept: `reply` to it, or `hold` it again."""
+        """Handle a kept promise of `request`: `reply` to it, or `hold` it again."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -94,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         """Each with the time of its arrival."""
         self._queued_bytes = 0
         self.queued_s = 0.0
-        """How long the frame waited here that is being started."""
+        """How long the frame that is being started has waited here."""
         # Requests whose replies have not left, in the order of arrival.
         self._waiting: deque[Request[Any]] = deque()
         self._held_by: Request[Any] | None = None
@@ -135,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        """The peer does not read its replies: take nothing more from it."""
+        """Stop reading: the peer does not read its replies."""
         self._writing_paused = True
         if self._transport is not None:
             self._unread_bytes = self._transport.get_write_buffer_size()
@@ -153,9 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go.
+        """Return the buffer for the next bytes.
 
-        Into the frame that is being received, else into the shared buffer.
+        That is the frame that is being received, else the shared buffer.
         """
         frame = self._frame
         if frame is None:
@@ -163,11 +162,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame_filled == len(frame):
             # Doubled as bytes arrive: a peer commits no memory by claiming a size.
             grow(frame, self._frame_size)
-        # This view must not be kept: a buffer with views cannot grow.
+        # The caller must not keep this view: a buffer with views cannot grow.
         return memoryview(frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come: cut them into frames and start those whose turn it is."""
+        """Cut received bytes into frames and start those that may start."""
         self.last_active_s = self._loop.time()
         self._acceptor.bytes_in += nbytes
         self._in_turn = True
@@ -190,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- frames
 
     def _cut(self, nbytes: int) -> None:
-        """Cut what lies in the shared buffer into frames; nothing may stay in it."""
+        """Cut the shared buffer's bytes into frames; none may remain in it."""
         scratch = self._scratch
         position = 0
         if self._size_prefix:
@@ -277,9 +276,9 @@ class Connection(asyncio.BufferedProtocol):
             self._put(buffers)
 
     def hold(self, request: Request[Any], pending: Pending) -> None:
-        """Wait for `pending`; the starter is told when it is kept.
+        """Wait for `pending`; the starter is called when it is kept.
 
-        The place in the order is taken at the first call for a request.
+        The first call for a request reserves its place in the order.
         """
         if self.closed:
             pending.drop()
@@ -316,17 +315,17 @@ class Connection(asyncio.BufferedProtocol):
             if len(first):
                 self._put(first)
         if not self._in_turn:
-            # Whatever else is completed in this turn goes along.
+            # Other replies of this turn are sent with it.
             self._flush_soon()
 
     def _let_go(self) -> None:
-        """Later requests may start, in a turn of their own: this call is part of other work."""
+        """Let later requests start, in another turn: this call is part of other work."""
         self._held_by = None
         self._task = None
         self._flush_soon()
 
     def _put(self, buffers: Buffers) -> None:
-        """Have a reply written at the end of this turn."""
+        """Write a reply at the end of this turn."""
         out = self._out
         if isinstance(buffers, (bytes, bytearray, memoryview)):
             size = len(buffers)
@@ -338,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
             out.extend(buffers)
         self._out_bytes += _SIZE_BYTES + size
         if self._out_bytes > CONNECTION_WRITE_TURN_BYTES_MAX:
-            # Written at once, so that the transport can tell us that the peer does not read.
+            # Written at once, so that the transport can report that the peer does not read.
             self._flush()
 
     def _flush_soon(self) -> None:
@@ -394,12 +393,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being done for this peer, or it does not take what was done."""
+        """Whether no request of this peer is in progress, or it does not read its replies."""
         return self._writing_paused or not (self._waiting or self._queue)
 
     @property
     def descriptor(self) -> int:
-        """The socket's descriptor; -1 when there is none."""
+        """The socket's descriptor; -1 without one."""
         if self._transport is None:
             return -1
         return int(self._transport.get_extra_info("socket").fileno())

@@ -1,4 +1,4 @@
-"""From a frame to its handler, and from what the handler returns to the reply's bytes.
+"""Passes each frame to its API's handler, and encodes the handler's reply.
 
 The errors, as Kafka answers them: an ApiVersions request in a version we do not know gets an
 ApiVersions v0 reply with UNSUPPORTED_VERSION (KIP-511); any other unknown API or version, and any
@@ -28,15 +28,15 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger(__name__)
 
 _BUFFERS = frozenset({bytes, bytearray, memoryview, list, tuple})
-"""What a handler returns that encodes its reply itself."""
+"""The result of a handler that encodes its reply itself."""
 
 
 class Dispatcher:
-    """Finds the handler of each frame and gives its answer to the connection.
+    """Finds the handler of each frame and returns its reply to the connection.
 
-    `find(key)` says how an API is served, None if it is not; `context` is what handlers are given;
-    `stop_because` is told of a broken invariant. With a stopwatch, which returns seconds, requests
-    are timed.
+    `find(key)` returns an API, None if it is not served; `context` is passed to handlers;
+    `stop_because` is called with a violated invariant. With a stopwatch, which returns seconds,
+    requests are timed.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Dispatcher:
         self._stop_because = stop_because
         self._stopwatch = stopwatch
         self.meters: dict[tuple[int, int], RequestMeter] = {}
-        """What was counted, by (key, version): those that were asked for and can be served."""
+        """Counts by (key, version), of the requests that can be served."""
 
     def serve_by(self, find: Callable[[ApiKey], Api | None]) -> None:
-        """From the next request on, look up how APIs are served by another function."""
+        """Replace `find` from the next request on."""
         self._find = find
         for meter in self.meters.values():
             meter.api = find(meter.api.key) or meter.api
@@ -100,7 +100,7 @@ class Dispatcher:
             self._failed(connection, request, error)
 
     def settle(self, connection: Connection, request: Request[Any]) -> None:
-        """The promise that `request` waited for was kept."""
+        """Handle a kept promise of `request`."""
         pending = request.pending
         if pending is None or connection.closed:
             return
@@ -110,10 +110,10 @@ class Dispatcher:
             self._failed(connection, request, error)
 
     def _look_up(self, connection: Connection, header: RequestHeader) -> RequestMeter | None:
-        """How the API of a request is served, or None once the connection was closed because of it.
+        """Return the API of a request, or None once the connection was closed because of it.
 
-        ApiVersions is found in any version (KIP-511); those that we do not know count as version 0,
-        in which they are answered.
+        ApiVersions is found in any version (KIP-511); unknown ones count as version 0, in which the
+        reply is.
         """
         try:
             key = ApiKey(header.api_key)

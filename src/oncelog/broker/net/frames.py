@@ -14,7 +14,7 @@ __all__ = ["ReadBuffer"]
 
 
 class ReadBuffer:
-    """What all connections of one loop share: the read buffer, and one spare frame.
+    """Memory that all connections of one event loop share: the read buffer, and a spare frame.
 
     The read buffer is safe because the loop asks for the buffer, receives and calls
     `buffer_updated` without running anything else.

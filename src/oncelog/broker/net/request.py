@@ -1,10 +1,10 @@
-"""One request, from its frame to its reply: what its handler sees, and its place in the order.
+"""Defines a request as its handler sees it, and the results of handlers.
 
-`handle(context, request)` is what a handler is. Its answer decides how the connection treats the
-requests behind it (D13):
+A handler is a function `handle(context, request)`. Its result determines when the later requests of
+the connection start (D13):
 
 - the response itself (the API's class, or the reply's buffers without the 4-byte size where the
-  handler encodes it): it leaves in its turn;
+  handler encodes it): it is sent in order;
 - a `Pending`: the response comes later; `Pending.holds_back` says whether later requests wait too;
 - a coroutine, only where the handler truly awaits something: later requests wait for it; it may end
   with a response or a `Pending`;
@@ -45,7 +45,7 @@ Body = TypeVar("Body")
 
 
 class Peer(Protocol):
-    """As much of the connection as a handler knows.
+    """The part of the connection's interface that handlers use.
 
     `id` rises with each connection that the broker accepts.
     """
@@ -61,14 +61,14 @@ class Peer(Protocol):
 class Request(Generic[Body]):
     """One request as its handler sees it.
 
-    `body` is the API's request (`oncelog.protocol.messages`); for an API that reads
-    its own bytes it is a writable `memoryview` of the frame from the body on (no copy: the frame
-    belongs to this request alone). `version` is the one that the client asked in, `client_id` its
-    own name for itself, empty when it gave none.
+    `body` is the API's request (`oncelog.protocol.messages`); for an API that parses its own bytes
+    it is a writable `memoryview` of the frame from the body on (no copy: the frame belongs to this
+    request alone). `version` is the request's version, `client_id` the client's name for itself,
+    empty when it sent none.
 
-    While the reply cannot leave, the request keeps its place in the connection's order: `pending`
-    is what it waits for, `reply` the buffers once they are there. `begun_s` is when it arrived, if
-    that is measured; a handler that encodes its reply itself counts in `meter` the errors in it.
+    Until its reply is sent, the request has its place in the connection's order: it waits for
+    `pending`, then `reply` has the buffers. `begun_s` is its arrival, if measured; a handler that
+    encodes its reply itself counts its errors in `meter`.
     """
 
     __slots__ = (
@@ -100,11 +100,11 @@ class Request(Generic[Body]):
 
 
 Handler = Callable[[Any, Request[Any]], Any]
-"""``handle(context, request)``; see the module for what it returns."""
+"""``handle(context, request)``; see the module for its results."""
 
 
 class Api(NamedTuple):
-    """One API as this broker serves it. With `reads_bytes` its handler parses the body itself."""
+    """One API of this broker. With `reads_bytes` its handler parses the body itself."""
 
     key: ApiKey
     handle: Handler
@@ -112,9 +112,9 @@ class Api(NamedTuple):
 
 
 class RequestMeter:
-    """What is counted of the requests of one version of an API: plain integers.
+    """Counts of the requests of one version of an API, as plain integers.
 
-    Counts are always kept; times and sizes only where the dispatcher has a stopwatch.
+    Counts are always updated; times and sizes only where the dispatcher has a stopwatch.
     """
 
     __slots__ = (
@@ -132,14 +132,14 @@ class RequestMeter:
         self.version = version
         self.count = 0
         self.errors: Counter[int] = Counter()
-        """How often each error code was answered."""
+        """The count of replies with each error code."""
         self.byte_count = 0
         self.time_us = 0
         self.buckets = [0] * TIME_BUCKETS_COUNT
-        """How many requests took so many microseconds, by the number's bit length."""
+        """The count of requests by duration: the bit length of its microseconds."""
 
     def took(self, elapsed_s: float) -> None:
-        """Note the time from a request's arrival to its reply."""
+        """Count the time from a request's arrival to its reply."""
         elapsed_us = int(elapsed_s * 1_000_000)
         self.time_us += elapsed_us
         self.buckets[elapsed_us.bit_length()] += 1

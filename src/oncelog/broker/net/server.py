@@ -28,7 +28,7 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
 def _own_name() -> str:
-    """What others can call this machine, as Kafka advertises it when listening everywhere."""
+    """Return this machine's host name, which Kafka advertises when it listens everywhere."""
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)
@@ -38,7 +38,7 @@ def _own_name() -> str:
 
 
 class Server:
-    """Accepts connections for one broker; `start` is given who starts their requests."""
+    """Accepts connections for one broker; `start` gets the request starter."""
 
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
@@ -76,7 +76,8 @@ class Server:
             listener.port,
             lambda: Connection(self, starter, self._read_buffer),
         )
-        # No await from here to `announce`: no request may meet an image without this broker.
+        # No await from here to `announce`: no request may be served with an image without this
+        # broker.
         self.host, self.port = self._listener.addresses[0]
         advertised = self._config.advertised_listener
         if advertised is not None:
@@ -87,7 +88,7 @@ class Server:
         announce(host, port)
 
     def admit(self, connection: Connection) -> bool:
-        """Take in a new connection, unless a limit says no (one log line)."""
+        """Accept a new connection, unless a limit forbids it (one log line)."""
         host = connection.peer_host
         if len(self.connections) >= self._connections_max:
             log.warning(
@@ -130,7 +131,7 @@ class Server:
             connection.abort()
 
     def let_go_in_child(self) -> None:
-        """In a forked child: hold neither the port nor connections, which are the parent's."""
+        """Close the port and connections in a forked child: they are the parent's."""
         if self._listener is not None:
             occupy(self._listener.descriptors)
         occupy(connection.descriptor for connection in self.connections)

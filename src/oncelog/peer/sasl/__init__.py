@@ -1,7 +1,7 @@
-"""SASL, the client's side: who we are, in the mechanisms that Kafka knows.
+"""The client's side of SASL, in Kafka's mechanisms.
 
-`mechanisms` and `scram` decide what to say (pure), `tokens` gets bearer tokens, `settings` holds
-what a connection needs, `authentication` carries it over a connection.
+`mechanisms` and `scram` compute the messages (pure), `tokens` gets bearer tokens, `settings` holds
+a connection's configs, `authentication` exchanges the messages.
 """
 
 from oncelog.peer.sasl.exchange import AuthenticationError, Exchange

@@ -21,17 +21,17 @@ P = ParamSpec("P")
 
 
 class Ask(Protocol):
-    """Sends a request and gives its answer."""
+    """Sends a request and returns its answer."""
 
     async def __call__(self, api: ApiKey, request: RequestFor[ResponseT], /) -> ResponseT:
         """Ask."""
 
 
-"""Sends a request and gives the answer, both of the newest class."""
+"""Sends a request and returns the answer, both of the newest class."""
 
 
 async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
-    """Show `peer` who we are; returns the session's lifetime in milliseconds, 0 without an end.
+    """Authenticate to `peer`; return the session's lifetime in ms, 0 without an end.
 
     Raises `AuthenticationError`, or what `ask` raises.
     """

@@ -1,4 +1,4 @@
-"""What every SASL mechanism is to the one that carries its messages."""
+"""Defines the interface of a SASL mechanism."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ __all__ = ["AuthenticationError", "Exchange"]
 
 
 class AuthenticationError(OncelogError):
-    """We are not who we say, or the broker is not: trying again cannot help.
+    """The broker refused our credentials, or failed to prove its identity: retrying cannot help.
 
     The message names broker, mechanism and principal, and never a secret.
     """
@@ -23,13 +23,13 @@ class AuthenticationError(OncelogError):
 class Exchange(Protocol):
     """One authentication, from our first message to the last.
 
-    Methods may take long (key derivation, a token from an HTTP server), so they are called in the
-    executor. They raise `AuthenticationError` with a message that names the reason only.
+    Methods may block for long (key derivation, a token from an HTTP server), so they are called in
+    the executor. They raise `AuthenticationError` with a message that names the reason only.
     """
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more is said, and the broker proved what it has to prove."""
+        """Whether the exchange has ended, and the broker proved its identity where it has to."""
         ...
 
     def first(self) -> bytes:
@@ -37,5 +37,5 @@ class Exchange(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What to say to the broker's message; None if nothing."""
+        """Return the answer to the broker's message; None if there is none."""
         ...

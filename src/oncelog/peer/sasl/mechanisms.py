@@ -1,4 +1,4 @@
-"""PLAIN and OAUTHBEARER: one message says who we are (RFC 4616, RFC 7628)."""
+"""PLAIN and OAUTHBEARER, which authenticate with one message (RFC 4616, RFC 7628)."""
 
 import json
 from collections.abc import Callable
@@ -27,12 +27,12 @@ class PlainExchange:
         return f"\0{self._username}\0{self._password.value}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The broker says nothing more when it accepts."""
+        """Return None: the broker accepts with an empty message."""
         return None
 
 
 class BearerExchange:
-    """OAUTHBEARER: a token that `token` gives, and the extensions that go with it (KIP-342)."""
+    """OAUTHBEARER: a token from `token`, and its extensions (KIP-342)."""
 
     def __init__(
         self, token: Callable[[], Secret], extensions: tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ class BearerExchange:
         self.is_complete = False
 
     def first(self) -> bytes:
-        """The token, asked for now."""
+        """Return the message with a current token."""
         token = self._token().value
         if not token or not token.isascii() or not token.isprintable():
             raise AuthenticationError("the bearer token is empty or holds control characters")
@@ -51,7 +51,7 @@ class BearerExchange:
         return f"n,,{_SEPARATOR}{text}{_SEPARATOR}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Nothing to an acceptance. A refusal comes as JSON (RFC 7628, section 3.2.2)."""
+        """Return None if accepted. A refusal is JSON (RFC 7628, section 3.2.2)."""
         if not challenge:
             self.is_complete = True
             return None

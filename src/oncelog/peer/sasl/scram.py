@@ -1,9 +1,8 @@
-"""SCRAM: a password is proved by both sides and told by none (RFC 5802, RFC 7677).
+"""SCRAM: both sides prove that they know the password, and neither sends it (RFC 5802, RFC 7677).
 
-The broker that authenticates us has to show that it knows the password too: it signs the exchange,
-and without the right signature the exchange does not end. What a hostile broker may ask for is
-bounded: the iteration count from below (a weak one would let it guess the password from our proof)
-and from above (a huge one would keep us busy).
+The broker signs the exchange to prove that it knows the password; with a wrong signature the
+exchange fails. The iteration count that a hostile broker may request is bounded from below (a weak
+one would let it guess the password from our proof) and from above (a huge one would keep us busy).
 
 User names and passwords are taken as UTF-8 without SASLprep, as Kafka does. Pure but for the
 derivation's cost.

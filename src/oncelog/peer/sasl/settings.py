@@ -1,4 +1,4 @@
-"""Sasl: who we are to a broker, and by which mechanism we show it."""
+"""The SASL configs of a connection: mechanism and credentials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,5 +40,5 @@ class Sasl:
 
     @property
     def principal(self) -> str:
-        """Whom to name in an error."""
+        """The principal, for error messages."""
         return f"user {self.username}" if self.token is None else "the token's bearer"

@@ -1,7 +1,7 @@
-"""Bearer tokens: given, read from a file, or asked for with client credentials (KIP-768).
+"""Bearer tokens: configured, read from a file, or requested with client credentials (KIP-768).
 
-A token of an endpoint is kept for the process until most of its life is over, because every
-connection of every task needs one. Everything here blocks, so it is called in the executor.
+A token of an endpoint is cached by the process for most of its lifetime, because every connection
+of every task needs one. Everything here blocks, so it is called in the executor.
 """
 
 import base64
@@ -33,7 +33,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class FileToken:
-    """The token that stands in a file, read anew each time, so that it may be renewed."""
+    """A token in a file, read again each time, so that it may be renewed."""
 
     path: str
 
@@ -69,7 +69,7 @@ class ClientCredentials:
             return token
 
     def _ask(self) -> tuple[Secret, float]:
-        """(token, seconds it is good for; 0 if the endpoint does not tell)."""
+        """Return (token, its lifetime in seconds; 0 if the endpoint does not send it)."""
         fields = {"grant_type": "client_credentials"}
         if self.scope:
             fields["scope"] = self.scope
