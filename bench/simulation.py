@@ -19,7 +19,7 @@ from rich.table import Table
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.roles import ROLES
-from oncelog.simulation.run import Run, execute, undisturbed
+from oncelog.simulation.run import SimulationRun, execute, undisturbed
 
 CLIENTS = 10
 DURATION_S = 30.0
@@ -54,7 +54,7 @@ def _within(parameters: dict[str, object], names: set[str]) -> dict[str, object]
 
 def ratio(seed: int) -> float:
     """Virtual seconds to CPU seconds while ten clients work."""
-    run = Run(plan_of_ten(seed), ROLES)
+    run = SimulationRun(plan_of_ten(seed), ROLES)
     with undisturbed(run.world):
         run.begin()
         began = time.process_time()

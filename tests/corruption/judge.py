@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from oncelog.cli.log.reading import Batch, read_log
+from oncelog.cli.log.reading import IntactBatch, read_log
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import iter_records
@@ -342,10 +342,10 @@ def _moved(
     return moved
 
 
-def _batches(baseline: Baseline, partition: TopicPartition) -> Iterator[tuple[Path, Batch]]:
+def _batches(baseline: Baseline, partition: TopicPartition) -> Iterator[tuple[Path, IntactBatch]]:
     for path in sorted((baseline.folder / str(partition)).glob("*.log")):
         for batch in read_log(str(path), int(path.stem)):
-            assert isinstance(batch, Batch)
+            assert isinstance(batch, IntactBatch)
             yield path, batch
 
 

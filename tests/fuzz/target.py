@@ -1,8 +1,8 @@
 """A whole broker in this process, behind connections that are not sockets.
 
-Everything from `Connection` down is what ships; the transport, the listening network, time and
-threads are not. One frame at a time is given to a connection as a peer's bytes would come, and what
-the broker does with it is told as an `Outcome`.
+Everything from `ServerConnection` down is what ships; the transport, the listening network, time
+and threads are not. One frame at a time is given to a connection as a peer's bytes would come, and
+what the broker does with it is told as an `Outcome`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from enum import Enum
 from typing import Any, NamedTuple, cast
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.dispatch import Dispatcher
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore
 from tests.fuzz.peer import Peer
@@ -107,7 +107,7 @@ class Link:
 
     def __init__(self, broker: Broker, dispatcher: Dispatcher) -> None:
         self.transport = Transport()
-        self.connection = Connection(broker.server, dispatcher, broker.server._read_buffer)
+        self.connection = ServerConnection(broker.server, dispatcher, broker.server._read_buffer)
         self.connection.connection_made(cast(Any, self.transport))
 
     @property
@@ -181,7 +181,7 @@ class Target:
         """Make the topics that a DeleteTopics took."""
         missing = [name for name in TOPIC_CONFIGS if self.broker.image.topic(name) is None]
         if missing:
-            topics = [NewTopic(name, 2, 1, {}, dict(TOPIC_CONFIGS[name])) for name in missing]
+            topics = [TopicToCreate(name, 2, 1, {}, dict(TOPIC_CONFIGS[name])) for name in missing]
             await self.broker.controller.create_topics(topics, validate_only=False)
 
     def connect(self) -> Link:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from oncelog.simulation.campaign import Finding, Summary, run_campaign
+from oncelog.simulation.campaign import RunFinding, Summary, run_campaign
 from oncelog.simulation.coverage import UNREACHABLE, Coverage
 from tests.support import evidence
 
@@ -47,7 +47,7 @@ def campaign(name: str, seeds: range, profile: str | None, jobs: int) -> tuple[E
     return entry, done.coverage
 
 
-def print_finding(summary: Summary, finding: Finding) -> None:
+def print_finding(summary: Summary, finding: RunFinding) -> None:
     """Say what is new and not known."""
     print(f"seed {summary.seed} {summary.profile}: {finding.detail}", file=sys.stderr)
 

@@ -28,10 +28,10 @@ def main() -> None:
 
 def run(seed: int, profile: str | None) -> list[tuple[str, str]]:
     """What one run found that is not known: kind, and what happened without its particulars."""
-    from oncelog.simulation.campaign import Request, run_seed
+    from oncelog.simulation.campaign import RunRequest, run_seed
 
     try:
-        summary = run_seed(Request(seed, profile, None))
+        summary = run_seed(RunRequest(seed, profile, None))
     except Exception as error:  # noqa: BLE001 - whatever the planted bug does, the search goes on
         return [("crash", f"{type(error).__name__}: {error}"[:200])]
     unknown = (finding for finding in summary.findings if not finding.known_as)

@@ -35,7 +35,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.runtime.clock import Clock
 from oncelog.simulation.history import Acked, Event, SendFailed, Sent, Value
 from oncelog.simulation.process import Process
-from oncelog.spark.progress import Progress
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
 from tests.simulation.lockstep import Lockstep, current
@@ -155,7 +155,7 @@ def _values(data: bytes | bytearray) -> list[Value]:
 
 def _progress(path: Any) -> Any:
     """The steps of a simulated query go to an object instead of a file."""
-    return Progress(None) if path is None else path
+    return ProgressLog(None) if path is None else path
 
 
 def _connected(options: SourceOptions) -> tuple[Lockstep, Consumer]:
@@ -178,9 +178,9 @@ def shipped_tasks() -> Iterator[None]:
         (tasks_module, "TaskContext"): _TaskContext,
         (tasks_module, "asyncio"): SimpleNamespace(Runner=_Runner, sleep=_pace),
         (tasks_module, "Producer"): JournalingProducer,
-        (tasks_module, "Progress"): _progress,
+        (tasks_module, "ProgressLog"): _progress,
         (direct_module, "Producer"): JournalingProducer,
-        (direct_module, "Progress"): _progress,
+        (direct_module, "ProgressLog"): _progress,
         (read_module, "_shared_consumer"): _connected,
     }
     kept = {(module, name): getattr(module, name) for module, name in exchanged}

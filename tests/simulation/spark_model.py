@@ -37,7 +37,7 @@ from oncelog.simulation.faults import PROFILES, draw_faults
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, PlannedTopic, part_rng
 from oncelog.simulation.process import Process
-from oncelog.simulation.run import Run, undisturbed
+from oncelog.simulation.run import SimulationRun, undisturbed
 from oncelog.simulation.workloads import WORKLOADS
 from oncelog.spark.progress import CrashRow
 from oncelog.spark.targets import Targets
@@ -192,7 +192,7 @@ def _task_faults(seed: int, profile: str) -> dict[str, float]:
     return {name: p if rng.random() < 0.8 else 0.0 for name, p in most.items()}
 
 
-class _SparkRun(Run):
+class _SparkRun(SimulationRun):
     """A plan being carried out, with one application in it."""
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:

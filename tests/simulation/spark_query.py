@@ -37,7 +37,7 @@ from oncelog.spark.driver import (
 )
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
-from oncelog.spark.progress import CrashRow, Progress, crash_row
+from oncelog.spark.progress import CrashRow, ProgressLog, crash_row
 from oncelog.spark.source_offsets import limit_ends
 from oncelog.spark.source_options import Isolation
 from oncelog.spark.write_stage import check_one_attempt
@@ -62,7 +62,7 @@ TAKE_OVER: Final = 0.25
 """How likely a rival is started at the step that a run has chosen for it."""
 
 
-class _Steps(Progress):
+class _Steps(ProgressLog):
     """The steps of one driver life, kept in memory. It dies soon after some of them."""
 
     def __init__(self, life: "_Life") -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.simulation.campaign import Finding, judge_run
+from oncelog.simulation.campaign import RunFinding, judge_run
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES
 from oncelog.simulation.known import known_defects
@@ -16,7 +16,7 @@ FOUND = Path(__file__).parent / "found"
 SHOWN_BY = {defect.plan: defect.name for defect in known_defects()}
 
 
-def findings(path: Path) -> tuple[Finding, ...]:
+def findings(path: Path) -> tuple[RunFinding, ...]:
     return judge_run(execute(from_json(path.read_text()), ROLES))
 
 

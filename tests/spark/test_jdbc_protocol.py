@@ -30,7 +30,7 @@ from oncelog.spark.jdbc.transaction import (
     StagedRows,
 )
 from oncelog.spark.marker import BatchIdentity, Marker
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -106,7 +106,7 @@ class Driver:
             application.name, marker_partition=MARKER_PARTITION, replaces_query=replaces
         )
         self.runner = DirectRunner()
-        self.driver = BatchDriver(options, self.transaction, self.runner, Progress(None), crash)
+        self.driver = BatchDriver(options, self.transaction, self.runner, ProgressLog(None), crash)
 
     def process(self, batch: "Batch") -> None:
         batch.driver = self

@@ -7,7 +7,7 @@ files to what this makes.
 
 from functools import cache
 
-from oncelog.core.config_definition import ConfigType, Definition, Support, format_value
+from oncelog.core.config_definition import ConfigSupport, ConfigType, Definition, format_value
 from oncelog.core.config_keys import (
     BROKER_KEYS,
     TOPIC_KEYS,
@@ -110,7 +110,7 @@ def read_keys() -> tuple[set[str], set[str]]:
 
 def passed_over_keys() -> set[str]:
     """Broker keys of what Oncelog does not have."""
-    return {d.name for d in BROKER_KEYS.values() if d.support is Support.NO_EFFECT}
+    return {d.name for d in BROKER_KEYS.values() if d.support is ConfigSupport.NO_EFFECT}
 
 
 def refused_keys() -> set[str]:

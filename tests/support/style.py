@@ -1,4 +1,4 @@
-"""Holds the points of style that no linter knows: the length of files and functions.
+"""Holds the points of style that no linter knows: length, and that no two classes share a name.
 
 Run as ``python -m tests.support.style``; part of ``make check``. A function's docstring is not
 counted: no public function should say less than its callers need.
@@ -6,11 +6,15 @@ counted: no public function should say less than its callers need.
 
 import ast
 import sys
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 ROOT = Path(__file__).resolve().parents[2]
+BLOCKING = "src/oncelog/client/sync.py"
+"""Its classes have the names of the asyncio classes of which they are the blocking form."""
 
 
 def findings(path: Path) -> list[str]:
@@ -45,11 +49,28 @@ def docstring_line_count(function: ast.FunctionDef | ast.AsyncFunctionDef) -> in
     return 0 if ast.get_docstring(function) is None else line_count_of(function.body[0])
 
 
+def repeated_class_names(texts: Mapping[str, str]) -> list[str]:
+    """One line per name that top-level classes of two modules have; `texts` by module's path."""
+    places = defaultdict(list)
+    for path, text in texts.items():
+        if path != BLOCKING:
+            for node in ast.parse(text).body:
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(f"{path}:{node.lineno}")
+    return [
+        f"class {name} is there more than once: {', '.join(found)}"
+        for name, found in sorted(places.items())
+        if len(found) > 1
+    ]
+
+
 def main() -> int:
     """Print every finding; the exit code is 1 when there is one."""
     folders = ("src", "tests", "bench", "examples")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     found = [finding for path in files for finding in findings(path)]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
+    found += repeated_class_names({p: text for p, text in texts.items() if p.startswith("src/")})
     print("\n".join(found) or f"style: {len(files)} files, nothing found")
     return 1 if found else 0
 

@@ -24,8 +24,8 @@ from oncelog.controller.epochs import raise_epochs, without_leader
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import (
     CreationDefaults,
-    NewTopic,
     TopicOutcome,
+    TopicToCreate,
     decide_creation,
     new_internal_topic,
 )
@@ -230,7 +230,7 @@ class ControllerShell:
             await self._follow(METADATA_FEED_WAIT_MS)
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; what could be created can be used when this returns."""
         outcomes = []
@@ -373,7 +373,7 @@ class ControllerShell:
         if name in INTERNAL_TOPICS:
             await self.internal_topic(name)
             return ErrorCode.none
-        (outcome,) = await self.create_topics([NewTopic(name)])
+        (outcome,) = await self.create_topics([TopicToCreate(name)])
         if outcome.error is ErrorCode.topic_already_exists:
             return ErrorCode.none
         return outcome.error

@@ -74,7 +74,7 @@ class EmbeddedBroker:
         self._data_dir: str | None = None
         self._broker: Broker | None = None
         self._bootstrap_servers: str | None = None
-        self._life: _Life | None = None
+        self._life: _BrokerThread | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -156,7 +156,7 @@ class EmbeddedBroker:
 
     # In the thread of the caller.
 
-    def _begin(self) -> _Life:
+    def _begin(self) -> _BrokerThread:
         """Begin a life: its thread runs, the broker in it may not yet."""
         if self._life is not None:
             raise RuntimeError(
@@ -165,7 +165,7 @@ class EmbeddedBroker:
         if self._given_dir is not None and "," in self._given_dir:
             raise ConfigError(f"the data folder {self._given_dir} must have no comma in its name")
         self._data_dir = self._given_dir or make_temporary_folder("oncelog-")
-        self._life = _Life(self._live)
+        self._life = _BrokerThread(self._live)
         _embedded.add(self)
         return self._life
 
@@ -179,7 +179,7 @@ class EmbeddedBroker:
         if broker is not None and broker.stopped_because is not None and error is None:
             raise broker.stopped_because
 
-    def _end(self, life: _Life) -> None:
+    def _end(self, life: _BrokerThread) -> None:
         """End a life and wait for it; its temporary folder goes with it."""
         life.leave(self._request_stop)
         life.thread.join()
@@ -200,7 +200,7 @@ class EmbeddedBroker:
 
     # In the broker's own thread.
 
-    async def _live(self, life: _Life) -> None:
+    async def _live(self, life: _BrokerThread) -> None:
         """The broker's run, from its start until it is left or fails."""
         broker = await self._start_broker()
         life.started.set_result(None)
@@ -242,10 +242,10 @@ class EmbeddedBroker:
             await broker.stop()
 
 
-class _Life:
+class _BrokerThread:
     """One run of the broker: a thread with an event loop, in which `live` runs until it ends."""
 
-    def __init__(self, live: Callable[[_Life], Coroutine[object, object, None]]) -> None:
+    def __init__(self, live: Callable[[_BrokerThread], Coroutine[object, object, None]]) -> None:
         self.started: Future[None] = Future()
         self.ended: Future[None] = Future()
         self.is_left = False

@@ -65,7 +65,7 @@ Reset = Literal["earliest", "latest", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ConsumeOptions:
     """What to read, and when to stop."""
 
     servers: str
@@ -166,7 +166,7 @@ def command(
     )  # fmt: skip
     write = _writer("json" if as_json else form, columns)
     start, reset = _start(from_beginning, offset, until_end, partitions, group)
-    wanted = Wanted(
+    wanted = ConsumeOptions(
         servers, topic, tuple(sorted(set(partitions))), start, reset, until_end, max_messages,
         timeout_ms, isolation_level, group,
     )  # fmt: skip
@@ -259,7 +259,7 @@ def _terminal_writer(form: str, columns: Columns) -> Write:
 
 
 @dataclass(slots=True)
-class Progress:
+class PrintedRecords:
     """What was printed so far: the next offset of each partition, and how many records."""
 
     count: int = 0
@@ -267,7 +267,7 @@ class Progress:
     reader_is_gone: bool = False
 
 
-async def _consume(wanted: Wanted, write: Write) -> None:
+async def _consume(wanted: ConsumeOptions, write: Write) -> None:
     from oncelog.client import Consumer, Role
 
     stop_on_sigterm()
@@ -281,7 +281,7 @@ async def _consume(wanted: Wanted, write: Write) -> None:
         retry_timeout_ms=ADMIN_TIMEOUT_MS,
     )
     consumer = Consumer(wanted.servers, **own)
-    progress = Progress()
+    progress = PrintedRecords()
     async with consumer:
         consumer.assign(plan.partitions)
         for tp, offset in plan.starts.items():
@@ -299,7 +299,7 @@ async def _consume(wanted: Wanted, write: Write) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadPlan:
     """Partitions, the offsets where they start (without those a group decides), and their ends."""
 
     partitions: list[TopicPartition]
@@ -307,7 +307,7 @@ class Plan:
     ends: Mapping[TopicPartition, int] | None
 
 
-async def _plan(wanted: Wanted) -> Plan:
+async def _plan(wanted: ConsumeOptions) -> ReadPlan:
     """Look at the topic. Raises `Failure` for what is not there."""
     from oncelog.core.ids import TopicPartition
 
@@ -329,7 +329,7 @@ async def _plan(wanted: Wanted) -> Plan:
                 f"offset {offset} is not in partition {tp.partition} of {tp.topic}:"
                 f" it has {first[tp]} to {ends[tp]} (the next one)"
             )
-    return Plan(partitions, starts, ends if wanted.until_end else None)
+    return ReadPlan(partitions, starts, ends if wanted.until_end else None)
 
 
 def _chosen(topic: TopicDescription, partitions: tuple[int, ...]) -> Iterable[int]:
@@ -340,7 +340,7 @@ def _chosen(topic: TopicDescription, partitions: tuple[int, ...]) -> Iterable[in
     return partitions or known
 
 
-def _announce(wanted: Wanted) -> None:
+def _announce(wanted: ConsumeOptions) -> None:
     if wanted.offset == "latest" and sys.stdout.isatty() and not wanted.until_end:
         text = f"waiting for new records of {wanted.topic}; --from-beginning prints the old ones"
         say(text, style="dim")
@@ -348,14 +348,14 @@ def _announce(wanted: Wanted) -> None:
 
 async def _read(
     consumer: Consumer,
-    wanted: Wanted,
+    wanted: ConsumeOptions,
     ends: Mapping[TopicPartition, int] | None,
     write: Write,
-    progress: Progress,
+    progress: PrintedRecords,
 ) -> None:
     loop = asyncio.get_running_loop()
     last_record_s = last_commit_s = loop.time()
-    watch = Watch(wanted, loop.time())
+    watch = SilenceWatch(wanted, loop.time())
     while not progress.reader_is_gone and not await _is_finished(consumer, wanted, ends, progress):
         wait_ms: float = POLL_MS
         if wanted.timeout_ms is not None:
@@ -376,10 +376,10 @@ async def _read(
             last_commit_s = loop.time()
 
 
-class Watch:
+class SilenceWatch:
     """Notices that the topic or the brokers are gone; the consumer itself tries again for ever."""
 
-    def __init__(self, wanted: Wanted, now_s: float) -> None:
+    def __init__(self, wanted: ConsumeOptions, now_s: float) -> None:
         self._wanted = wanted
         self._looked_s = now_s
         self._gone_since_s: float | None = None
@@ -406,9 +406,9 @@ class Watch:
 
 async def _is_finished(
     consumer: Consumer,
-    wanted: Wanted,
+    wanted: ConsumeOptions,
     ends: Mapping[TopicPartition, int] | None,
-    progress: Progress,
+    progress: PrintedRecords,
 ) -> bool:
     if wanted.max_messages is not None and progress.count >= wanted.max_messages:
         return True
@@ -424,7 +424,7 @@ def _print(
     records: list[ConsumerRecord],
     ends: Mapping[TopicPartition, int] | None,
     write: Write,
-    progress: Progress,
+    progress: PrintedRecords,
 ) -> None:
     from oncelog.core.ids import TopicPartition
 
@@ -442,7 +442,7 @@ def _print(
         progress.next_offsets[tp] = record.offset + 1
 
 
-async def _commit(consumer: Consumer, progress: Progress) -> None:
+async def _commit(consumer: Consumer, progress: PrintedRecords) -> None:
     """Commit what was printed since the last time."""
     from oncelog.client import ClientError, OffsetAndMetadata
     from oncelog.core.errors import ErrorCode

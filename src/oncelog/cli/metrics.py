@@ -19,7 +19,7 @@ from oncelog.core.config_definition import ConfigError
 from oncelog.core.limits import METRICS_TEXT_BYTES_MAX
 from oncelog.core.listeners import Endpoint, parse_listener
 
-__all__ = ["Value", "command", "parse"]
+__all__ = ["MetricValue", "command", "parse"]
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9404"
 TIMEOUT_S: Final = 10
@@ -31,11 +31,11 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 _COLUMNS: Final = (
     Column("metric", "Metric", style="bold"),
     Column("labels", "Of"),
-    Column("value", "Value", numeric=True),
+    Column("value", "MetricValue", numeric=True),
 )
 
 
-class Value(NamedTuple):
+class MetricValue(NamedTuple):
     """One value of a metric."""
 
     name: str
@@ -93,7 +93,7 @@ def read(endpoint: Endpoint) -> str:
     return text.decode("utf-8", "replace")
 
 
-def parse(text: str) -> Iterator[Value]:
+def parse(text: str) -> Iterator[MetricValue]:
     """The values in Prometheus' text. Raises `Failure` for a line that is none."""
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -106,7 +106,7 @@ def parse(text: str) -> Iterator[Value]:
             value = float(number)
         except ValueError:
             raise Failure(f"no number in Prometheus' text format: {line[:80]}") from None
-        yield Value(name, {k: _unescaped(v) for k, v in _LABEL.findall(labels or "")}, value)
+        yield MetricValue(name, {k: _unescaped(v) for k, v in _LABEL.findall(labels or "")}, value)
 
 
 def _unescaped(text: str) -> str:

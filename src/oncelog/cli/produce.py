@@ -207,7 +207,7 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         batch_size=BATCH_BYTES,
     )
     producer = Producer(job.servers, **own)
-    sent = Sent(job, len(topic.partitions))
+    sent = SendTally(job, len(topic.partitions))
     async with producer:
         if job.transactional_id is not None:
             await producer.init_transactions()
@@ -227,7 +227,7 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
     say(f"{sent.describe()} to {job.topic}{', committed' if job.transactional_id else ''}")
 
 
-async def _commit(job: Job, producer: Producer, sent: Sent) -> None:
+async def _commit(job: Job, producer: Producer, sent: SendTally) -> None:
     """Commit; nothing is called committed or aborted that may be the other (INV-4)."""
     from oncelog.client import ClientError, RetriableError
 
@@ -252,7 +252,7 @@ async def _commit_whole(producer: Producer) -> None:
         raise
 
 
-def _sentence(job: Job, sent: Sent, error: Failure | ClientError) -> str:
+def _sentence(job: Job, sent: SendTally, error: Failure | ClientError) -> str:
     if isinstance(error, Failure):
         return error.message
     if sent.error is not None:
@@ -260,7 +260,7 @@ def _sentence(job: Job, sent: Sent, error: Failure | ClientError) -> str:
     return explain(error, job.servers).message
 
 
-async def _stop(producer: Producer, sent: Sent) -> str:
+async def _stop(producer: Producer, sent: SendTally) -> str:
     """End what was begun, after a failure; returns what a person should know about the outcome."""
     from oncelog.client import ClientError
 
@@ -279,7 +279,7 @@ async def _stop(producer: Producer, sent: Sent) -> str:
     return f"acknowledged until then: {sent.acknowledged_text()}"
 
 
-class Sent:
+class SendTally:
     """The records of one run: how many went out, how many arrived, and the first failure."""
 
     def __init__(self, job: Job, partition_count: int) -> None:
@@ -338,7 +338,7 @@ class Sent:
         return f"{self.acknowledged_text()} ({size_text(self.byte_count)})"
 
 
-async def _send_all(job: Job, producer: Producer, stream: BinaryIO, sent: Sent) -> None:
+async def _send_all(job: Job, producer: Producer, stream: BinaryIO, sent: SendTally) -> None:
     from oncelog.client import RetriableError
 
     async for chunk in _lines(stream):

@@ -18,7 +18,7 @@ from oncelog.cli.output import console, warn
 from oncelog.cli.tool import Failure, ToolCommand
 from oncelog.simulation.campaign import (
     Campaign,
-    Finding,
+    RunFinding,
     Summary,
     judge_run,
     run_campaign,
@@ -117,7 +117,7 @@ def _read_plan(path: str) -> Plan:
         raise Failure(f"{path} is not a plan: {error}") from None
 
 
-def _warn(summary: Summary, finding: Finding) -> None:
+def _warn(summary: Summary, finding: RunFinding) -> None:
     warn(f"--seed {summary.seed} --profile {summary.profile}: {finding.detail}")
 
 
@@ -126,7 +126,7 @@ def _file_name(wanted: str) -> str:
     return f"{'_'.join(words)}.json"
 
 
-def _report(wanted: str, finding: Finding, plan: Plan, minimise: bool) -> Plan:
+def _report(wanted: str, finding: RunFinding, plan: Plan, minimise: bool) -> Plan:
     """Print one finding, made smaller, with the command that replays it; returns what it runs."""
     print_ = console().print
     print_()
@@ -178,7 +178,7 @@ def _page(result: RunResult) -> str:
     )
 
 
-def _print_run(result: RunResult, findings: Sequence[Finding]) -> None:
+def _print_run(result: RunResult, findings: Sequence[RunFinding]) -> None:
     print_ = console().print
     plan = result.plan
     ratio = result.simulated_s / max(result.real_s, 1e-9)

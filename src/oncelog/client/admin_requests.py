@@ -87,7 +87,7 @@ def alter_configs_request(
     """IncrementalAlterConfigs of one resource."""
     return alter_configs.IncrementalAlterConfigsRequest(
         resources=(
-            alter_configs.AlterConfigsResource(
+            alter_configs.IncrementalAlterConfigsResource(
                 resource_type=RESOURCE_TYPES[kind],
                 resource_name=name,
                 configs=(
@@ -100,5 +100,9 @@ def alter_configs_request(
     )
 
 
-def _operation(key: str, operation: int, value: str | None) -> alter_configs.AlterableConfig:
-    return alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+def _operation(
+    key: str, operation: int, value: str | None
+) -> alter_configs.IncrementalAlterableConfig:
+    return alter_configs.IncrementalAlterableConfig(
+        name=key, config_operation=operation, value=value
+    )

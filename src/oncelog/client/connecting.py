@@ -113,7 +113,7 @@ class Connector:
             delay_ms = self._backoff.delay_ms(failures)
             self._failures[host, port] = failures + 1, self._clock.monotonic_ms() + delay_ms
             raise ConnectionLostError(str(error)) from error
-        except sasl.AuthenticationError as error:
+        except sasl.SaslAuthenticationError as error:
             raise AuthenticationError(error.code, str(error)) from error
         except TlsError as error:
             raise AuthenticationError(ErrorCode.network_exception, str(error)) from error

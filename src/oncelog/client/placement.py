@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog.client.errors import AbortableError, ClientError
-from oncelog.client.machines.producer import ProducerMachine, record_size
+from oncelog.client.machines.producer import ProducerMachine, size_of
 from oncelog.client.partitioners import Partitioner
 from oncelog.client.sender import Token
 from oncelog.core.errors import ErrorCode
@@ -73,7 +73,7 @@ class Placement:
             partition = self._choose(topic, record)
         if waits or partition is None:
             self._held.setdefault(topic, []).append(_Held(created_ms, record, token, partition))
-            self.held_size += record_size(record)
+            self.held_size += size_of(record)
         else:
             self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
 
@@ -81,7 +81,7 @@ class Placement:
         """Give the held records of topics that are known by now their partitions."""
         for topic in [t for t in self._held if self._partition_count(t)]:
             for created_ms, record, token, partition in self._held.pop(topic):
-                self.held_size -= record_size(record)
+                self.held_size -= size_of(record)
                 if partition is None:
                     partition = self._choose_later(topic, record, token)
                 if partition is None:
@@ -92,7 +92,7 @@ class Placement:
     def reject_topic(self, topic: str, error: ClientError) -> None:
         """Fail what waits for `topic`: it cannot be produced to."""
         for held in self._held.pop(topic, ()):
-            self.held_size -= record_size(held.record)
+            self.held_size -= size_of(held.record)
             self._fail(held.token, error)
 
     def fail_all(self, reason: str) -> None:
@@ -110,7 +110,7 @@ class Placement:
                 if not expired(held.created_ms):
                     kept.append(held)
                     continue
-                self.held_size -= record_size(held.record)
+                self.held_size -= size_of(held.record)
                 text = f"{topic}: {reason}"
                 code = ErrorCode.unknown_topic_or_partition
                 self._fail(held.token, AbortableError(code, text))

@@ -402,7 +402,7 @@ class Producer:
         transaction.initialized(*producer, self._calls.version)
         self._machine.identify(*producer)
 
-    # --- the sender's gate ------------------------------------------------------------
+    # --- SenderDelegate ---------------------------------------------------------------
 
     async def identify(self) -> None:
         """Take a producer id, for an idempotent producer without transactions."""

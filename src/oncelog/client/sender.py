@@ -2,7 +2,7 @@
 
 It does what `ProducerMachine` decides. Answers come back as callbacks, so several requests per
 broker are in flight without a task for each. What must happen first (a producer id, metadata,
-AddPartitionsToTxn) it asks of its `Gate`, which the producer implements.
+AddPartitionsToTxn) it asks of its `SenderDelegate`, which the producer implements.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
-from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, Send
+from oncelog.client.machines.producer import BatchEnd, ProducerBatch, ProducerMachine, Send
 from oncelog.client.requests import produce_version_max
 from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -30,7 +30,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.runtime.framed import DisconnectedError
 
-__all__ = ["Gate", "Sender", "Token"]
+__all__ = ["Sender", "SenderDelegate", "Token"]
 
 """From Produce 12 on a batch adds its partition to the transaction by itself (KIP-890)."""
 
@@ -56,7 +56,7 @@ class Token:
         self.timestamp_ms = timestamp_ms
 
 
-class Gate(Protocol):
+class SenderDelegate(Protocol):
     """What the producer decides for its sender."""
 
     async def identify(self) -> None:
@@ -100,7 +100,7 @@ class Sender:
         self,
         cluster: Cluster,
         machine: ProducerMachine,
-        gate: Gate,
+        delegate: SenderDelegate,
         *,
         acks: int,
         transactional_id: str | None,
@@ -110,7 +110,7 @@ class Sender:
     ) -> None:
         self._cluster = cluster
         self._machine = machine
-        self._gate = gate
+        self._delegate = delegate
         self._acks = acks
         self._transactional_id = transactional_id
         self._before_pass = before_pass
@@ -154,7 +154,7 @@ class Sender:
             self._changed.clear()
             await self._changed.wait()
 
-    def settle(self, outcomes: Sequence[Outcome]) -> None:
+    def settle(self, outcomes: Sequence[BatchEnd]) -> None:
         """Tell the users how their records ended.
 
         One failed batch loses its transaction, so the queued ones go with it.
@@ -167,7 +167,7 @@ class Sender:
                 _acknowledge(outcome)
         for outcome in failed:
             if outcome.error is not None:
-                self._gate.batch_failed(outcome.error)
+                self._delegate.batch_failed(outcome.error)
                 _fail(outcome, outcome.error, retrieved=self._transactional_id is not None)
         self._changed.set()
 
@@ -197,11 +197,11 @@ class Sender:
         waiting = self._machine.waiting_partitions(now_ms)
         try:
             if self._machine.needs_identity and not self._machine.is_idle:
-                await self._gate.identify()
+                await self._delegate.identify()
                 waiting = self._machine.waiting_partitions(now_ms)
             await self._refresh(waiting, now_ms)
             self._before_pass(now_ms)
-            await self._gate.admit([tp for tp in waiting if not self._gate.is_admitted(tp)])
+            await self._delegate.admit([tp for tp in waiting if not self._delegate.is_admitted(tp)])
         except RetriableError:
             self._retry_at_ms = now_ms + self._cluster.backoff.delay_ms(0)
         except ClientError as error:
@@ -217,7 +217,7 @@ class Sender:
                 await self._send(send)
 
     def _give_up(self, error: ClientError) -> None:
-        self._gate.batch_failed(error)
+        self._delegate.batch_failed(error)
         self.settle(self._machine.abandon(error))
         if self._transactional_id is None and self._machine.is_idle:
             self._machine.resume()
@@ -255,7 +255,7 @@ class Sender:
             handle.cancel()
 
     def _sendable_leader(self, topic_partition: TopicPartition) -> int | None:
-        if not self._gate.is_admitted(topic_partition):
+        if not self._delegate.is_admitted(topic_partition):
             return None
         return self._cluster.metadata.usable_leader(topic_partition)
 
@@ -300,11 +300,11 @@ class Sender:
         answer = connection.submit(ApiKey.PRODUCE, version, buffers)
         answer.add_done_callback(partial(self._answer_received, send, version, ids))
 
-    def _topic_id(self, batch: Batch) -> UUID | None:
+    def _topic_id(self, batch: ProducerBatch) -> UUID | None:
         return self._cluster.metadata.topic_id(batch.topic_partition.topic)
 
     def _version_max(self, ids: dict[str, UUID | None]) -> int | None:
-        implicit = self._gate.sending()
+        implicit = self._delegate.sending()
         is_tv1 = self._transactional_id is not None and not implicit
         return produce_version_max(ids.values(), is_tv1=is_tv1)
 
@@ -357,7 +357,7 @@ class Sender:
 
     def _resolve(
         self,
-        batch: Batch,
+        batch: ProducerBatch,
         code: ErrorCode,
         *,
         base_offset: int = -1,
@@ -377,13 +377,13 @@ class Sender:
         self.settle(outcomes)
 
     def _lost(self, send: Send) -> None:
-        self._gate.request_lost()
+        self._delegate.request_lost()
         for batch in send.batches:
             self._resolve(batch, ErrorCode.network_exception)
         self.wake()
 
 
-def _acknowledge(outcome: Outcome) -> None:
+def _acknowledge(outcome: BatchEnd) -> None:
     batch = outcome.batch
     topic, partition = batch.topic_partition
     base_offset, append_time_ms = outcome.base_offset, outcome.log_append_time_ms
@@ -394,7 +394,7 @@ def _acknowledge(outcome: Outcome) -> None:
             token.future.set_result(RecordMetadata(topic, partition, offset, time_ms))
 
 
-def _fail_records(batch: Batch, code: ErrorCode, faults: dict[int, str | None]) -> None:
+def _fail_records(batch: ProducerBatch, code: ErrorCode, faults: dict[int, str | None]) -> None:
     """Tell the users of a refused batch whose record was at fault (KIP-467).
 
     The others' records were not written either, and may be sent again.
@@ -411,7 +411,7 @@ def _fail_records(batch: Batch, code: ErrorCode, faults: dict[int, str | None]) 
             token.future.set_exception(error)
 
 
-def _fail(outcome: Outcome, error: ClientError, *, retrieved: bool) -> None:
+def _fail(outcome: BatchEnd, error: ClientError, *, retrieved: bool) -> None:
     for token in outcome.batch.tokens:
         if isinstance(token, Token) and not token.future.done():
             token.future.set_exception(error)

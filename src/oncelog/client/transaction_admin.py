@@ -153,7 +153,7 @@ async def _describe_producers(
 ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
     request = producers_api.DescribeProducersRequest(
         topics=tuple(
-            producers_api.TopicRequest(name=name, partition_indexes=tuple(indexes))
+            producers_api.DescribeProducersTopic(name=name, partition_indexes=tuple(indexes))
             for name, indexes in requests.by_topic(wanted).items()
         )
     )
@@ -178,7 +178,7 @@ async def _describe_producers(
     return found
 
 
-def _producer_state(state: producers_api.ProducerState) -> ProducerState:
+def _producer_state(state: producers_api.ActiveProducer) -> ProducerState:
     offset = state.current_txn_start_offset
     return ProducerState(
         state.producer_id,

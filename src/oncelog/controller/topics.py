@@ -22,8 +22,8 @@ from oncelog.core.limits import TOPIC_NAME_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MA
 
 __all__ = [
     "CreationDefaults",
-    "NewTopic",
     "TopicOutcome",
+    "TopicToCreate",
     "decide_creation",
     "name_problem",
     "new_internal_topic",
@@ -40,7 +40,7 @@ _DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """A topic to make.
 
     Counts of -1 take the broker's default; an assignment (partition -> replicas) excludes both.
@@ -71,7 +71,7 @@ class TopicOutcome:
     topic: TopicImage | None = None
 
 
-def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> NewTopic:
+def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> TopicToCreate:
     """Return a new internal topic of Kafka's."""
     prefix = "offsets.topic" if name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
     settings: dict[str, str | None] = {
@@ -86,7 +86,7 @@ def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> N
             "min.insync.replicas": str(min_isr),
             "unclean.leader.election.enable": "false",
         }
-    return NewTopic(
+    return TopicToCreate(
         name,
         config.get_int(f"{prefix}.num.partitions"),
         # D9: a lone broker can only hold one replica, and must work out of the box.
@@ -132,7 +132,7 @@ def name_problem(name: str) -> str | None:
 
 
 def decide_creation(
-    image: MetadataImage, new: NewTopic, topic_id: TopicId, defaults: CreationDefaults
+    image: MetadataImage, new: TopicToCreate, topic_id: TopicId, defaults: CreationDefaults
 ) -> TopicOutcome:
     """The topic that `new` becomes, or the error that Kafka answers with."""
     problem = name_problem(new.name)
@@ -171,7 +171,7 @@ def _collision(image: MetadataImage, name: str) -> str | None:
 
 
 def _placed(
-    image: MetadataImage, new: NewTopic, defaults: CreationDefaults
+    image: MetadataImage, new: TopicToCreate, defaults: CreationDefaults
 ) -> tuple[tuple[int, ...], ...] | TopicOutcome:
     count = defaults.partitions if new.partitions == _DEFAULT else new.partitions
     if count <= 0:
@@ -210,7 +210,9 @@ def _placed(
     )
 
 
-def _assigned(image: MetadataImage, new: NewTopic) -> tuple[tuple[int, ...], ...] | TopicOutcome:
+def _assigned(
+    image: MetadataImage, new: TopicToCreate
+) -> tuple[tuple[int, ...], ...] | TopicOutcome:
     def refused(message: str) -> TopicOutcome:
         return TopicOutcome(new.name, ErrorCode.invalid_replica_assignment, message)
 

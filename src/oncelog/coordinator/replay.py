@@ -52,7 +52,7 @@ class EndTransactionMarker(NamedTuple):
     commit: bool
 
 
-class _Pending(NamedTuple):
+class _UndecidedRecord(NamedTuple):
     """A record of a transaction that has not ended yet."""
 
     record: ScannedRecord
@@ -67,7 +67,7 @@ class ReplayBuffer:
         self._values: dict[bytes, ScannedRecord] = {}
         """The last value of each key without a later tombstone."""
         self._tombstones: dict[bytes, ScannedRecord] = {}
-        self._pending: dict[ProducerId, dict[bytes, _Pending]] = {}
+        self._pending: dict[ProducerId, dict[bytes, _UndecidedRecord]] = {}
         self._pending_count = 0
         self._ends: dict[ProducerId, EndTransactionMarker] = {}
 
@@ -105,7 +105,7 @@ class ReplayBuffer:
             if record[3] is None or key is None:
                 self._bury(record)
             else:
-                pending[key] = _Pending(record, producer_id, producer_epoch)
+                pending[key] = _UndecidedRecord(record, producer_id, producer_epoch)
         self._pending_count += len(pending)
 
     def end_transaction(self, end: EndTransactionMarker) -> None:
@@ -151,7 +151,7 @@ def _plain(record: ScannedRecord) -> RecordToReplay:
     )
 
 
-def _transactional(pending: _Pending) -> RecordToReplay:
+def _transactional(pending: _UndecidedRecord) -> RecordToReplay:
     offset, timestamp_ms, key, value = pending.record
     ids = (pending.producer_id, pending.producer_epoch)
     context = RecordContext(Offset(offset), timestamp_ms, *ids, transactional=True)

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from oncelog.core.config_definition import (
     ConfigError,
+    ConfigSupport,
     ConfigValue,
-    Support,
     Synonym,
     as_bool,
     as_float,
@@ -107,7 +107,7 @@ class BrokerConfig:
         definition = BROKER_KEYS.get(name)
         if definition is not None:
             self._values[name] = definition.parse(text)
-            if definition.support is Support.NOT_YET:
+            if definition.support is ConfigSupport.NOT_YET:
                 self.warnings.append(f"{name} {definition.support.value}")
         elif not is_harmless(name, text):
             raise ConfigError(_why_refused(name))
@@ -343,5 +343,5 @@ def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
     return [
         f"{name} {TOPIC_KEYS[name][0].support.value}"
         for name in overrides
-        if TOPIC_KEYS[name][0].support is not Support.YES
+        if TOPIC_KEYS[name][0].support is not ConfigSupport.YES
     ]

@@ -14,10 +14,10 @@ from oncelog.core.errors import OncelogError
 
 __all__ = [
     "ConfigError",
+    "ConfigSupport",
     "ConfigType",
     "ConfigValue",
     "Definition",
-    "Support",
     "Synonym",
     "as_bool",
     "as_float",
@@ -57,7 +57,7 @@ class ConfigType(Enum):
     PASSWORD = 9
 
 
-class Support(Enum):
+class ConfigSupport(Enum):
     """The effect of a key here."""
 
     YES = "supported"
@@ -79,7 +79,7 @@ class Definition:
     default: ConfigValue
     doc: str
     check: Callable[[ConfigValue], str | None] | None = None
-    support: Support = Support.YES
+    support: ConfigSupport = ConfigSupport.YES
 
     def parse(self, text: str) -> ConfigValue:
         """The typed value of `text`. Raises `ConfigError`."""

@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.core.config_definition import (
+    ConfigSupport,
     ConfigType,
     ConfigValue,
     Definition,
-    Support,
     Synonym,
     as_float,
     as_int,
@@ -224,7 +224,7 @@ def _passed_over_type(name: str) -> ConfigType:
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{
         definition.name: (
-            replace(definition, support=Support.NOT_YET)
+            replace(definition, support=ConfigSupport.NOT_YET)
             if definition.name in UNREAD_BROKER_KEYS
             else definition
         )
@@ -232,7 +232,7 @@ BROKER_KEYS: Final[dict[str, Definition]] = {
     },
     **{
         name: Definition(
-            name, _passed_over_type(name), None, "Has no effect.", support=Support.NO_EFFECT
+            name, _passed_over_type(name), None, "Has no effect.", support=ConfigSupport.NO_EFFECT
         )
         for name in PASSED_OVER
     },
@@ -251,7 +251,7 @@ def _topic(
     default = last.default
     if synonyms[-1].factor != 1:
         default = as_int(default) * synonyms[-1].factor
-    support = Support.NOT_YET if name in UNREAD_TOPIC_KEYS else Support.YES
+    support = ConfigSupport.NOT_YET if name in UNREAD_TOPIC_KEYS else ConfigSupport.YES
     return (
         Definition(name, first.type, default, doc or last.doc, check or first.check, support),
         synonyms,

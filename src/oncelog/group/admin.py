@@ -10,7 +10,7 @@ from oncelog.group.results import (
     DeleteResult,
     DescribedMember,
     DescribeResult,
-    ListedGroup,
+    GroupOverview,
     ListResult,
 )
 from oncelog.group.states import DEAD, GroupState
@@ -71,13 +71,13 @@ def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> 
     for consumer_group in store.consumer_groups.values():
         state = consumer_group.state.value
         if (not states or state.lower() in states) and (not types or CONSUMER in types):
-            line = ListedGroup(consumer_group.group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
+            line = GroupOverview(consumer_group.group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
             listed.append(line)
     return answer(context, ListResult(ErrorCode.none, tuple(listed)))
 
 
-def _line(group: ClassicGroup) -> ListedGroup:
-    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+def _line(group: ClassicGroup) -> GroupOverview:
+    return GroupOverview(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
 
 
 def delete_group(store: GroupStore, event: DeleteGroup, context: EventContext) -> GroupDecision:

@@ -28,7 +28,7 @@ _REBALANCE_TIMEOUT_MS = attrgetter("rebalance_timeout_ms")
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ClassicGroupMember:
     """One member. `join_token` and `sync_token` identify its waiting requests, if any."""
 
     member_id: str
@@ -111,7 +111,7 @@ class ClassicGroup:
     leader_id: str | None = None
     state_timestamp_ms: int = -1
     previous_state: GroupState | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_joins: set[str] = field(default_factory=set)
     """Ids that were assigned with MEMBER_ID_REQUIRED and have not joined yet."""
@@ -135,7 +135,7 @@ class ClassicGroup:
 
     # Members.
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """Add a member whose protocols are compatible (`supports`)."""
         if member.group_instance_id is not None:
             taken = member.group_instance_id in self.static_members
@@ -163,7 +163,7 @@ class ClassicGroup:
 
     def update(
         self,
-        member: Member,
+        member: ClassicGroupMember,
         protocols: tuple[JoinProtocol, ...],
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
@@ -177,7 +177,7 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.join_token = join_token
 
-    def rename_static_member(self, old_id: str, new_id: str) -> Member:
+    def rename_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give a restarted static member a new member id (KIP-345)."""
         member = self.members.pop(old_id)
         require(member.group_instance_id is not None, f"{old_id} is no static member")
@@ -224,7 +224,7 @@ class ClassicGroup:
             raise InvariantViolation(f"{self.group_id}: an empty group has no protocol")
         return max(votes, key=votes.__getitem__)
 
-    def _vote(self, member: Member) -> str:
+    def _vote(self, member: ClassicGroupMember) -> str:
         for protocol in member.protocols:
             if self._support[protocol.name] == len(self.members):
                 return protocol.name

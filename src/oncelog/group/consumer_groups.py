@@ -38,8 +38,8 @@ from oncelog.group.consumer.members import (
 )
 from oncelog.group.consumer.outcome import (
     BeatResult,
+    ConsumerGroupContext,
     ConsumerGroupDescription,
-    Context,
     Outcome,
     Refusal,
 )
@@ -66,8 +66,8 @@ TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
 MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
-def _context(store: GroupStore, context: EventContext) -> Context:
-    return Context(context.now_ms, store.topics(), store.config.consumer)
+def _context(store: GroupStore, context: EventContext) -> ConsumerGroupContext:
+    return ConsumerGroupContext(context.now_ms, store.topics(), store.config.consumer)
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:

@@ -8,7 +8,7 @@ change.
 
 from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode, require
-from oncelog.group.classic_group import ClassicGroup, FormerSelf, Member, WriteKind
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, FormerSelf, WriteKind
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import NO_MEMBER_ID, Join
 from oncelog.group.rebalance import (
@@ -109,7 +109,7 @@ def _join_new(
 def _add(
     store: GroupStore, group: ClassicGroup, member_id: str, event: Join, builder: DecisionBuilder
 ) -> None:
-    member = Member(
+    member = ClassicGroupMember(
         member_id,
         event.group_instance_id,
         event.client_id,
@@ -159,7 +159,7 @@ def _join_known(
     rebalance_or_complete(store, group, builder)
 
 
-def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
+def _knows_already(group: ClassicGroup, member: ClassicGroupMember, event: Join) -> bool:
     """Whether an unchanged member only needs the reply of this generation again.
 
     The leader of a stable group is different: its JoinGroup requests a rebalance, as when it
@@ -172,7 +172,9 @@ def _knows_already(group: ClassicGroup, member: Member, event: Join) -> bool:
     return group.state is GroupState.STABLE and is_same and not is_leader
 
 
-def _update(group: ClassicGroup, member: Member, event: Join, builder: DecisionBuilder) -> None:
+def _update(
+    group: ClassicGroup, member: ClassicGroupMember, event: Join, builder: DecisionBuilder
+) -> None:
     group.update(
         member,
         event.protocols,
@@ -214,7 +216,7 @@ def _replace_static(
 
 def _store_replacement(
     group: ClassicGroup,
-    member: Member,
+    member: ClassicGroupMember,
     former: FormerSelf,
     leader_id: str,
     event: Join,

@@ -8,7 +8,7 @@ epoch, and rebalance. Pure; the callers write.
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
-from oncelog.group.classic_group import ClassicGroup, Member
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.consumer import records
 from oncelog.group.consumer.embedded import (
     identified,
@@ -18,13 +18,13 @@ from oncelog.group.consumer.embedded import (
 )
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.members import ClassicSide, ConsumerMember, Partitions
-from oncelog.group.consumer.outcome import Context, Refusal
+from oncelog.group.consumer.outcome import ConsumerGroupContext, Refusal
 from oncelog.group.consumer.target import Members
 from oncelog.group.consumer.topics import Topics, metadata_hash
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 
-def upgrade(classic: ClassicGroup, context: Context) -> ConsumerGroup | Refusal:
+def upgrade(classic: ClassicGroup, context: ConsumerGroupContext) -> ConsumerGroup | Refusal:
     """Convert a classic group to a consumer group, or return why it cannot be converted."""
     if not context.config.migration_policy.upgrades:
         return _cannot(classic, "online upgrade is disabled")
@@ -52,7 +52,7 @@ def _cannot(classic: ClassicGroup, reason: str) -> Refusal:
 
 
 def _take(
-    group: ConsumerGroup, classic: ClassicGroup, member: Member, topics: Topics
+    group: ConsumerGroup, classic: ClassicGroup, member: ClassicGroupMember, topics: Topics
 ) -> str | None:
     """Convert one member; return why it cannot be converted."""
     name = classic.protocol_name
@@ -97,7 +97,7 @@ def all_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def may_downgrade(
-    group: ConsumerGroup, gone: frozenset[str], context: Context, classic_size_max: int
+    group: ConsumerGroup, gone: frozenset[str], context: ConsumerGroupContext, classic_size_max: int
 ) -> bool:
     """Whether the group becomes classic once these members are removed."""
     left = [member for member_id, member in group.members.items() if member_id not in gone]
@@ -112,7 +112,7 @@ def may_downgrade(
 
 
 def downgrade(
-    group: ConsumerGroup, gone: frozenset[str], context: Context
+    group: ConsumerGroup, gone: frozenset[str], context: ConsumerGroupContext
 ) -> tuple[ClassicGroup, dict[str, bytes]]:
     """Return the classic group of the remaining members, with their assignments."""
     classic = ClassicGroup(
@@ -135,8 +135,8 @@ def _target(group: ConsumerGroup, member_id: str) -> Partitions:
     return group.target.get(member_id, frozenset())
 
 
-def _classic(member: ConsumerMember, side: ClassicSide) -> Member:
-    return Member(
+def _classic(member: ConsumerMember, side: ClassicSide) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member.member_id,
         member.instance_id,
         member.client_id,

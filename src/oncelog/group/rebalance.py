@@ -6,7 +6,7 @@ Source: Kafka's `GroupMetadataManager`: `prepareRebalance`, `completeClassicGrou
 
 from oncelog.coordinator.shard import NOTHING, EventContext
 from oncelog.core.errors import ErrorCode, require
-from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, WriteKind
 from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.events import NO_MEMBER_ID, JoinPhaseOver, SessionExpired, SyncPhaseOver
 from oncelog.group.records import group_record
@@ -92,7 +92,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
     store.timers.set(group.sync_key, builder.now_ms + group.rebalance_timeout_ms)
 
 
-def current_generation(group: ClassicGroup, member: Member) -> JoinResult:
+def current_generation(group: ClassicGroup, member: ClassicGroupMember) -> JoinResult:
     """Reply to a member's JoinGroup; only the leader receives the list of members."""
     is_leader = group.leader_id == member.member_id
     return JoinResult(
@@ -153,7 +153,7 @@ def sync_phase_over(
 def session_expired(
     store: GroupStore, event: SessionExpired, context: EventContext
 ) -> GroupDecision:
-    """Remove a member whose session timed out, unless it is excused (`Member.is_excused`)."""
+    """Remove a member whose session timed out, unless `ClassicGroupMember.is_excused`."""
     group = store.groups.get(event.group_id)
     if group is None:
         return NOTHING
@@ -180,7 +180,7 @@ def complete_join_if_all_here(
 
 
 def remove_member(
-    store: GroupStore, group: ClassicGroup, member: Member, builder: DecisionBuilder
+    store: GroupStore, group: ClassicGroup, member: ClassicGroupMember, builder: DecisionBuilder
 ) -> None:
     """Remove a member. UNKNOWN_MEMBER_ID makes a live client join again."""
     refuse_waiting(builder, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
 from oncelog.core.ids import TopicPartition
-from oncelog.group.classic_group import ClassicGroup, Member
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.states import GroupState
@@ -125,7 +125,7 @@ def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
     """Return the record of a group's generation, with its members' assignments."""
     members = tuple(
-        group_log.GroupMember(
+        group_log.MemberMetadata(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
@@ -176,7 +176,7 @@ def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGro
     )
     for stored in value.members:
         timeout_ms = stored.rebalance_timeout_ms
-        member = Member(
+        member = ClassicGroupMember(
             stored.member_id,
             stored.group_instance_id,
             stored.client_id,

@@ -63,7 +63,7 @@ class DescribedMember(NamedTuple):
     assignment: bytes
 
 
-class ListedGroup(NamedTuple):
+class GroupOverview(NamedTuple):
     """One line of ListGroups."""
 
     group_id: str
@@ -154,7 +154,7 @@ class ListResult:
     """ListGroups of this partition."""
 
     error: ErrorCode
-    groups: tuple[ListedGroup, ...] = ()
+    groups: tuple[GroupOverview, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

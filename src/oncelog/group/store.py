@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
 from oncelog.core.errors import ErrorCode, require
-from oncelog.group.classic_group import ClassicGroup, Member, PendingWrite, WriteKind
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
@@ -78,7 +78,7 @@ class GroupStore:
         if self.offsets.partitions(group.group_id):
             self.groups[group.group_id] = ClassicGroup(group.group_id)
 
-    def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+    def renew_session(self, group: ClassicGroup, member: ClassicGroupMember, now_ms: int) -> None:
         """Restart the member's session timeout."""
         deadline_ms = now_ms + member.session_timeout_ms
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
@@ -163,14 +163,14 @@ def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
-def answer_join(builder: DecisionBuilder, member: Member, result: JoinResult) -> None:
+def answer_join(builder: DecisionBuilder, member: ClassicGroupMember, result: JoinResult) -> None:
     """Reply to a member's waiting JoinGroup, if any."""
     if member.join_token is not None:
         builder.reply(member.join_token, result)
         member.join_token = None
 
 
-def answer_sync(builder: DecisionBuilder, member: Member, result: SyncResult) -> bool:
+def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: SyncResult) -> bool:
     """Reply to a member's waiting SyncGroup, if any; return whether there was one."""
     if member.sync_token is None:
         return False
@@ -180,7 +180,7 @@ def answer_sync(builder: DecisionBuilder, member: Member, result: SyncResult) ->
 
 
 def refuse_waiting(
-    builder: DecisionBuilder, member: Member, error: ErrorCode, member_id: str
+    builder: DecisionBuilder, member: ClassicGroupMember, error: ErrorCode, member_id: str
 ) -> None:
     """Answer a member's waiting requests with `error`."""
     answer_join(builder, member, JoinResult(error, member_id))

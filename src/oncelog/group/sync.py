@@ -7,7 +7,7 @@ that after a fail-over the group has the generation that its members know.
 
 from oncelog.coordinator.shard import NOTHING, EventContext, answer
 from oncelog.core.errors import ErrorCode, require
-from oncelog.group.classic_group import ClassicGroup, Member, WriteKind
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, WriteKind
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import Sync
 from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
@@ -73,7 +73,7 @@ def _store_assignment(
     return builder.build()
 
 
-def assignment_of(group: ClassicGroup, member: Member, assignment: bytes) -> SyncResult:
+def assignment_of(group: ClassicGroup, member: ClassicGroupMember, assignment: bytes) -> SyncResult:
     """Reply with a member's assignment."""
     require(member.member_id in group.members, "INV-8: an assignment goes to a member only")
     return SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)

@@ -24,7 +24,7 @@ from oncelog.core.limits import RESPONSE_SIZE_MAX
 from oncelog.peer.failures import CLOSED_AFTER_VERSIONS, explain
 from oncelog.peer.negotiation import PeerSupport, negotiate
 from oncelog.peer.sasl.authentication import authenticate
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import encode_request, parse_response
@@ -46,7 +46,7 @@ REAUTHENTICATION_SHARE = (0.85, 0.95)
 does."""
 
 
-class _Pending(NamedTuple):
+class _InFlightRequest(NamedTuple):
     api: ApiKey
     version: int
     correlation_id: int
@@ -76,14 +76,14 @@ class Connection:
             on_closed=self._fail_pending,
         )
         self._loop = asyncio.get_running_loop()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_InFlightRequest] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sasl = sasl
         self._reauthenticate_at_s: float | None = None
         self._reauthentication: asyncio.Task[None] | None = None
         # What was submitted while the connection authenticates again; None while it does not.
-        self._held: deque[tuple[Sequence[Buffer], _Pending | None]] | None = None
+        self._held: deque[tuple[Sequence[Buffer], _InFlightRequest | None]] | None = None
         self._was_used = False
 
     # --- opening and closing ----------------------------------------------------------
@@ -105,7 +105,7 @@ class Connection:
 
         `with_tls` says that the network speaks TLS, for the error's sake. Raises
         `DisconnectedError` when there is no answer in `connect_timeout_ms`, `TlsError` or
-        `AuthenticationError` where trying again cannot help.
+        `SaslAuthenticationError` where trying again cannot help.
         """
         connection = cls(host, port, client_id, request_timeout_ms, sasl)
         try:
@@ -127,7 +127,7 @@ class Connection:
         """Connect and agree on versions, without a limit of time; `open` calls it once.
 
         Raises `DisconnectedError` when there is no answer, `ProtocolError` when the peer does
-        not tell its versions, `AuthenticationError` when it does not let us in.
+        not tell its versions, `SaslAuthenticationError` when it does not let us in.
         """
         await self._frames.connect(network)
         self.support = await negotiate(self.send, self.peer)
@@ -257,7 +257,7 @@ class Connection:
         try:
             version = self.version_for(api)
         except ProtocolError:
-            raise AuthenticationError(_NO_SASL) from None
+            raise SaslAuthenticationError(_NO_SASL) from None
         frame = encode_request(api, version, _SASL_CORRELATION_ID, self.client_id, request)
         pending = self._expected(api, version, _SASL_CORRELATION_ID, None)
         self._send((frame,), pending)
@@ -278,12 +278,14 @@ class Connection:
 
     def _expected(
         self, api: ApiKey, version: int, correlation_id: int, timeout_ms: float | None
-    ) -> _Pending:
+    ) -> _InFlightRequest:
         wait_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_s = self._loop.time() + wait_ms / 1000
-        return _Pending(api, version, correlation_id, self._loop.create_future(), deadline_s)
+        return _InFlightRequest(
+            api, version, correlation_id, self._loop.create_future(), deadline_s
+        )
 
-    def _send_or_hold(self, buffers: Sequence[Buffer], pending: _Pending | None) -> None:
+    def _send_or_hold(self, buffers: Sequence[Buffer], pending: _InFlightRequest | None) -> None:
         if self._is_session_ending() and self._sasl is not None:
             self._reauthenticate_at_s, self._held = None, deque()
             task = self._loop.create_task(self._authenticate_again(self._sasl))
@@ -297,7 +299,7 @@ class Connection:
         at_s = self._reauthenticate_at_s
         return at_s is not None and self._loop.time() >= at_s and not self.is_closed
 
-    def _send(self, buffers: Sequence[Buffer], pending: _Pending | None) -> None:
+    def _send(self, buffers: Sequence[Buffer], pending: _InFlightRequest | None) -> None:
         self._frames.send(buffers)
         if pending is not None:
             self._pending.append(pending)

@@ -67,7 +67,7 @@ class RequestFor(Generic[ResponseT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WireType:
     """How a value is encoded: the name of a type of Kafka's protocol guide."""
 
     name: str
@@ -128,16 +128,16 @@ class Leading:
     last: int
 
 
-Int8 = Annotated[int, Kind("int8")]
-Int16 = Annotated[int, Kind("int16")]
-Int32 = Annotated[int, Kind("int32")]
-Int64 = Annotated[int, Kind("int64")]
-Float64 = Annotated[float, Kind("float64")]
-Boolean = Annotated[bool, Kind("bool")]
-String = Annotated[str, Kind("string")]
-Bytes = Annotated[bytes, Kind("bytes")]
-Error = Annotated[ErrorCode, Kind("error_code")]
-Uuid = Annotated[UUID | None, Kind("uuid")]
+Int8 = Annotated[int, WireType("int8")]
+Int16 = Annotated[int, WireType("int16")]
+Int32 = Annotated[int, WireType("int32")]
+Int64 = Annotated[int, WireType("int64")]
+Float64 = Annotated[float, WireType("float64")]
+Boolean = Annotated[bool, WireType("bool")]
+String = Annotated[str, WireType("string")]
+Bytes = Annotated[bytes, WireType("bytes")]
+Error = Annotated[ErrorCode, WireType("error_code")]
+Uuid = Annotated[UUID | None, WireType("uuid")]
 """None is Kafka's zero UUID."""
 
 
@@ -214,7 +214,7 @@ _UNIONS: Final = (UnionType, Union)
 
 
 def _kinds(marks: list[Any]) -> list[str]:
-    return [mark.name for mark in marks if isinstance(mark, Kind)]
+    return [mark.name for mark in marks if isinstance(mark, WireType)]
 
 
 def _unwrapped(hint: Any) -> tuple[Any, list[Any]]:

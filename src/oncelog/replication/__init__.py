@@ -3,6 +3,6 @@
 Pure; see `partition.py`.
 """
 
-from oncelog.replication.partition import PartitionState, Role
+from oncelog.replication.partition import PartitionState, ReplicaRole
 
-__all__ = ["PartitionState", "Role"]
+__all__ = ["PartitionState", "ReplicaRole"]

@@ -15,10 +15,10 @@ from enum import Enum
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId
 
-__all__ = ["PartitionState", "Role"]
+__all__ = ["PartitionState", "ReplicaRole"]
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """What this broker is for the partition."""
 
     OFFLINE = "offline"
@@ -26,10 +26,12 @@ class Role(Enum):
     FOLLOWER = "follower"
 
 
-ROLE_CHANGES: dict[Role, frozenset[Role]] = {
-    Role.OFFLINE: frozenset({Role.LEADER, Role.FOLLOWER}),
-    Role.LEADER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE}),
-    Role.FOLLOWER: frozenset({Role.LEADER, Role.FOLLOWER, Role.OFFLINE}),
+ROLE_CHANGES: dict[ReplicaRole, frozenset[ReplicaRole]] = {
+    ReplicaRole.OFFLINE: frozenset({ReplicaRole.LEADER, ReplicaRole.FOLLOWER}),
+    ReplicaRole.LEADER: frozenset({ReplicaRole.LEADER, ReplicaRole.FOLLOWER, ReplicaRole.OFFLINE}),
+    ReplicaRole.FOLLOWER: frozenset(
+        {ReplicaRole.LEADER, ReplicaRole.FOLLOWER, ReplicaRole.OFFLINE}
+    ),
 }
 """Legal moves; OFFLINE stays OFFLINE only by not being assigned."""
 
@@ -67,7 +69,7 @@ class PartitionState:
     ) -> None:
         self.broker_id = broker_id
         self.topic_id = topic_id
-        self.role = Role.OFFLINE
+        self.role = ReplicaRole.OFFLINE
         self.is_failed = False
         """Whether the folder of the log is off line: no role is taken any more."""
         self.leader = -1
@@ -102,7 +104,7 @@ class PartitionState:
         if leader_epoch < self.leader_epoch or self.is_failed:
             return False
         renewed = leader_epoch > self.leader_epoch or leader != self.leader
-        role = Role.LEADER if leader == self.broker_id else Role.FOLLOWER
+        role = ReplicaRole.LEADER if leader == self.broker_id else ReplicaRole.FOLLOWER
         require(role in ROLE_CHANGES[self.role], f"illegal move {self.role} -> {role}")
         self.role = role
         self.leader = leader
@@ -111,7 +113,7 @@ class PartitionState:
         self.replicas = tuple(replicas)
         if min_insync_replicas is not None:
             self.min_insync_replicas = min(min_insync_replicas, len(self.replicas))
-        if role is Role.LEADER:
+        if role is ReplicaRole.LEADER:
             known = {} if renewed else self._end_offsets
             members = self.isr | {self.broker_id}
             self._end_offsets = {member: known.get(member, 0) for member in members}
@@ -123,7 +125,7 @@ class PartitionState:
 
     def resign(self) -> None:
         """Stop serving the partition: it was deleted, or the broker stops."""
-        self.role = Role.OFFLINE
+        self.role = ReplicaRole.OFFLINE
         self._end_offsets = {}
 
     def fail(self) -> None:
@@ -134,12 +136,12 @@ class PartitionState:
     @property
     def is_leader(self) -> bool:
         """Whether this broker leads the partition now."""
-        return self.role is Role.LEADER
+        return self.role is ReplicaRole.LEADER
 
     def local_end_moved(self, log_end_offset: int) -> bool:
         """The local log now ends here. True when that moved the high watermark."""
         self.log_end_offset = log_end_offset
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             return False
         self._end_offsets[self.broker_id] = log_end_offset
         return self._advance()
@@ -152,14 +154,14 @@ class PartitionState:
         Followers outside the ISR do not hold the high watermark back.
         """
         require(log_end_offset <= self.log_end_offset, "a follower is ahead of its leader's log")
-        if self.role is not Role.LEADER or broker_id not in self._end_offsets:
+        if self.role is not ReplicaRole.LEADER or broker_id not in self._end_offsets:
             return False
         self._end_offsets[broker_id] = log_end_offset
         return self._advance()
 
     def leader_high_watermark(self, high_watermark: int) -> bool:
         """A follower learns the leader's high watermark from a fetch. True when its own moved."""
-        if self.role is not Role.FOLLOWER:
+        if self.role is not ReplicaRole.FOLLOWER:
             return False
         reached = min(high_watermark, self.log_end_offset)
         if reached <= self.high_watermark:
@@ -172,7 +174,7 @@ class PartitionState:
 
         The high watermark falls only with the log's end.
         """
-        require(self.role is not Role.LEADER, "INV-1: a leader never truncates its log")
+        require(self.role is not ReplicaRole.LEADER, "INV-1: a leader never truncates its log")
         self.log_end_offset = log_end_offset
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
@@ -188,7 +190,7 @@ class PartitionState:
                 return ErrorCode.fenced_leader_epoch
             if request_epoch > self.leader_epoch:
                 return ErrorCode.unknown_leader_epoch
-        if self.role is not Role.LEADER:
+        if self.role is not ReplicaRole.LEADER:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.none
 

@@ -2,7 +2,7 @@
 
 The system limits the descriptors of a process, sockets included. `raise_limit` raises that to its
 maximum; `OpenFiles` limits a broker's long-lived open files to a share of it. It knows nothing of
-logs: the owner of an open file is a `Holder`, and may be asked to close it.
+logs: the owner of an open file is a `FileHolder`, and may be asked to close it.
 
 A descriptor through which unsynced bytes were written is not simply closed: while no descriptor is
 open the kernel may forget that writing them back failed, and the next fsync would report success
@@ -20,7 +20,7 @@ from oncelog.core.limits import (
     OPEN_FILES_LOOKED_AT_COUNT_MAX,
 )
 
-__all__ = ["Holder", "OpenFiles", "log_files_count_max", "raise_limit"]
+__all__ = ["FileHolder", "OpenFiles", "log_files_count_max", "raise_limit"]
 
 
 def raise_limit() -> int:
@@ -50,7 +50,7 @@ def _limit() -> int:
     return DESCRIPTORS_COUNT_MAX if soft == resource.RLIM_INFINITY else soft
 
 
-class Holder(Protocol):
+class FileHolder(Protocol):
     """The owner of an open file."""
 
     recently_used: bool
@@ -72,13 +72,13 @@ class OpenFiles:
 
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
-        self._holders: dict[Holder, None] = {}
+        self._holders: dict[FileHolder, None] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._holders)
 
-    def opened(self, holder: Holder) -> None:
+    def opened(self, holder: FileHolder) -> None:
         """Record that `holder` opened its file; close another if there are too many."""
         with self._lock:
             self._holders[holder] = None
@@ -89,7 +89,7 @@ class OpenFiles:
         if unsynced is not None and unsynced.let_go(sync=True):
             self.closed(unsynced)
 
-    def closed(self, holder: Holder) -> None:
+    def closed(self, holder: FileHolder) -> None:
         """Record that `holder` closed its file itself."""
         with self._lock:
             self._holders.pop(holder, None)
@@ -103,7 +103,7 @@ class OpenFiles:
                     del self._holders[holder]
             return len(self._holders) < count
 
-    def _let_one_go(self, newest: Holder) -> Holder | None:
+    def _let_one_go(self, newest: FileHolder) -> FileHolder | None:
         """Close the first that is idle and synced; else returns one that has to be synced."""
         unsynced = None
         # Twice around: the first time may find that each was used since it was looked at last.

@@ -22,7 +22,7 @@ from oncelog.simulation.run import RunResult, execute
 
 __all__ = [
     "Campaign",
-    "Finding",
+    "RunFinding",
     "Summary",
     "judge_run",
     "run_campaign",
@@ -37,7 +37,7 @@ RUNS_PER_PROCESS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RunFinding:
     """One finding of a run, as text that can cross between processes."""
 
     signature: str
@@ -57,7 +57,7 @@ class Summary:
     real_s: float
     event_count: int
     allowed_count: int
-    findings: tuple[Finding, ...]
+    findings: tuple[RunFinding, ...]
     coverage: str
 
     @property
@@ -67,7 +67,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """What a worker is asked to run."""
 
     seed: int
@@ -75,7 +75,7 @@ class Request:
     duration_s: float | None
 
 
-def judge_run(result: RunResult) -> tuple[Finding, ...]:
+def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
     """The findings of a run, told apart from what is known; one for each signature."""
     struck = frozenset(fault.kind for fault in result.history.of(Fault))
     facts = RunFacts(struck, result.plan.flush_every_message)
@@ -84,18 +84,18 @@ def judge_run(result: RunResult) -> tuple[Finding, ...]:
         name = f"bug: {type(error).__name__}"
         found.append((name, name, f"{who}: {error}"))
     defects = known_defects()
-    findings: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], RunFinding] = {}
     for kind, signature, detail in found:
         defect = known_as(kind, detail, facts, defects)
         if defect is None:
-            finding = Finding(signature, detail)
+            finding = RunFinding(signature, detail)
         else:
-            finding = Finding(signature, detail, defect.name, defect.issue)
+            finding = RunFinding(signature, detail, defect.name, defect.issue)
         findings.setdefault((signature, finding.known_as), finding)
     return tuple(findings.values())
 
 
-def run_seed(request: Request) -> Summary:
+def run_seed(request: RunRequest) -> Summary:
     """Carry out one run."""
     plan = draw_plan(request.seed, request.profile, request.duration_s)
     result = execute(plan, ROLES)
@@ -116,7 +116,7 @@ def run_seeds(
     seeds: Iterable[int], profile: str | None, duration_s: float | None, jobs: int
 ) -> Iterator[Summary]:
     """Carry out many runs, in as many processes; summaries come as they are done."""
-    requests = (Request(seed, profile, duration_s) for seed in seeds)
+    requests = (RunRequest(seed, profile, duration_s) for seed in seeds)
     if jobs == 1:
         yield from map(run_seed, requests)
         return
@@ -150,14 +150,14 @@ class Campaign:
     event_count: int = 0
     allowed_count: int = 0
     profiles: Counter[str] = field(default_factory=Counter)
-    unknown: dict[str, tuple[int, Finding]] = field(default_factory=dict)
+    unknown: dict[str, tuple[int, RunFinding]] = field(default_factory=dict)
     """Signature -> (the first seed that shows it, the finding)."""
     known: Counter[tuple[str, int]] = field(default_factory=Counter)
     """(name, issue) -> runs."""
     coverage: Coverage = field(default_factory=Coverage)
     began_s: float = field(default_factory=time.monotonic)
 
-    def add(self, summary: Summary) -> list[Finding]:
+    def add(self, summary: Summary) -> list[RunFinding]:
         """Take in one run; returns what is found for the first time and not known."""
         new = []
         self.run_count += 1
@@ -187,7 +187,7 @@ def run_campaign(
     profile: str | None,
     duration_s: float | None,
     jobs: int,
-    tell: Callable[[Summary, Finding], None],
+    tell: Callable[[Summary, RunFinding], None],
 ) -> Campaign:
     """Carry out many runs and show how far they are; `tell` gets what is new and not known."""
     campaign = Campaign()

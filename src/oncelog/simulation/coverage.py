@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.group.states import MOVES
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.crashes import CrashContext, CrashRow, crash_rows
+from oncelog.simulation.crashes import CrashContext, CrashPlace, crash_rows
 from oncelog.simulation.history import Fault, History
 from oncelog.transaction.states import LEGAL_PREVIOUS
 
@@ -110,7 +110,7 @@ CATALOGUE: tuple[str, ...] = (
     *(f"fault/{kind}" for kinds in FAULT_KINDS.values() for kind in kinds),
     *TRANSACTION_STATES,
     *GROUP_STATES,
-    *(f"crash/{row.name}" for row in CrashRow),
+    *(f"crash/{row.name}" for row in CrashPlace),
     *COMPACTIONS,
 )
 
@@ -124,7 +124,7 @@ UNREACHABLE: dict[str, str] = {
     "transaction/CompleteCommit->Dead": _EXPIRY,
     "transaction/CompleteAbort->Dead": _EXPIRY,
     "crash/IN_FSYNC": "an fsync takes no time here: a death falls just before or just after it",
-    **{f"crash/{row.name}": _SPARK for row in CrashRow if row.name.startswith("SPARK_")},
+    **{f"crash/{row.name}": _SPARK for row in CrashPlace if row.name.startswith("SPARK_")},
     "crash/COORDINATOR_MOVES": f"{_CLUSTER}: a lone one leads every coordinator partition",
     "crash/ZOMBIE_COORDINATOR": f"{_CLUSTER}: a lone one is replaced by itself, after its death",
     "crash/LEADER_DIES": f"{_CLUSTER}: here leader and coordinator die together",
@@ -239,7 +239,7 @@ class Coverage:
 def _add_row(table: Table, name: str, n: int, minimum: int) -> None:
     area, _, what = name.partition("/")
     if area == "crash":
-        what = CrashRow[what].value
+        what = CrashPlace[what].value
     reason = UNREACHABLE.get(name)
     if reason is not None:
         table.add_row(area, what, f"{n:,}" if n else "-", f"unreachable: {reason}", style="dim")

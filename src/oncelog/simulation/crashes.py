@@ -30,14 +30,14 @@ __all__ = [
     "CLIENT_DEATHS",
     "SPARK_STEPS",
     "CrashContext",
-    "CrashRow",
+    "CrashPlace",
     "belongs_to",
     "crash_rows",
     "spark_crash",
 ]
 
 
-class CrashRow(Enum):
+class CrashPlace(Enum):
     """Where a death fell. The value is what tables print; the comments say who detects it."""
 
     # The watch: what stood about a transactional id on the broker that died.
@@ -86,16 +86,16 @@ class CrashRow(Enum):
     UNREPLICATED = "a leader dies between an append and its replication"
 
 
-SPARK_STEPS: dict[str, CrashRow] = {
-    "wal_written": CrashRow.SPARK_WAL_WRITTEN,
-    "after_init": CrashRow.SPARK_AFTER_INIT,
-    "mid_task": CrashRow.SPARK_MID_TASK,
-    "tasks_done": CrashRow.SPARK_TASKS_DONE,
-    "offsets_committed": CrashRow.SPARK_OFFSETS_COMMITTED,
-    "ending": CrashRow.SPARK_ENDING,
-    "txn_ended": CrashRow.SPARK_TXN_ENDED,
-    "drain": CrashRow.SPARK_TXN_ENDED,
-    "drained": CrashRow.SPARK_TXN_ENDED,
+SPARK_STEPS: dict[str, CrashPlace] = {
+    "wal_written": CrashPlace.SPARK_WAL_WRITTEN,
+    "after_init": CrashPlace.SPARK_AFTER_INIT,
+    "mid_task": CrashPlace.SPARK_MID_TASK,
+    "tasks_done": CrashPlace.SPARK_TASKS_DONE,
+    "offsets_committed": CrashPlace.SPARK_OFFSETS_COMMITTED,
+    "ending": CrashPlace.SPARK_ENDING,
+    "txn_ended": CrashPlace.SPARK_TXN_ENDED,
+    "drain": CrashPlace.SPARK_TXN_ENDED,
+    "drained": CrashPlace.SPARK_TXN_ENDED,
 }
 """By the last step that the driver's progress named."""
 
@@ -116,7 +116,7 @@ class CrashContext:
     at_s: float
     who: str
     cause: str
-    rows: tuple[CrashRow, ...]
+    rows: tuple[CrashPlace, ...]
 
 
 def spark_crash(at_s: float, who: str, last_step: str, cause: str = "kill") -> CrashContext:
@@ -130,12 +130,12 @@ def belongs_to(who: str, target: str) -> bool:
     return who == target or who.startswith(f"{target}.")
 
 
-def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashRow]:
+def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashPlace]:
     """Every row that a death of the run fell into, once per death."""
     for context in contexts:
         if context.cause not in CLEAN_ENDS:
             yield from context.rows
-    open_: dict[str, CrashRow] = {}
+    open_: dict[str, CrashPlace] = {}
     down: set[str] = set()
     for event in history.events:
         if isinstance(event, BrokerDied):
@@ -153,22 +153,22 @@ def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Itera
             _follow(event, open_)
 
 
-def _met_by_a_broker(open_: dict[str, CrashRow]) -> Iterator[CrashRow]:
+def _met_by_a_broker(open_: dict[str, CrashPlace]) -> Iterator[CrashPlace]:
     """What the clients were doing when their broker died; each row once."""
     doing = set(open_.values())
-    if CrashRow.CLIENT_ENDING in doing:
-        yield CrashRow.END_TXN_IN_FLIGHT
-    if CrashRow.CLIENT_AFTER_OFFSETS in doing:
-        yield CrashRow.OFFSETS_IN_TRANSACTION
+    if CrashPlace.CLIENT_ENDING in doing:
+        yield CrashPlace.END_TXN_IN_FLIGHT
+    if CrashPlace.CLIENT_AFTER_OFFSETS in doing:
+        yield CrashPlace.OFFSETS_IN_TRANSACTION
 
 
-def _follow(event: Event, open_: dict[str, CrashRow]) -> None:
+def _follow(event: Event, open_: dict[str, CrashPlace]) -> None:
     """Keep the row in which a death of each client would fall now."""
     if isinstance(event, TransactionBegan):
-        open_[event.who] = CrashRow.CLIENT_IN_TRANSACTION
+        open_[event.who] = CrashPlace.CLIENT_IN_TRANSACTION
     elif isinstance(event, TransactionOffsets):
-        open_[event.who] = CrashRow.CLIENT_AFTER_OFFSETS
+        open_[event.who] = CrashPlace.CLIENT_AFTER_OFFSETS
     elif isinstance(event, TransactionEnding):
-        open_[event.who] = CrashRow.CLIENT_ENDING
+        open_[event.who] = CrashPlace.CLIENT_ENDING
     elif isinstance(event, TransactionEnded | TransactionUnknown):
         open_.pop(event.who, None)

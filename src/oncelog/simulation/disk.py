@@ -13,8 +13,8 @@ from pathlib import Path
 
 from oncelog.core.limits import SIMULATION_DISK_BYTES_MAX
 from oncelog.simulation import disk_faults
+from oncelog.simulation.disk_device import Death, Device, DiskOwner, DiskTrace, Moment
 from oncelog.simulation.disk_faults import FaultKind, any_path
-from oncelog.simulation.disk_gate import Death, Device, Moment, Notes, Owner
 from oncelog.simulation.disk_loss import draw_rate, lose_power
 from oncelog.simulation.disk_nodes import File, Tree
 from oncelog.simulation.disk_process import ProcessDisk
@@ -41,7 +41,7 @@ class SimulatedDisk:
     def __init__(
         self,
         rng: random.Random,
-        trace: Notes | None = None,
+        trace: DiskTrace | None = None,
         *,
         capacity_bytes: int = SIMULATION_DISK_BYTES_MAX,
     ) -> None:
@@ -53,7 +53,7 @@ class SimulatedDisk:
 
     # --- processes
 
-    def of(self, process: Owner) -> ProcessDisk:
+    def of(self, process: DiskOwner) -> ProcessDisk:
         """The disk as this process sees it; the same one each time."""
         for view in self._views:
             if view.process is process:
@@ -67,7 +67,7 @@ class SimulatedDisk:
 
     def arm_kill(
         self,
-        process: Owner,
+        process: DiskOwner,
         *,
         after_operations: int,
         moment: Moment = "after",
@@ -85,7 +85,7 @@ class SimulatedDisk:
         """
         self.of(process).kill_at = Death(max(after_operations, 1), moment, rng, cause, aim)
 
-    def disarm_kill(self, process: Owner) -> None:
+    def disarm_kill(self, process: DiskOwner) -> None:
         """Forget `arm_kill`."""
         self.of(process).kill_at = None
 

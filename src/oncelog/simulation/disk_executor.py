@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
 from oncelog.runtime.disk import Lane
-from oncelog.simulation.disk_gate import Owner
+from oncelog.simulation.disk_device import DiskOwner
 
 __all__ = ["Executor"]
 
@@ -37,7 +37,7 @@ class Executor:
 
     __slots__ = ("_delay_s", "_pools", "_process", "is_working")
 
-    def __init__(self, process: Owner, delay_s: Callable[[], float]) -> None:
+    def __init__(self, process: DiskOwner, delay_s: Callable[[], float]) -> None:
         self._process = process
         self._delay_s = delay_s
         self._pools = {lane: _Pool() for lane in Lane}

@@ -25,9 +25,9 @@ from oncelog.runtime.disk import (
     StorageFailure,
 )
 from oncelog.runtime.open_files import OpenFiles
+from oncelog.simulation.disk_device import Device, DeviceAccess, DiskOwner
 from oncelog.simulation.disk_executor import Executor
 from oncelog.simulation.disk_faults import FaultKind
-from oncelog.simulation.disk_gate import Device, Gate, Owner
 from oncelog.simulation.disk_nodes import File, Folder, Node, os_error
 
 __all__ = ["ProcessDisk"]
@@ -97,7 +97,7 @@ class _OpenFile:
         self._file = None
 
 
-class ProcessDisk(Gate):
+class ProcessDisk(DeviceAccess):
     """The disk of its machine as one process sees it, with an executor; a `Disk`."""
 
     __slots__ = (
@@ -110,7 +110,7 @@ class ProcessDisk(Gate):
         "number",
     )
 
-    def __init__(self, device: Device, process: Owner, number: int, rng: random.Random) -> None:
+    def __init__(self, device: Device, process: DiskOwner, number: int, rng: random.Random) -> None:
         super().__init__(device, process)
         self.number = number
         self.files = OpenFiles(SIMULATED_OPEN_FILES_COUNT_MAX)

@@ -20,7 +20,7 @@ from oncelog.simulation.network_faults import NetworkFaults
 from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.trace import Trace
-from oncelog.simulation.transport import Address, Connection, SimulatedTransport
+from oncelog.simulation.transport import Address, SimulatedConnection, SimulatedTransport
 from oncelog.simulation.wire import Mark
 
 __all__ = ["SimulatedNetwork"]
@@ -134,14 +134,14 @@ class SimulatedNetwork(NetworkFaults):
         """How long a packet takes now."""
         return self._links.between(source, target).delay_s(self._wire.rng.random())
 
-    def open(self, process: Process, listener: _Listener) -> Connection:
+    def open(self, process: Process, listener: _Listener) -> SimulatedConnection:
         """Make a connection; its server hears of it by the first item that comes through."""
         counts = self._client_port_counts
         port = CLIENT_PORTS[counts[process.host] % len(CLIENT_PORTS)]
         counts[process.host] += 1
         self._connection_count += 1
         server = listener.process
-        connection = Connection(
+        connection = SimulatedConnection(
             self._wire,
             self._connection_count,
             (process, server),

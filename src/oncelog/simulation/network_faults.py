@@ -17,14 +17,14 @@ from oncelog.simulation.links import FaultHandle, LinkFault, Links
 from oncelog.simulation.pipe import Pipe
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.trace import Trace
-from oncelog.simulation.transport import Connection
+from oncelog.simulation.transport import SimulatedConnection
 from oncelog.simulation.wire import Wire
 
 __all__ = ["Direction", "NetworkFaults", "Predicate"]
 
 Direction = Literal["to server", "to client"]
 
-Predicate = Callable[[Connection], bool]
+Predicate = Callable[[SimulatedConnection], bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +35,7 @@ class _Arm:
     after_bytes: int
     direction: Direction
     half_open: bool
-    connection: Connection | None = None
+    connection: SimulatedConnection | None = None
 
     @property
     def pipe(self) -> Pipe | None:
@@ -51,7 +51,7 @@ class NetworkFaults:
 
     def __init__(self, scheduler: Scheduler, rng: random.Random, trace: Trace) -> None:
         self.counts: Counter[str] = Counter()
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, SimulatedConnection] = {}
         """Those of which at least one end is open, by id, oldest first."""
         self._wire = Wire(scheduler, rng, trace, self.counts)
         self._links = Links(rng)
@@ -134,7 +134,9 @@ class NetworkFaults:
         """Whether a connection's ends are at `a` and `b`, in any order."""
         return lambda connection: connection.is_between(a, b)
 
-    def drop_connection(self, rng: random.Random, predicate: Predicate) -> Connection | None:
+    def drop_connection(
+        self, rng: random.Random, predicate: Predicate
+    ) -> SimulatedConnection | None:
         """Break one of the connections that fit, now; both ends see a reset.
 
         Returns it, or None if none fits.
@@ -170,7 +172,7 @@ class NetworkFaults:
         kind = "half-open drop armed" if half_open else "drop armed"
         return self._keep(FaultHandle(kind, lambda: self._disarm(arm)), until_s)
 
-    def _try_arm(self, arm: _Arm, connection: Connection) -> bool:
+    def _try_arm(self, arm: _Arm, connection: SimulatedConnection) -> bool:
         to_server, to_client = connection.pipes
         pipe = to_server if arm.direction == "to server" else to_client
         is_open = not (connection.client.gone or connection.server.gone)
@@ -202,7 +204,7 @@ class NetworkFaults:
 
     # --- for the network itself
 
-    def _opened(self, connection: Connection) -> None:
+    def _opened(self, connection: SimulatedConnection) -> None:
         """A connection is there: it may be one that a break waits for."""
         self.connections[connection.id] = connection
         for arm in self._arms:

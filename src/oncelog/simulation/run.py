@@ -29,7 +29,7 @@ from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.world import HistoryLog, World
 
-__all__ = ["Run", "RunResult", "execute", "undisturbed"]
+__all__ = ["RunResult", "SimulationRun", "execute", "undisturbed"]
 
 START_BOUND_S: Final = 60.0
 """Within this time a broker serves, and a final look has been taken."""
@@ -72,7 +72,7 @@ class RunResult:
 def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = False) -> RunResult:
     """Carry out a plan. `roles` says how each role of its clients runs."""
     began = time.perf_counter()
-    run = Run(plan, roles, keep_trace=keep_trace)
+    run = SimulationRun(plan, roles, keep_trace=keep_trace)
     with undisturbed(run.world):
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
@@ -81,7 +81,7 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
     return run.result(final, anomalies, time.perf_counter() - began)
 
 
-class Run:
+class SimulationRun:
     """A plan being carried out."""
 
     def __init__(

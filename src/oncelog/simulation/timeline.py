@@ -32,14 +32,14 @@ from oncelog.simulation.timeline_events import (
 from oncelog.simulation.timeline_scale import TimeScale
 from oncelog.simulation.timeline_spans import bands, spans
 
-__all__ = ["Finding", "write_timeline"]
+__all__ = ["TimelineFinding", "write_timeline"]
 
 _NUMBERS = re.compile(r"(\d+)")
 _FAULT_LANE = "faults"
 _VALUES_SHOWN_MAX = 8
 
 
-class Finding(Protocol):
+class TimelineFinding(Protocol):
     """What a checker found. `allowed` is "" or why the run's configuration did not promise it."""
 
     @property
@@ -63,7 +63,7 @@ class Finding(Protocol):
 def write_timeline(
     history: History,
     final: FinalState | None,
-    anomalies: Sequence[Finding],
+    anomalies: Sequence[TimelineFinding],
     title: str,
     command: str,
 ) -> str:
@@ -132,7 +132,7 @@ class _Page:
             lanes.append(self.lanes[str(getattr(event, "topic_partition"))])  # noqa: B009
         return lanes
 
-    def data(self, anomalies: Sequence[Finding]) -> dict[str, Any]:
+    def data(self, anomalies: Sequence[TimelineFinding]) -> dict[str, Any]:
         """Everything that the script needs."""
         kinds = list(dict.fromkeys(type(event) for event in self.events))
         keys: dict[str, int] = {}
@@ -249,7 +249,7 @@ class _Page:
             for band in bands(faults, [*self.brokers, *self.clients], map(str, self.partitions))
         ]
 
-    def _finding(self, finding: Finding, index: _Index) -> dict[str, Any]:
+    def _finding(self, finding: TimelineFinding, index: _Index) -> dict[str, Any]:
         matters = index.matters(finding)
         near = index.nearest(finding)
         y = self.scale.y(finding.at_s)
@@ -278,7 +278,7 @@ class _Index:
                 key = _transaction_key(event.who, transaction_of(event))
                 self._by_transaction[key].append(position)
 
-    def matters(self, finding: Finding) -> set[int]:
+    def matters(self, finding: TimelineFinding) -> set[int]:
         """The events of the offending records and of their transactions."""
         found = set(self._records(finding))
         for value in finding.values:
@@ -291,7 +291,7 @@ class _Index:
             found.add(near)
         return found
 
-    def nearest(self, finding: Finding) -> int | None:
+    def nearest(self, finding: TimelineFinding) -> int | None:
         """The event at which it was found, nearest in time.
 
         Of whom the finding names; or about its records, or its place; or of anybody.
@@ -302,7 +302,7 @@ class _Index:
             candidates, key=lambda p: (abs(self._events[p].at_s - finding.at_s), -p), default=None
         )
 
-    def _records(self, finding: Finding) -> list[int]:
+    def _records(self, finding: TimelineFinding) -> list[int]:
         """The events of its records and of its place."""
         found = [p for value in finding.values for p in self._by_value.get(_value_key(value), ())]
         if finding.topic_partition is not None and finding.offset >= 0:
@@ -357,13 +357,13 @@ def _summary(page: _Page) -> str:
     return "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in items)
 
 
-def _findings(anomalies: Sequence[Finding], drawn: Sequence[Mapping[str, Any]]) -> str:
+def _findings(anomalies: Sequence[TimelineFinding], drawn: Sequence[Mapping[str, Any]]) -> str:
     """The rows of the table; those that the run's promises exclude come first."""
     order = sorted(range(len(anomalies)), key=lambda i: (bool(anomalies[i].allowed), i))
     return "".join(_finding_row(i, anomalies[i], len(drawn[i]["events"])) for i in order)
 
 
-def _finding_row(index: int, finding: Finding, event_count: int) -> str:
+def _finding_row(index: int, finding: TimelineFinding, event_count: int) -> str:
     where = "" if finding.topic_partition is None else str(finding.topic_partition)
     if where and finding.offset >= 0:
         where += f"@{finding.offset}"

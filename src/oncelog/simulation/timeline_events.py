@@ -14,14 +14,14 @@ from oncelog.core.ids import TopicPartition
 from oncelog.simulation import history as h
 from oncelog.simulation.history import Event, Value
 
-__all__ = ["KINDS", "Kind", "details", "kind_of", "places_of", "transaction_of", "values_of"]
+__all__ = ["KINDS", "EventLook", "details", "kind_of", "places_of", "transaction_of", "values_of"]
 
 _SHOWN_COUNT_MAX = 12
 """Of a longer list the details show the beginning and the count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EventLook:
     """How one class of event looks. `tone` and `shape` are names of the page."""
 
     shape: str
@@ -41,9 +41,9 @@ def _row(
     tone: str,
     label: Callable[[E], str],
     at_partition: Callable[[E], str] | None = None,
-) -> tuple[type[Event], Kind]:
+) -> tuple[type[Event], EventLook]:
     """A row of `KINDS`: the label is given events of that class only."""
-    return event, Kind(shape, tone, label, at_partition)
+    return event, EventLook(shape, tone, label, at_partition)
 
 
 def _offsets(event: _WithOffsets) -> str:
@@ -69,7 +69,7 @@ def _outcome(event: h.TransactionEnded) -> str:
     return f"T{event.transaction} {'committed' if event.commit else 'aborted'}"
 
 
-KINDS: dict[type[Event], Kind] = dict(
+KINDS: dict[type[Event], EventLook] = dict(
     (
         _row(h.Sent, "ring", "sent", lambda e: f"#{e.value.number} {_target(e.topic_partition)}"),
         _row(
@@ -138,10 +138,10 @@ KINDS: dict[type[Event], Kind] = dict(
 )
 """By class. `Watermarks` is not here: it is a look, not an event of the system."""
 
-_OTHER = Kind("dot", "quiet", lambda e: type(e).__name__)
+_OTHER = EventLook("dot", "quiet", lambda e: type(e).__name__)
 
 
-def kind_of(event: Event) -> Kind:
+def kind_of(event: Event) -> EventLook:
     """How it is drawn."""
     return KINDS.get(type(event), _OTHER)
 

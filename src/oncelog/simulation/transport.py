@@ -20,7 +20,7 @@ from oncelog.simulation.pipe import Pipe
 from oncelog.simulation.process import Process
 from oncelog.simulation.wire import Fate, Mark, Wire
 
-__all__ = ["Address", "Connection", "SimulatedTransport"]
+__all__ = ["Address", "SimulatedConnection", "SimulatedTransport"]
 
 Address = tuple[str, int]
 
@@ -64,7 +64,11 @@ class SimulatedTransport(asyncio.Transport):
     )
 
     def __init__(
-        self, connection: Connection, process: Process, own_address: Address, peer_address: Address
+        self,
+        connection: SimulatedConnection,
+        process: Process,
+        own_address: Address,
+        peer_address: Address,
     ) -> None:
         super().__init__({"sockname": own_address, "peername": peer_address})
         self.process = process
@@ -354,7 +358,7 @@ class SimulatedTransport(asyncio.Transport):
         self._connection.wire.trace.note(self._connection.id, self.outgoing.direction, what)
 
 
-class Connection:
+class SimulatedConnection:
     """Two ends and the two pipes between them. `forget` is told when both ends are gone."""
 
     __slots__ = ("_forget", "client", "id", "server", "to_client", "to_server", "wire")

@@ -22,7 +22,7 @@ from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import Disk, DiskFile, DiskLock, Lane, StorageFailure
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.crashes import CrashContext, CrashRow
+from oncelog.simulation.crashes import CrashContext, CrashPlace
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
 from oncelog.storage.folder_names import DELETE_SUFFIX
 from oncelog.transaction import TransactionMetadata, TransactionState, records
@@ -50,23 +50,23 @@ class _Transaction:
         self.partition_count = 0
         self.marker_count = 0
 
-    def row(self) -> CrashRow | None:
+    def row(self) -> CrashPlace | None:
         """The row in which a death falls now, for this id."""
         state = self.pending
         if state is TransactionState.ONGOING:
-            return CrashRow.BEGIN_UNANSWERED
+            return CrashPlace.BEGIN_UNANSWERED
         if state is not None:
             if state.is_prepared:
-                return CrashRow.PREPARE_UNANSWERED
-            return CrashRow.COMPLETE_UNANSWERED if state.is_complete else None
+                return CrashPlace.PREPARE_UNANSWERED
+            return CrashPlace.COMPLETE_UNANSWERED if state.is_complete else None
         if self.state is TransactionState.ONGOING:
-            return CrashRow.ONGOING
+            return CrashPlace.ONGOING
         if self.state is None or not self.state.is_prepared:
             return None
         if not self.marker_count:
-            return CrashRow.PREPARED
+            return CrashPlace.PREPARED
         some = self.marker_count < self.partition_count
-        return CrashRow.SOME_MARKERS if some else CrashRow.ALL_MARKERS
+        return CrashPlace.SOME_MARKERS if some else CrashPlace.ALL_MARKERS
 
 
 class BrokerWatch:
@@ -94,7 +94,7 @@ class BrokerWatch:
         self.phase = "recovering"
         self.loading_count = 0
         """Machines that were made and are not activated."""
-        self.doing: CrashRow | None = None
+        self.doing: CrashPlace | None = None
         """The row of the file operation that is running."""
         self.deleting = False
         """Topics are gone from the metadata, and the partitions are about to follow."""
@@ -139,11 +139,11 @@ class BrokerWatch:
         if f"/{TRANSACTION_STATE_TOPIC}-" in path:
             self._appending_states(data)
         elif data[_CONTROL_BYTE] & _CONTROL_BIT:
-            self.doing = CrashRow.MARKER_WRITE
+            self.doing = CrashPlace.MARKER_WRITE
             transaction = self._by_producer.get(_PRODUCER_ID.unpack_from(data, _PRODUCER_ID_AT)[0])
             self._finish = partial(_marked, transaction)
         elif f"/{CONSUMER_OFFSETS_TOPIC}-" in path:
-            self.doing, self._finish = CrashRow.OFFSETS_WRITE, _nothing
+            self.doing, self._finish = CrashPlace.OFFSETS_WRITE, _nothing
         else:
             return False
         return True
@@ -161,14 +161,14 @@ class BrokerWatch:
                     moves.append((self._transaction(transactional_id), metadata.state))
         states = [state for _, state in moves]
         if any(state.is_prepared for state in states):
-            self.doing = CrashRow.PREPARE_WRITE
+            self.doing = CrashPlace.PREPARE_WRITE
         elif any(state.is_complete for state in states):
-            self.doing = CrashRow.COMPLETE_WRITE
+            self.doing = CrashPlace.COMPLETE_WRITE
         self._finish = partial(_appended, moves)
 
     def syncing(self, path: str) -> None:
         """An fsync of a file, or of a folder's names, begins."""
-        self.doing, self._finish = CrashRow.IN_FSYNC, partial(self._synced, path)
+        self.doing, self._finish = CrashPlace.IN_FSYNC, partial(self._synced, path)
 
     def _synced(self, path: str) -> None:
         self._dirty.pop(path, None)
@@ -194,7 +194,7 @@ class BrokerWatch:
 
     def writing_atomically(self, path: str) -> None:
         """A small file is about to be replaced, in several steps."""
-        self.doing, self._finish = CrashRow.WRITE_ATOMIC, None
+        self.doing, self._finish = CrashPlace.WRITE_ATOMIC, None
         if path.endswith(INDEX_SUFFIX) and path[: -len(INDEX_SUFFIX)] + LOG_SUFFIX in self._written:
             # The first file of a roll; a new or an opened log writes its own as well.
             self.sealing = True
@@ -244,7 +244,7 @@ class BrokerWatch:
         rows = dict.fromkeys(self._rows(cause))
         return CrashContext(at_s, who, cause, tuple(rows))
 
-    def _rows(self, cause: str) -> Iterator[CrashRow]:
+    def _rows(self, cause: str) -> Iterator[CrashPlace]:
         if self.doing is not None:
             yield self.doing
         for transaction in self._transactions.values():
@@ -252,23 +252,23 @@ class BrokerWatch:
             if row is not None:
                 yield row
         if cause == _POWER and self._dirty:
-            yield CrashRow.UNSYNCED_APPEND
+            yield CrashPlace.UNSYNCED_APPEND
         if cause == _POWER and self._sealed:
-            yield CrashRow.ROLL_UNFLUSHED
+            yield CrashPlace.ROLL_UNFLUSHED
         if self.sealing and self.phase == "serving":
-            yield CrashRow.ROLL_BEFORE_SEGMENT
+            yield CrashPlace.ROLL_BEFORE_SEGMENT
         if self._new_folders:
-            yield CrashRow.TOPIC_CREATION
+            yield CrashPlace.TOPIC_CREATION
         if self._doomed:
-            yield CrashRow.DELETION_FOLDER
+            yield CrashPlace.DELETION_FOLDER
         elif self.deleting:
-            yield CrashRow.DELETION_METADATA
+            yield CrashPlace.DELETION_METADATA
         if self.phase == "recovering":
-            yield CrashRow.RECOVERING
+            yield CrashPlace.RECOVERING
         elif self.phase == "stopping":
-            yield CrashRow.STOPPING
+            yield CrashPlace.STOPPING
         elif self.loading_count:
-            yield CrashRow.LOADING
+            yield CrashPlace.LOADING
 
 
 def _nothing() -> None:

@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 
 from oncelog.spark.errors import StoppedError
 
-__all__ = ["BackgroundLoop"]
+__all__ = ["StoppableLoop"]
 
 PATIENCE_S: Final = 1.0
 
 T = TypeVar("T")
 
 
-class BackgroundLoop:
+class StoppableLoop:
     """Runs coroutines for synchronous callers, one loop for all of them.
 
     A daemon thread: it never keeps a process alive.

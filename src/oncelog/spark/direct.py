@@ -14,7 +14,7 @@ from oncelog.client.producer import Producer
 from oncelog.spark.driver import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import WriteStageError
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.sending import DELIVERY_TIMEOUT_MS, Deliveries
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
@@ -33,7 +33,7 @@ class DirectWriter:
     ) -> None:
         self._options = options
         self._runner = runner
-        self._progress = Progress(options.progress_path)
+        self._progress = ProgressLog(options.progress_path)
         self._crash_point = crash_point
         self._producer: Producer | None = None
 

@@ -47,7 +47,7 @@ from oncelog.spark.marker import (
     sources_hash,
 )
 from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 
 __all__ = [
     "BatchDriver",
@@ -211,7 +211,7 @@ class BatchDriver:
         options: DriverOptions,
         transaction: Transaction,
         runner: Runner,
-        progress: Progress,
+        progress: ProgressLog,
         crash_point: CrashPoint | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:

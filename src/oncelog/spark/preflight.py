@@ -17,13 +17,13 @@ from oncelog.client.transactions import TransactionDriver
 from oncelog.client.values import NewTopic
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.driver import another_cluster
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker, check_query, latest
 from oncelog.spark.sink_options import SinkOptions
 
-__all__ = ["Cluster", "check_client_options", "examine", "explained"]
+__all__ = ["SinkCluster", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
 """A cluster that says nothing for so long is named as the reason."""
@@ -39,7 +39,7 @@ log = logging.getLogger("oncelog.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SinkCluster:
     """What a run has to know of the sink's cluster."""
 
     cluster_id: str | None
@@ -59,13 +59,13 @@ def examine(
     sources: Sequence[Mapping[str, str]],
     query_id: str | None,
     is_query_known: bool,
-) -> Cluster:
+) -> SinkCluster:
     """Refuse what the clusters show to be wrong, within ten seconds.
 
     `sources` are the options of the query's Kafka sources; `query_id` is that of the checkpoint,
     None when it is empty, which only counts if `is_query_known`.
     """
-    loop = BackgroundLoop("oncelog-check")
+    loop = StoppableLoop("oncelog-check")
     try:
         return loop.call(_examine(options, sources, query_id, is_query_known))
     finally:
@@ -77,7 +77,7 @@ async def _examine(
     sources: Sequence[Mapping[str, str]],
     query_id: str | None,
     is_query_known: bool,
-) -> Cluster:
+) -> SinkCluster:
     timeout_ms = ANSWER_TIMEOUT_S * 1000
     admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **options.client_options)
     transaction = TransactionDriver(
@@ -92,7 +92,7 @@ async def _examine(
             topics = (await admin.list_topics()).keys()
             _check_topics(topics, options)
             is_new = await _make_marker_topic(admin, topics, options)
-            cluster = Cluster(cluster_id, is_new)
+            cluster = SinkCluster(cluster_id, is_new)
             await _check_sources(options, sources, cluster_id)
             marker = await _marker(transaction, options, cluster)
     except (ClientError, TimeoutError) as error:
@@ -182,7 +182,7 @@ async def _cluster_id(source: Mapping[str, str]) -> str | None:
 
 
 async def _marker(
-    transaction: TransactionDriver, options: SinkOptions, cluster: Cluster
+    transaction: TransactionDriver, options: SinkOptions, cluster: SinkCluster
 ) -> Marker | None:
     """The marker as it stands now; only after InitProducerId it is definitive."""
     application_id, place = options.driver.application_id, options.driver.marker_partition

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from oncelog.spark.errors import UsageError
 
-__all__ = ["CRASH_POINTS", "CrashPoint", "CrashRow", "Progress", "crash_row", "read_progress"]
+__all__ = ["CRASH_POINTS", "CrashPoint", "CrashRow", "ProgressLog", "crash_row", "read_progress"]
 
 ENVIRONMENT_VARIABLE: Final = "ONCELOG_CRASH_POINT"
 """``name`` or ``name:batch``.
@@ -69,7 +69,7 @@ _ROW_OF_STEP: Final = {
 }
 
 
-class Progress:
+class ProgressLog:
     """Appends steps to `path`.
 
     Without one it only remembers the last of them. Safe to use from several processes (O_APPEND,

@@ -24,7 +24,7 @@ from oncelog.spark.commit_log import text_of, watermark_after
 from oncelog.spark.driver import MicroBatch
 from oncelog.spark.errors import DrainError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.write_stage import failure_of
 
 __all__ = [
@@ -119,7 +119,7 @@ class QueryRun:
         # Whether executors are on this machine, with its files and its process ids.
         self.is_local = str(context.master).startswith(("local", "spark://127.0.0.1:"))
         self.crash_point = _with_pids(crash_point, context)
-        self.progress = Progress(progress_path)
+        self.progress = ProgressLog(progress_path)
         _RUNS[self.run_id] = self
 
     def is_stopping(self) -> bool:

@@ -12,13 +12,13 @@ from oncelog.client.errors import ClientError
 from oncelog.client.transactions import TransactionDriver
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT32_MAX
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver, MicroBatch
 from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError, UsageError
 from oncelog.spark.marker import Marker
-from oncelog.spark.preflight import Cluster, explained
-from oncelog.spark.progress import Progress
+from oncelog.spark.preflight import SinkCluster, explained
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.query import Query, QueryRun
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
@@ -40,13 +40,15 @@ class Run(QueryRun):
     Its connections, its driver, and what does not change between micro-batches.
     """
 
-    def __init__(self, query: Query, context: Any, options: SinkOptions, cluster: Cluster) -> None:
+    def __init__(
+        self, query: Query, context: Any, options: SinkOptions, cluster: SinkCluster
+    ) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.has_barriers = has_barrier_stages(context)
         self._targets: Targets | None = None
         self._targets_at = 0.0
-        self._loop = BackgroundLoop(f"oncelog-{options.driver.application_id}")
+        self._loop = StoppableLoop(f"oncelog-{options.driver.application_id}")
         self._admin, self._transaction = self.call(self._connect())
         self._driver = BatchDriver(
             dataclasses.replace(
@@ -213,14 +215,14 @@ def committed_marker(options: SinkOptions) -> Marker | None:
     It is definitive: other drivers are fenced, and what they left open is aborted. Raises what the
     cluster refuses, in a sentence.
     """
-    loop = BackgroundLoop("oncelog-marker")
+    loop = StoppableLoop("oncelog-marker")
 
     async def connect() -> TransactionDriver:
         return _transaction_driver(options)
 
     transaction = loop.call(connect())
     try:
-        driver = BatchDriver(options.driver, transaction, loop, Progress(None))
+        driver = BatchDriver(options.driver, transaction, loop, ProgressLog(None))
         driver.prepare()
         return driver.marker
     except ClientError as error:

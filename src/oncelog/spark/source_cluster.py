@@ -17,7 +17,7 @@ from oncelog.client.transactions import TransactionDriver
 from oncelog.client.validation import validate
 from oncelog.client.values import OffsetAndMetadata, TopicDescription
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.errors import PipelineError, UsageError
 from oncelog.spark.source_offsets import ClusterState, Places, SourceOffset
 from oncelog.spark.source_options import Bound, SourceOptions
@@ -48,7 +48,7 @@ class SourceCluster:
         self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
         self._gone: set[str] = set()
         """Topics that did not come back in time: each micro-batch would wait again."""
-        self._loop = BackgroundLoop("oncelog-source")
+        self._loop = StoppableLoop("oncelog-source")
         try:
             self._cluster = self._call(self._connect())
         except PipelineError:

@@ -79,7 +79,7 @@ class SourceOptions:
 
         Raises `UsageError` in one sentence; an unknown option is named, not ignored.
         """
-        given = _Given({name.lower(): value for name, value in options.items()})
+        given = _GivenOptions({name.lower(): value for name, value in options.items()})
         given.check_names()
         topics, pattern, assigned = _subscription(given)
         servers = given.either("bootstrapServers", "kafka.bootstrap.servers")
@@ -155,7 +155,7 @@ class SourceOptions:
             raise UsageError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
 
 
-class _Given:
+class _GivenOptions:
     """The options by lower-case name, as Spark compares them."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -235,7 +235,9 @@ _UNIT_MS: Final = {
 _KNOWN_WHERE: Final = 'the section "Source options" of docs/spark.md lists them'
 
 
-def _subscription(given: _Given) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
+def _subscription(
+    given: _GivenOptions,
+) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition]]:
     names = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
     if len(names) != 1:
         found = f"not {' and '.join(names)}" if names else "none is there"
@@ -273,7 +275,7 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
     return partitions
 
 
-def _bound(given: _Given, side: Literal["starting", "ending"]) -> Bound | None:
+def _bound(given: _GivenOptions, side: Literal["starting", "ending"]) -> Bound | None:
     """What wins is what wins in Spark: one time, then times, then offsets."""
     name = f"{side}Timestamp"
     if (text := given.get(name)) is not None:
@@ -308,7 +310,7 @@ def _places(name: str, text: str, least: int) -> Places:
     return places
 
 
-def _isolation(given: _Given) -> Isolation:
+def _isolation(given: _GivenOptions) -> Isolation:
     name = "isolationLevel" if given.get("isolationLevel") else "kafka.isolation.level"
     levels: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
     return given.choice(name, levels, "read_committed")

@@ -23,7 +23,7 @@ from oncelog.client.settings import Role
 from oncelog.client.values import FetchedPartition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.codecs import DecodedRecords, decode_batches
 from oncelog.spark.errors import DataLossError, PipelineError, loss_message
 from oncelog.spark.source_cluster import SourceCluster
@@ -71,7 +71,7 @@ class OffsetRange(InputPartition):
         return TopicPartition(self.topic, self.partition)
 
 
-_connections: dict[tuple[Any, ...], tuple[BackgroundLoop, Consumer]] = {}
+_connections: dict[tuple[Any, ...], tuple[StoppableLoop, Consumer]] = {}
 """One consumer per worker process and settings.
 
 Spark keeps workers, so a micro-batch pays for no connection. The key holds the pid because workers
@@ -79,10 +79,10 @@ are forked.
 """
 
 
-def _shared_consumer(options: SourceOptions) -> tuple[BackgroundLoop, Consumer]:
+def _shared_consumer(options: SourceOptions) -> tuple[StoppableLoop, Consumer]:
     name = (os.getpid(), options.bootstrap_servers, options.isolation_level, repr(options.kafka))
     if name not in _connections:
-        loop = BackgroundLoop("oncelog-read")
+        loop = StoppableLoop("oncelog-read")
 
         async def make() -> Consumer:
             settings = options.client_settings(Role.CONSUMER)

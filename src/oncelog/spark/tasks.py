@@ -20,7 +20,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import ProducerIdentity, TaskReport
 from oncelog.spark.encoder import Blob, Encoder, from_arrow, to_arrow
 from oncelog.spark.errors import WriteStageError
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets
 
@@ -94,7 +94,7 @@ class WriteTask:
             **self.producer_options,
         )
         async with producer:
-            Progress(self.progress_path).step("mid_task", self.batch_id, task=task)
+            ProgressLog(self.progress_path).step("mid_task", self.batch_id, task=task)
             deliveries = Deliveries(producer, self.targets)
             blobs: list[Blob] | None = first
             while blobs is not None:

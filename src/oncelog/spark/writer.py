@@ -17,7 +17,7 @@ from oncelog.spark.checks import check_configuration
 from oncelog.spark.commit_log import complete_before_start
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker
-from oncelog.spark.preflight import Cluster, examine
+from oncelog.spark.preflight import SinkCluster, examine
 from oncelog.spark.query import Query, RunningSink, read_matching
 from oncelog.spark.run import Run, committed_marker
 from oncelog.spark.sink_options import SinkOptions
@@ -149,7 +149,7 @@ class KafkaStart:
     def __init__(self, df: DataFrame, options: SinkOptions) -> None:
         self._frame = df
         self._options = options
-        self._cluster = Cluster(None, marker_topic_is_new=False)
+        self._cluster = SinkCluster(None, marker_topic_is_new=False)
 
     def examine(self, query_id: str | None, is_known: bool) -> None:
         """Raise `PipelineError` for what would fail later."""

@@ -6,7 +6,7 @@ replicas or coordinators.
 """
 
 from oncelog.runtime.disk import FolderInUse, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.config import LogConfig
 from oncelog.storage.identity import FolderMismatch
 from oncelog.storage.leader_epochs import EpochEnd
@@ -19,7 +19,7 @@ from oncelog.storage.verifications import NO_SEQUENCE, Verification
 
 __all__ = [
     "NO_SEQUENCE",
-    "AbortedTransaction",
+    "AbortedTxn",
     "AppendResult",
     "CachedBatch",
     "CorruptBatch",

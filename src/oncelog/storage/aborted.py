@@ -11,8 +11,8 @@ from oncelog.core.integers import integers
 
 __all__ = [
     "ABORTED_ENTRY_SIZE_BYTES",
-    "AbortedTransaction",
     "AbortedTransactions",
+    "AbortedTxn",
     "format_aborted",
     "parse_aborted",
 ]
@@ -22,7 +22,7 @@ ABORTED_ENTRY_SIZE_BYTES = _ENTRY.size
 _VERSION = 0
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """A transaction that ended with an abort marker at `last_offset`.
 
     `last_stable_offset` is the first offset still undecided when the marker was written.
@@ -40,18 +40,18 @@ class AbortedTransactions:
     __slots__ = ("_entries", "_last_offsets")
 
     def __init__(self) -> None:
-        self._entries: list[AbortedTransaction] = []
+        self._entries: list[AbortedTxn] = []
         self._last_offsets: list[int] = []
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def append(self, entry: AbortedTransaction) -> None:
+    def append(self, entry: AbortedTxn) -> None:
         """Add one; markers are written in offset order."""
         self._entries.append(entry)
         self._last_offsets.append(entry.last_offset)
 
-    def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """Return the transactions with records in [from_offset, to_offset), ordered by markers.
 
         A reader that starts inside such a transaction needs it as well, hence all whose marker is
@@ -69,12 +69,12 @@ class AbortedTransactions:
                 break
         return found
 
-    def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    def between(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """Return those whose marker is in [from_offset, to_offset): a segment's share."""
         start = bisect_left(self._last_offsets, from_offset)
         return self._entries[start : bisect_left(self._last_offsets, to_offset)]
 
-    def replace(self, from_offset: int, to_offset: int, entries: list[AbortedTransaction]) -> None:
+    def replace(self, from_offset: int, to_offset: int, entries: list[AbortedTxn]) -> None:
         """Replace those whose marker is in [from_offset, to_offset) by `entries`."""
         start = bisect_left(self._last_offsets, from_offset)
         end = bisect_left(self._last_offsets, to_offset)
@@ -94,20 +94,20 @@ class AbortedTransactions:
         del self._last_offsets[:slot]
 
 
-def format_aborted(entries: list[AbortedTransaction]) -> bytes:
+def format_aborted(entries: list[AbortedTxn]) -> bytes:
     """A `.txnindex` file's content."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
-def parse_aborted(data: bytes | None) -> list[AbortedTransaction] | None:
+def parse_aborted(data: bytes | None) -> list[AbortedTxn] | None:
     """Entries of a `.txnindex` file (none when it is missing), or None when it is damaged."""
     if not data:
         return []
     if len(data) % ABORTED_ENTRY_SIZE_BYTES:
         return None
-    entries: list[AbortedTransaction] = []
+    entries: list[AbortedTxn] = []
     for version, *fields in _ENTRY.iter_unpack(data):
-        entry = AbortedTransaction(*fields)
+        entry = AbortedTxn(*fields)
         if version != _VERSION or entry.first_offset >= entry.last_offset:
             return None
         if entries and entry.last_offset <= entries[-1].last_offset:

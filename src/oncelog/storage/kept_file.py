@@ -21,7 +21,7 @@ Pread = Callable[[int, int], bytes | bytearray]
 
 
 class KeptFile:
-    """A `.log` file. A `oncelog.runtime.open_files.Holder`."""
+    """A `.log` file. A `oncelog.runtime.open_files.FileHolder`."""
 
     __slots__ = ("_disk", "_failure", "held", "path", "recently_used", "unsynced", "written")
 

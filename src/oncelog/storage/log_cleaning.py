@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from oncelog.core.errors import OncelogError
 from oncelog.runtime.disk import StorageFailure
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -51,7 +51,7 @@ class CleanableLog(LogView):
         with self._lock:
             return self._state.producers.last_records()
 
-    def aborted_below(self, offset: int) -> list[AbortedTransaction]:
+    def aborted_below(self, offset: int) -> list[AbortedTxn]:
         """The aborted transactions that began below `offset`."""
         with self._lock:
             entries = self._state.aborted.between(0, self.log_end_offset)
@@ -64,7 +64,7 @@ class CleanableLog(LogView):
                 raise LogChanged(f"the segments of {self.topic_partition} are others now")
 
     def replace_segments(
-        self, replaced: list[Segment], cleaned: Segment, aborted: list[AbortedTransaction]
+        self, replaced: list[Segment], cleaned: Segment, aborted: list[AbortedTxn]
     ) -> None:
         """Put `cleaned`, synced under its `.cleaned` names, in the place of neighbours. Blocking.
 
@@ -82,7 +82,7 @@ class CleanableLog(LogView):
                 raise
 
     def _replace(
-        self, replaced: list[Segment], cleaned: Segment, aborted: list[AbortedTransaction]
+        self, replaced: list[Segment], cleaned: Segment, aborted: list[AbortedTxn]
     ) -> None:
         disk, directory = self._disk, self.directory
         others = [segment.prefix for segment in replaced[1:]]

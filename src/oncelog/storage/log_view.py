@@ -11,7 +11,7 @@ from typing import TypeVar
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.config import LogConfig
 from oncelog.storage.leader_epochs import EpochEnd
 from oncelog.storage.lookup import TimestampOffset, newest_timestamp, search_timestamp
@@ -81,7 +81,7 @@ class LogView:
             return high_watermark
         return max(first, self.log_start_offset)
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """Aborted transactions with records in [from_offset, to_offset), for a fetch response."""
         with self._lock:
             return self._state.aborted.overlapping(from_offset, to_offset)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.batch_reader import BatchReader
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
@@ -104,7 +104,7 @@ class _Recovery:
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
         self._state = DerivedState(LeaderEpochs(epochs))
-        self._rebuilt: dict[int, list[AbortedTransaction]] = {}
+        self._rebuilt: dict[int, list[AbortedTxn]] = {}
         self._has_moved = False
         """Whether something was cut off, set aside or forgotten, which must last."""
 
@@ -209,7 +209,7 @@ class _Recovery:
             and self.files.read_aborted(segment, sealed) is not None
         )
 
-    def _take_up(self, slot: int) -> list[AbortedTransaction]:
+    def _take_up(self, slot: int) -> list[AbortedTxn]:
         """Check the index files of a sealed segment, or rebuild them; returns its `.txnindex`."""
         if slot in self._rebuilt:
             return self._rebuilt[slot]
@@ -225,7 +225,7 @@ class _Recovery:
         if slot < len(self._segments) - 1:
             self._segments[slot].release()
 
-    def _trusted(self, segment: Segment, slot: int) -> list[AbortedTransaction] | None:
+    def _trusted(self, segment: Segment, slot: int) -> list[AbortedTxn] | None:
         """The aborted transactions of a segment whose files are its own, else None."""
         sealed = self.files.register.get(segment.base_offset)
         is_active = slot == len(self._segments) - 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from oncelog.core.errors import ProtocolError
 from oncelog.protocol.batch import BatchHeader, check_crc
 from oncelog.protocol.record import EndMarker, iter_records, read_end_marker
-from oncelog.storage.aborted import AbortedTransaction, AbortedTransactions
+from oncelog.storage.aborted import AbortedTransactions, AbortedTxn
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.producer_state import Origin, ProducerStates
@@ -136,7 +136,7 @@ class DerivedState:
         )
         if completed is not None and not completed.committed and note_aborted:
             self.aborted.append(
-                AbortedTransaction(
+                AbortedTxn(
                     completed.producer_id,
                     completed.first_offset,
                     completed.last_offset,
@@ -145,7 +145,7 @@ class DerivedState:
             )
 
     def end_lost(
-        self, known: Iterable[AbortedTransaction], from_offset: int, to_offset: int, now_ms: int
+        self, known: Iterable[AbortedTxn], from_offset: int, to_offset: int, now_ms: int
     ) -> None:
         """Apply the abort markers in [from_offset, to_offset), which damage destroyed.
 
@@ -165,7 +165,7 @@ class DerivedState:
                 )
 
     def correct_aborted(
-        self, known: Iterable[AbortedTransaction], from_offset: int, to_offset: int
+        self, known: Iterable[AbortedTxn], from_offset: int, to_offset: int
     ) -> None:
         """Believe a sound index file where both know a marker: damage may hide a commit before it.
 

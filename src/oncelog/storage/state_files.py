@@ -10,7 +10,7 @@ import os
 from crc32c import crc32c
 
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction, format_aborted, parse_aborted
+from oncelog.storage.aborted import AbortedTxn, format_aborted, parse_aborted
 from oncelog.storage.checkpoints import format_epochs
 from oncelog.storage.files import (
     ABORTED_SUFFIX,
@@ -82,7 +82,7 @@ class StateFiles:
 
     def read_aborted(
         self, segment: Segment, sealed: SealedSegment | None
-    ) -> list[AbortedTransaction] | None:
+    ) -> list[AbortedTxn] | None:
         """Return a segment's `.txnindex`; None when it does not fit, or differs from `sealed`.
 
         Without a record of the seal a missing file has no entries, as in Kafka.

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from oncelog.core.errors import ErrorCode
     from oncelog.protocol.api import ApiKey
     from oncelog.testing.broker import ControlledBroker
-    from oncelog.testing.fault import Fault
+    from oncelog.testing.fault import ArmedFault
     from oncelog.testing.faults import Faults
     from oncelog.testing.moments import Moment
 
-__all__ = ["ApiKey", "ControlledBroker", "ErrorCode", "Fault", "Faults", "Moment"]
+__all__ = ["ApiKey", "ArmedFault", "ControlledBroker", "ErrorCode", "Faults", "Moment"]
 
 _PLACES = {
     "ApiKey": "oncelog.protocol.api",
     "ControlledBroker": "oncelog.testing.broker",
     "ErrorCode": "oncelog.core.errors",
-    "Fault": "oncelog.testing.fault",
+    "ArmedFault": "oncelog.testing.fault",
     "Faults": "oncelog.testing.faults",
     "Moment": "oncelog.testing.moments",
 }

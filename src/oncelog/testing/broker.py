@@ -14,7 +14,7 @@ from typing import Any
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.testing.clock import ControlledClock
@@ -47,7 +47,7 @@ class ControlledBroker(EmbeddedBroker):
         settings: dict[str, str | None] = {key: str(v) for key, v in (config or {}).items()}
 
         async def create() -> None:
-            new = NewTopic(name, partitions, config=settings)
+            new = TopicToCreate(name, partitions, config=settings)
             (outcome,) = await self.broker.controller.create_topics([new])
             if outcome.error is not ErrorCode.none:
                 raise ValueError(f"the topic {name} is not made: {outcome.message}")

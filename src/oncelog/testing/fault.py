@@ -1,16 +1,16 @@
-"""`Fault`: one fault on demand, from the moment it is set until it has struck."""
+"""`ArmedFault`: one fault on demand, from the moment it is set until it has struck."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-__all__ = ["Fault"]
+__all__ = ["ArmedFault"]
 
 WAIT_TIMEOUT_S = 10.0
 
 
-class Fault:
+class ArmedFault:
     """A fault that is set. A test may wait for it, or cancel it."""
 
     def __init__(self, description: str, nth: int, times: int, cancel: Callable[[], None]) -> None:

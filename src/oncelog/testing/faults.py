@@ -24,8 +24,8 @@ from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
 from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import Buffer, ControlledDisk, Killed
-from oncelog.testing.fault import Fault
-from oncelog.testing.moments import Moment, Step, StepKind, steps_of_write
+from oncelog.testing.fault import ArmedFault
+from oncelog.testing.moments import Moment, TransactionWrite, TransactionWriteKind, steps_of_write
 from oncelog.testing.refusals import CAN_FAIL
 from oncelog.testing.requests import (
     Action,
@@ -58,7 +58,7 @@ class _Kill:
     moment: Moment
     transactional_id: str | None
     restart: bool
-    fault: Fault
+    fault: ArmedFault
 
 
 class Controlled(Protocol):
@@ -89,7 +89,7 @@ class Faults:
         self._thread_id = 0
         self._requests: list[RequestFault] = []
         self._kills: list[_Kill] = []
-        self._struck: list[Fault] = []
+        self._struck: list[ArmedFault] = []
         """Kills that have struck, until the broker serves again or stays down."""
         self._ids: dict[int, str] = {}
         """Transactional ids by producer id, from PREPARE records: a marker contains no id."""
@@ -104,7 +104,7 @@ class Faults:
         nth: int = 1,
         times: int = 1,
         client_id: str | None = None,
-    ) -> Fault:
+    ) -> ArmedFault:
         """Answer the n-th request of an API from now on, and `times` in a row, by an error.
 
         The request has no effect. `client_id` leaves the requests of other clients alone. Raises
@@ -124,7 +124,7 @@ class Faults:
         nth: int = 1,
         times: int = 1,
         client_id: str | None = None,
-    ) -> Fault:
+    ) -> ArmedFault:
         """Delay the request before it has any effect.
 
         Later requests of its connection wait too. `nth`, `times` and `client_id` are as in `fail`.
@@ -134,14 +134,14 @@ class Faults:
 
     def lose_request(
         self, api: ApiKey, *, nth: int = 1, times: int = 1, client_id: str | None = None
-    ) -> Fault:
+    ) -> ArmedFault:
         """Drop the connection before anything of the request happens."""
         what = f"{api.title} is lost before it takes effect"
         return self._set(api, what, losing_request(what), nth, times, client_id)
 
     def lose_reply(
         self, api: ApiKey, *, nth: int = 1, times: int = 1, client_id: str | None = None
-    ) -> Fault:
+    ) -> ArmedFault:
         """Let the request take effect, and drop the connection instead of answering it."""
         what = f"the reply to {api.title} is lost"
         return self._set(api, what, losing_reply(what), nth, times, client_id)
@@ -155,20 +155,22 @@ class Faults:
         transactional_id: str | None = None,
         nth: int = 1,
         restart: bool = True,
-    ) -> Fault:
+    ) -> ArmedFault:
         """Kill the broker at a moment of a transaction, by default now; then start it again.
 
         Its files are as after SIGKILL; afterwards it neither writes nor answers. It comes back on
         the same port. With `restart` false it stays down until `restart` is called.
         """
         if at is None:
-            fault = Fault("the broker is killed", 1, 1, lambda: None)
+            fault = ArmedFault("the broker is killed", 1, 1, lambda: None)
             self._controlled.call(lambda _: self._die(fault, restart))
             fault.wait()
             return fault
         whose = f" of {transactional_id}" if transactional_id is not None else ""
         what = f"the broker is killed {at.name.lower().replace('_', ' ')}{whose}"
-        kill = _Kill(at, transactional_id, restart, Fault(what, nth, 1, lambda: self._drop(kill)))
+        kill = _Kill(
+            at, transactional_id, restart, ArmedFault(what, nth, 1, lambda: self._drop(kill))
+        )
         self._do(lambda: self._kills.append(kill))
         return kill.fault
 
@@ -303,7 +305,7 @@ class Faults:
         if threading.get_ident() != self._thread_id:
             return
         for step in steps_of_write(path, bytes(data)):
-            if step.kind is StepKind.PREPARE and step.transactional_id is not None:
+            if step.kind is TransactionWriteKind.PREPARE and step.transactional_id is not None:
                 self._ids[step.producer_id] = step.transactional_id
             for kill in self._kills:
                 moment = kill.moment
@@ -314,11 +316,11 @@ class Faults:
                     self._die(kill.fault, kill.restart)
                     raise Killed
 
-    def _is_meant(self, kill: _Kill, step: Step) -> bool:
+    def _is_meant(self, kill: _Kill, step: TransactionWrite) -> bool:
         whose = step.transactional_id or self._ids.get(step.producer_id)
         return kill.transactional_id in (None, whose)
 
-    def _die(self, fault: Fault, restart: bool) -> None:
+    def _die(self, fault: ArmedFault, restart: bool) -> None:
         assert self._broker is not None
         assert self._disk is not None
         self._struck.append(fault)
@@ -341,9 +343,9 @@ class Faults:
         nth: int,
         times: int,
         client_id: str | None,
-    ) -> Fault:
+    ) -> ArmedFault:
         what = f"{what} (request {nth}{f' and {times - 1} more' if times > 1 else ''})"
-        fault = Fault(what, nth, times, lambda: self._drop(new))
+        fault = ArmedFault(what, nth, times, lambda: self._drop(new))
         new = RequestFault(api, client_id, action, fault)
 
         def work() -> None:

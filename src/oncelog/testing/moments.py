@@ -16,13 +16,13 @@ from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.records.scan import scan_batches
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
 
-__all__ = ["Moment", "Step", "StepKind", "steps_of_write"]
+__all__ = ["Moment", "TransactionWrite", "TransactionWriteKind", "steps_of_write"]
 
 _PREPARED = frozenset({2, 3})
 _COMPLETE = frozenset({4, 5})
 
 
-class StepKind(Enum):
+class TransactionWriteKind(Enum):
     """The kind of a write."""
 
     PREPARE = "PREPARE"
@@ -30,10 +30,10 @@ class StepKind(Enum):
     COMPLETE = "COMPLETE"
 
 
-class Step(NamedTuple):
+class TransactionWrite(NamedTuple):
     """One step of one transaction."""
 
-    kind: StepKind
+    kind: TransactionWriteKind
     producer_id: int
     transactional_id: str | None
     """None for a marker, which does not name it."""
@@ -45,19 +45,19 @@ class Moment(Enum):
     Each is before or after one of its writes.
     """
 
-    BEFORE_PREPARE = (StepKind.PREPARE, "before")
+    BEFORE_PREPARE = (TransactionWriteKind.PREPARE, "before")
     """EndTxn has arrived and is not decided: the next start finds the transaction open."""
-    AFTER_PREPARE = (StepKind.PREPARE, "after")
+    AFTER_PREPARE = (TransactionWriteKind.PREPARE, "after")
     """The outcome is decided, and neither the client nor a partition knows it."""
-    BETWEEN_MARKERS = (StepKind.MARKER, "after")
+    BETWEEN_MARKERS = (TransactionWriteKind.MARKER, "after")
     """The first partition has its marker, the others do not."""
-    BEFORE_COMPLETE = (StepKind.COMPLETE, "before")
+    BEFORE_COMPLETE = (TransactionWriteKind.COMPLETE, "before")
     """Every partition has its marker, but COMPLETE is not written."""
-    AFTER_COMPLETE = (StepKind.COMPLETE, "after")
+    AFTER_COMPLETE = (TransactionWriteKind.COMPLETE, "after")
     """Everything is written."""
 
     @property
-    def step(self) -> StepKind:
+    def step(self) -> TransactionWriteKind:
         """The write that it is about."""
         return self.value[0]
 
@@ -67,7 +67,7 @@ class Moment(Enum):
         return self.value[1] == "before"
 
 
-def steps_of_write(path: str, data: bytes) -> Iterator[Step]:
+def steps_of_write(path: str, data: bytes) -> Iterator[TransactionWrite]:
     """The steps that a write to this file is."""
     if not path.endswith(".log"):
         return
@@ -75,7 +75,7 @@ def steps_of_write(path: str, data: bytes) -> Iterator[Step]:
     if folder.rpartition("-")[0] != TRANSACTION_STATE_TOPIC:
         for _, header in iter_headers(data):
             if header.is_control:
-                yield Step(StepKind.MARKER, header.producer_id, None)
+                yield TransactionWrite(TransactionWriteKind.MARKER, header.producer_id, None)
         return
     for scanned in scan_batches(data, 0):
         for record in scanned.records:
@@ -84,14 +84,14 @@ def steps_of_write(path: str, data: bytes) -> Iterator[Step]:
                 yield step
 
 
-def _step_of_record(key: object, value: object) -> Step | None:
+def _step_of_record(key: object, value: object) -> TransactionWrite | None:
     if not isinstance(key, bytes | bytearray | memoryview):
         return None
     if not isinstance(value, bytes | bytearray | memoryview):
         return None
     written = decode_value(value)
     if written.status in _PREPARED:
-        return Step(StepKind.PREPARE, written.producer_id, decode_key(key))
+        return TransactionWrite(TransactionWriteKind.PREPARE, written.producer_id, decode_key(key))
     if written.status in _COMPLETE:
-        return Step(StepKind.COMPLETE, written.producer_id, decode_key(key))
+        return TransactionWrite(TransactionWriteKind.COMPLETE, written.producer_id, decode_key(key))
     return None

@@ -15,7 +15,7 @@ from oncelog.broker.net.request import Api, Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
-from oncelog.testing.fault import Fault
+from oncelog.testing.fault import ArmedFault
 from oncelog.testing.refusals import refusal
 
 __all__ = [
@@ -39,7 +39,7 @@ class RequestFault:
     api: ApiKey
     client_id: str | None
     action: Action
-    fault: Fault
+    fault: ArmedFault
 
     def concerns(self, request: Request[Any]) -> bool:
         """Whether a request counts."""

@@ -10,7 +10,7 @@ import random
 from typing import Any, cast
 
 from oncelog.broker import apis
-from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.errors import ErrorCode
@@ -53,7 +53,7 @@ class Stage:
         self.rng = random.Random(1)
         self.controller = _NoTopics()
         self._server = FakeServer()
-        self._peers: dict[str, tuple[Connection, FakeTransport]] = {}
+        self._peers: dict[str, tuple[ServerConnection, FakeTransport]] = {}
         self._count = 0
 
     def open(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Stage:
             return
         transport = FakeTransport()
         dispatcher = Dispatcher(self, apis.find, self.stop_because)
-        connection = Connection(cast(Any, self._server), dispatcher, ReadBuffer())
+        connection = ServerConnection(cast(Any, self._server), dispatcher, ReadBuffer())
         connection.connection_made(cast(Any, transport))
         self._peers[name] = (connection, transport)
 

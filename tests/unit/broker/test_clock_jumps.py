@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.broker import Broker
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -107,7 +107,7 @@ async def run(folder: Path, clock: SetClock) -> AsyncIterator[Run]:
     }
     broker = Broker(BrokerConfig(config), clock=clock)
     await broker.start()
-    await broker.controller.create_topics([NewTopic("t")])
+    await broker.controller.create_topics([TopicToCreate("t")])
     for topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
         await broker.controller.internal_topic(topic)
     coordinators = [*broker.transactions._coordinators.values()]

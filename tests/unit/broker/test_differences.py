@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.apis import HANDLERS
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.delete_topics import DeleteTopicState
@@ -35,7 +35,7 @@ NOT_ANNOUNCED = {
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data", {"log.retention.hours": 2}) as started:
-        await started.broker.controller.create_topics([NewTopic("t")])
+        await started.broker.controller.create_topics([TopicToCreate("t")])
         yield started
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.broker import Broker
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
@@ -91,7 +91,7 @@ class Bench:
 
     async def make_topics(self) -> None:
         for name in "tu":
-            (made,) = await self.broker.controller.create_topics([NewTopic(name)])
+            (made,) = await self.broker.controller.create_topics([TopicToCreate(name)])
             assert made.error is NONE
 
     def folder_of(self, name: str, index: int = 0) -> str:
@@ -158,7 +158,7 @@ async def test_only_the_partitions_of_a_failed_folder_go_off_line(
         # It is not tried again, though the disk is well.
         b.disk.broken.clear()
         assert await b.produce("u") is STORAGE
-        await b.broker.controller.create_topics([NewTopic("v")])
+        await b.broker.controller.create_topics([TopicToCreate("v")])
         assert b.folder_of("v") == f"{tmp_path}/a"
         assert b.broker.stopped_because is None
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
@@ -201,7 +201,9 @@ async def test_a_folder_that_failed_in_the_background_goes_off_line(tmp_path: Pa
 
 async def test_a_coordinator_in_a_failed_folder_is_not_available(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        (made,) = await b.broker.controller.create_topics([NewTopic(CONSUMER_OFFSETS_TOPIC, 2)])
+        (made,) = await b.broker.controller.create_topics(
+            [TopicToCreate(CONSUMER_OFFSETS_TOPIC, 2)]
+        )
         assert made.error is NONE
         kept = b.folder_of(CONSUMER_OFFSETS_TOPIC, 0)
         broken = b.folder_of(CONSUMER_OFFSETS_TOPIC, 1)
@@ -277,14 +279,14 @@ async def test_a_topic_that_no_folder_has_room_for_is_refused_whole(
         for name in ("v-0", "v-1"):
             b.disk.broken[f"{tmp_path}/a/{name}"] = number
         b.disk.broken[f"{tmp_path}/b/v-1"] = number
-        (made,) = await b.broker.controller.create_topics([NewTopic("v", 2)])
+        (made,) = await b.broker.controller.create_topics([TopicToCreate("v", 2)])
         assert made.error is STORAGE
         assert "for the test" in (made.message or "")
         assert b.broker.image.topic("v") is None
         assert left(tmp_path) == []
         assert [await b.produce(name) for name in "tu"] == [NONE, NONE]
         b.disk.broken.clear()
-        (made,) = await b.broker.controller.create_topics([NewTopic("v", 2)])
+        (made,) = await b.broker.controller.create_topics([TopicToCreate("v", 2)])
         assert made.error is NONE
 
 
@@ -342,7 +344,7 @@ async def test_partitions_of_a_folder_that_is_not_named_any_more_are_not_made_an
             assert (await b.metadata("u")).leader_id == -1
             assert await b.produce("u") is STORAGE
             assert await b.produce("t") is NONE
-            (made,) = await b.broker.controller.create_topics([NewTopic("v")])
+            (made,) = await b.broker.controller.create_topics([TopicToCreate("v")])
             assert made.error is NONE
             await b.broker.controller.delete_topic(b.broker.image.topics["v"].topic_id)
     assert "is not in log.dirs: 1 partitions are off line" in caplog.text
@@ -354,7 +356,7 @@ async def test_a_folder_that_holds_nothing_may_be_taken_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path) as b:
-        (made,) = await b.broker.controller.create_topics([NewTopic("t")])
+        (made,) = await b.broker.controller.create_topics([TopicToCreate("t")])
         assert made.error is NONE
     async with bench(tmp_path, names="a"):
         pass

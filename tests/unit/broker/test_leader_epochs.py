@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.metadata import Write
@@ -51,7 +51,7 @@ async def end_of_epoch(client: Client, epoch: int, current: int) -> tuple[ErrorC
 async def start_with_records(folder: Path, count: int, *, clean: bool) -> None:
     async with running(folder) as context:
         internal = (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
-        topics = [NewTopic("t"), *(NewTopic(name, PARTITIONS_COUNT) for name in internal)]
+        topics = [TopicToCreate("t"), *(TopicToCreate(name, PARTITIONS_COUNT) for name in internal)]
         await context.broker.controller.create_topics(topics)
         client = await context.connect()
         for _ in range(count):
@@ -123,7 +123,7 @@ async def test_the_new_epoch_is_above_that_of_the_log(tmp_path: Path) -> None:
 
 async def test_epochs_of_many_topics_are_written_in_one_step(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
-        topics = [NewTopic(f"t{index}", partitions=3) for index in range(20)]
+        topics = [TopicToCreate(f"t{index}", partitions=3) for index in range(20)]
         await context.broker.controller.create_topics(topics)
         crash(context)
     calls: list[int] = []

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from oncelog import Producer
-from oncelog.cli.consume import GIVE_UP_S, SILENCE_S, Wanted, Watch
+from oncelog.cli.consume import GIVE_UP_S, SILENCE_S, ConsumeOptions, SilenceWatch
 from oncelog.cli.tool import Failure
 from oncelog.client import ConnectionLostError
 
@@ -135,8 +135,8 @@ def test_what_cannot_be_done_is_one_line(
     assert result.exit_code == code
 
 
-def wanted(servers: str, topic: str) -> Wanted:
-    return Wanted(
+def wanted(servers: str, topic: str) -> ConsumeOptions:
+    return ConsumeOptions(
         servers=servers,
         topic=topic,
         partitions=(),
@@ -151,7 +151,7 @@ def wanted(servers: str, topic: str) -> Wanted:
 
 
 async def test_a_topic_that_is_deleted_meanwhile_ends_it(bootstrap_server: str) -> None:
-    watch = Watch(wanted(bootstrap_server, "never-there"), now_s=0)
+    watch = SilenceWatch(wanted(bootstrap_server, "never-there"), now_s=0)
     await watch.look(0, SILENCE_S - 1)
     await watch.look(SILENCE_S, SILENCE_S + 1)  # there was a record a second ago
     with pytest.raises(Failure, match="unknown topic never-there"):
@@ -159,7 +159,7 @@ async def test_a_topic_that_is_deleted_meanwhile_ends_it(bootstrap_server: str) 
 
 
 async def test_brokers_that_are_gone_are_waited_for_but_not_for_ever() -> None:
-    watch = Watch(wanted("127.0.0.1:1", "any"), now_s=0)
+    watch = SilenceWatch(wanted("127.0.0.1:1", "any"), now_s=0)
     await watch.look(0, SILENCE_S)
     await watch.look(0, GIVE_UP_S)
     with pytest.raises(ConnectionLostError):

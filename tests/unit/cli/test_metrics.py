@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.cli.main import main
-from oncelog.cli.metrics import Value, parse
+from oncelog.cli.metrics import MetricValue, parse
 from oncelog.cli.tool import Failure
 
 
@@ -47,8 +47,8 @@ def test_an_address_that_is_none_is_misuse() -> None:
 def test_comments_and_times_are_passed_over() -> None:
     text = '# HELP a b\n\na{x="1",y="2"} 3.5 1700000000000\nb +Inf\n'
     assert list(parse(text)) == [
-        Value("a", {"x": "1", "y": "2"}, 3.5),
-        Value("b", {}, float("inf")),
+        MetricValue("a", {"x": "1", "y": "2"}, 3.5),
+        MetricValue("b", {}, float("inf")),
     ]
 
 

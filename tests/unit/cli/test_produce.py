@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from oncelog.cli.produce import Job, Sent, _commit
+from oncelog.cli.produce import Job, SendTally, _commit
 from oncelog.cli.records import parse_json
 from oncelog.cli.tool import Failure
 from oncelog.client import AbortableError, RetriableError
@@ -153,7 +153,7 @@ async def test_a_commit_that_began_is_finished_before_a_signal_ends_the_command(
 ) -> None:
     producer = CommittingProducer()
     job = a_job()
-    commit = asyncio.create_task(_commit(job, producer, Sent(job, 1)))  # type: ignore[arg-type]
+    commit = asyncio.create_task(_commit(job, producer, SendTally(job, 1)))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     commit.cancel()
     await asyncio.sleep(0)
@@ -171,7 +171,7 @@ async def test_an_outcome_that_is_unknown_is_called_so_and_not_aborted() -> None
     job = a_job()
     producer.outcome.set_exception(RetriableError(ErrorCode.request_timed_out, "EndTxn"))
     with pytest.raises(Failure, match="whether the transaction committed is unknown"):
-        await _commit(job, producer, Sent(job, 1))  # type: ignore[arg-type]
+        await _commit(job, producer, SendTally(job, 1))  # type: ignore[arg-type]
     assert producer.aborted_count == 0
 
 
@@ -180,7 +180,7 @@ async def test_a_commit_that_is_refused_is_aborted() -> None:
     job = a_job()
     producer.outcome.set_exception(AbortableError(ErrorCode.transaction_abortable, "no"))
     with pytest.raises(Failure, match="the transaction was aborted"):
-        await _commit(job, producer, Sent(job, 1))  # type: ignore[arg-type]
+        await _commit(job, producer, SendTally(job, 1))  # type: ignore[arg-type]
     assert producer.aborted_count == 1
 
 

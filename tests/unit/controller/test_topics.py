@@ -16,8 +16,8 @@ from oncelog.controller.image import (
 )
 from oncelog.controller.topics import (
     CreationDefaults,
-    NewTopic,
     TopicOutcome,
+    TopicToCreate,
     decide_creation,
     name_problem,
 )
@@ -40,12 +40,12 @@ def topic(name: str, topic_id: UUID = ID_A, partitions: int = 1, leader: int = 1
     return TopicImage(name, topic_id, (one,) * partitions)
 
 
-def decide(new: NewTopic, before: MetadataImage | None = None) -> TopicOutcome:
+def decide(new: TopicToCreate, before: MetadataImage | None = None) -> TopicOutcome:
     return decide_creation(before or image(), new, ID_B, DEFAULTS)
 
 
 def test_counts_of_minus_one_take_the_defaults() -> None:
-    made = decide(NewTopic("t")).topic
+    made = decide(TopicToCreate("t")).topic
     assert made is not None
     assert [partition.replicas for partition in made.partitions] == [(1, 2), (2, 3), (3, 1)]
     assert all(partition.leader == partition.replicas[0] for partition in made.partitions)
@@ -53,7 +53,7 @@ def test_counts_of_minus_one_take_the_defaults() -> None:
 
 
 def test_placement_goes_on_where_the_existing_partitions_end() -> None:
-    made = decide(NewTopic("t", 1, 1), image(topic("a", partitions=4))).topic
+    made = decide(TopicToCreate("t", 1, 1), image(topic("a", partitions=4))).topic
     assert made is not None
     assert made.partitions[0].replicas == (2,)
 
@@ -61,26 +61,26 @@ def test_placement_goes_on_where_the_existing_partitions_end() -> None:
 @pytest.mark.parametrize(
     ("new", "error"),
     [
-        (NewTopic(""), ErrorCode.invalid_topic_exception),
-        (NewTopic("a/b"), ErrorCode.invalid_topic_exception),
-        (NewTopic("there.x"), ErrorCode.topic_already_exists),
-        (NewTopic("there_x"), ErrorCode.invalid_topic_exception),
-        (NewTopic("t", 0), ErrorCode.invalid_partitions),
-        (NewTopic("t", -2), ErrorCode.invalid_partitions),
-        (NewTopic("t", 10_001), ErrorCode.policy_violation),
-        (NewTopic("t", 1, 0), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", 1, 4), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", config={"x": "1"}), ErrorCode.invalid_config),
-        (NewTopic("t", 5, -1, {0: (1,)}), ErrorCode.invalid_request),
-        (NewTopic("t", -1, 1, {0: (1,)}), ErrorCode.invalid_request),
-        (NewTopic("t", assignment={1: (1,)}), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment={0: ()}), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment={0: (1, 1)}), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment={0: (9,)}), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment={0: (1,), 1: (1, 2)}), ErrorCode.invalid_replica_assignment),
+        (TopicToCreate(""), ErrorCode.invalid_topic_exception),
+        (TopicToCreate("a/b"), ErrorCode.invalid_topic_exception),
+        (TopicToCreate("there.x"), ErrorCode.topic_already_exists),
+        (TopicToCreate("there_x"), ErrorCode.invalid_topic_exception),
+        (TopicToCreate("t", 0), ErrorCode.invalid_partitions),
+        (TopicToCreate("t", -2), ErrorCode.invalid_partitions),
+        (TopicToCreate("t", 10_001), ErrorCode.policy_violation),
+        (TopicToCreate("t", 1, 0), ErrorCode.invalid_replication_factor),
+        (TopicToCreate("t", 1, 4), ErrorCode.invalid_replication_factor),
+        (TopicToCreate("t", config={"x": "1"}), ErrorCode.invalid_config),
+        (TopicToCreate("t", 5, -1, {0: (1,)}), ErrorCode.invalid_request),
+        (TopicToCreate("t", -1, 1, {0: (1,)}), ErrorCode.invalid_request),
+        (TopicToCreate("t", assignment={1: (1,)}), ErrorCode.invalid_replica_assignment),
+        (TopicToCreate("t", assignment={0: ()}), ErrorCode.invalid_replica_assignment),
+        (TopicToCreate("t", assignment={0: (1, 1)}), ErrorCode.invalid_replica_assignment),
+        (TopicToCreate("t", assignment={0: (9,)}), ErrorCode.invalid_replica_assignment),
+        (TopicToCreate("t", assignment={0: (1,), 1: (1, 2)}), ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_what_kafka_refuses_is_refused_with_its_error(new: NewTopic, error: ErrorCode) -> None:
+def test_what_kafka_refuses_is_refused_with_its_error(new: TopicToCreate, error: ErrorCode) -> None:
     outcome = decide(new, image(topic("there.x")))
     assert outcome.error is error
     assert outcome.topic is None
@@ -88,7 +88,7 @@ def test_what_kafka_refuses_is_refused_with_its_error(new: NewTopic, error: Erro
 
 
 def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
-    made = decide(NewTopic("t", assignment={1: (3, 1), 0: (2, 3)})).topic
+    made = decide(TopicToCreate("t", assignment={1: (3, 1), 0: (2, 3)})).topic
     assert made is not None
     assert [partition.replicas for partition in made.partitions] == [(2, 3), (3, 1)]
 
@@ -104,7 +104,7 @@ def test_good_names_have_none(name: str) -> None:
 
 
 def test_a_topic_reads_back_from_the_store_as_it_was() -> None:
-    made = decide(NewTopic("t.x", 2, 3, config={"retention.ms": "5"})).topic
+    made = decide(TopicToCreate("t.x", 2, 3, config={"retention.ms": "5"})).topic
     assert made is not None
     assert layout.decode_topic(layout.topic_path("t.x"), layout.encode_topic(made)) == made
 

@@ -1,16 +1,18 @@
 import pytest
 
 from oncelog.core.errors import InvariantViolation
-from oncelog.group.classic_group import ClassicGroup, Member
+from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.events import JoinProtocol
 from oncelog.group.states import MOVES, GroupState, may_rebalance
 from oncelog.group.subscription import subscribed_topics
 from tests.unit.group.context import subscription
 
 
-def member(member_id: str, instance: str | None = None, metadata: bytes = b"") -> Member:
+def member(
+    member_id: str, instance: str | None = None, metadata: bytes = b""
+) -> ClassicGroupMember:
     protocols = (JoinProtocol("range", metadata),)
-    return Member(member_id, instance, "c", "/h", 10_000, 60_000, protocols)
+    return ClassicGroupMember(member_id, instance, "c", "/h", 10_000, 60_000, protocols)
 
 
 def test_moves_that_the_table_does_not_list_are_our_bug() -> None:

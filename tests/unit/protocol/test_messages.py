@@ -163,14 +163,14 @@ def test_tagged_fields_of_our_own_come_through() -> None:
         topics=(describe_transactions.TopicData(topic="t", partitions=(1, 2)),),
         cause="why",
     )
-    state = describe_transactions.TransactionState(
+    state = describe_transactions.DescribedTransaction(
         transactional_id="id", life=(step,), trouble="stuck"
     )
     asked = {"transactional_ids": ("id",), "include_life": True}
     assert upgraded_request(ApiKey.DESCRIBE_TRANSACTIONS, 0, **asked).include_life
     seen = seen_response(ApiKey.DESCRIBE_TRANSACTIONS, 0, transaction_states=(state,))
     assert seen.transaction_states == (state,)
-    listed = list_transactions.TransactionState(transactional_id="id", expires_at_ms=7)
+    listed = list_transactions.TransactionOverview(transactional_id="id", expires_at_ms=7)
     seen = seen_response(ApiKey.LIST_TRANSACTIONS, 2, transaction_states=(listed,))
     assert seen.transaction_states == (listed,)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation
-from oncelog.replication import PartitionState, Role
+from oncelog.replication import PartitionState, ReplicaRole
 
 TOPIC_ID = UUID(int=7)
 ME = 1
@@ -106,7 +106,7 @@ def test_an_older_assignment_is_ignored() -> None:
     state = leader()
     state.assign(leader=2, leader_epoch=4, isr=(2,), replicas=(ME, 2))
     assert state.assign(leader=ME, leader_epoch=3, isr=(ME,), replicas=(ME,)) is False
-    assert state.role is Role.FOLLOWER
+    assert state.role is ReplicaRole.FOLLOWER
     assert state.leader_epoch == 4
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from oncelog.core.ids import TopicPartition
 from oncelog.group.states import MOVES
 from oncelog.simulation.coverage import CATALOGUE, FAULT_KINDS, UNREACHABLE, Coverage
-from oncelog.simulation.crashes import CrashContext, CrashRow, spark_crash
+from oncelog.simulation.crashes import CrashContext, CrashPlace, spark_crash
 from oncelog.simulation.history import (
     BrokerDied,
     Event,
@@ -105,7 +105,7 @@ def test_the_table_tells_what_is_missing_unreachable_and_unlisted() -> None:
 
 def test_faults_and_crash_rows_of_a_run_are_counted() -> None:
     coverage = Coverage()
-    inside = CrashContext(2.0, "broker-0", "kill", (CrashRow.PREPARED, CrashRow.LOADING))
+    inside = CrashContext(2.0, "broker-0", "kill", (CrashPlace.PREPARED, CrashPlace.LOADING))
     coverage.add_run(
         history(Fault(1.0, "", "kill", "broker-0"), BrokerDied(1.0, "broker-0", 0, "kill")),
         [inside, spark_crash(3.0, "driver", "tasks_done"), spark_crash(4.0, "driver", "")],
@@ -161,7 +161,7 @@ def test_the_death_of_a_broker_counts_what_clients_waited_for_and_a_stop_does_no
     coverage.add_run(history(*began, offsets, *ending, death, again))
     assert coverage.counts == {"crash/END_TXN_IN_FLIGHT": 1, "crash/OFFSETS_IN_TRANSACTION": 1}
     stopped = Coverage()
-    inside = CrashContext(4.0, "broker-0", "stop", (CrashRow.STOPPING,))
+    inside = CrashContext(4.0, "broker-0", "stop", (CrashPlace.STOPPING,))
     end = BrokerDied(4.0, "broker-0", 0, "stop")
     stopped.add_run(history(*began, offsets, *ending, end), [inside])
     assert stopped.counts == {}

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from oncelog.client import Admin, Producer
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
@@ -20,7 +20,7 @@ from oncelog.protocol.messages.leave_group import MemberIdentity
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Disk, DiskFile, SystemDisk
 from oncelog.simulation.coverage import CATALOGUE, Coverage
-from oncelog.simulation.crashes import CrashRow
+from oncelog.simulation.crashes import CrashPlace
 from oncelog.simulation.observe import ObservedBroker, ObservedGroups
 from oncelog.simulation.watch import BrokerWatch
 from oncelog.transaction import TransactionMetadata, TransactionState, records
@@ -56,8 +56,8 @@ class SpyDisk(SystemDisk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: Callable[[], tuple[CrashRow, ...]] = lambda: ()
-        self.seen: list[tuple[str, str, tuple[CrashRow, ...]]] = []
+        self.rows: Callable[[], tuple[CrashPlace, ...]] = lambda: ()
+        self.seen: list[tuple[str, str, tuple[CrashPlace, ...]]] = []
 
     def look(self, operation: str, path: str) -> None:
         self.seen.append((operation, "/".join(path.split("/")[-2:]), self.rows()))
@@ -78,7 +78,7 @@ class SpyDisk(SystemDisk):
         self.look("write_atomic", path)
         super().write_atomic(path, data, sync=sync)
 
-    def during(self, operation: str, part: str) -> list[tuple[CrashRow, ...]]:
+    def during(self, operation: str, part: str) -> list[tuple[CrashPlace, ...]]:
         return [rows for done, path, rows in self.seen if done == operation and part in path]
 
 
@@ -162,7 +162,7 @@ class ToldCoverage(Coverage):
 async def test_the_moves_of_a_transaction_are_counted(tmp_path: Path) -> None:
     coverage = ToldCoverage()
     async with observed(tmp_path / "data", coverage) as context:
-        await context.broker.controller.create_topics([NewTopic("t", 2)])
+        await context.broker.controller.create_topics([TopicToCreate("t", 2)])
         await commit(context.address)
         await coverage.until("transaction/CompleteCommit")
         counted = context.counted("transaction")
@@ -177,7 +177,7 @@ async def test_an_open_transaction_that_is_taken_over_goes_through_the_fence(
     tmp_path: Path,
 ) -> None:
     async with observed(tmp_path / "data") as context:
-        await context.broker.controller.create_topics([NewTopic("t", 2)])
+        await context.broker.controller.create_topics([TopicToCreate("t", 2)])
         first = Producer(context.address, transactional_id="id")
         await first.start()
         await first.init_transactions()
@@ -185,7 +185,7 @@ async def test_an_open_transaction_that_is_taken_over_goes_through_the_fence(
         await first.send("t", b"value", partition=0)
         await first.flush()
         await first.close()
-        assert context.broker.watch.at_death(0.0, "", "kill").rows == (CrashRow.ONGOING,)
+        assert context.broker.watch.at_death(0.0, "", "kill").rows == (CrashPlace.ONGOING,)
         await commit(context.address, abort=True)
         counted = context.counted("transaction")
         assert counted["Ongoing->PrepareEpochFence"] == 1
@@ -196,7 +196,7 @@ async def test_an_open_transaction_that_is_taken_over_goes_through_the_fence(
 async def test_replay_counts_no_move_but_tells_the_watch(tmp_path: Path) -> None:
     coverage, store = Coverage(), MemoryStore()
     async with observed(tmp_path / "data", coverage, store) as context:
-        await context.broker.controller.create_topics([NewTopic("t", 2)])
+        await context.broker.controller.create_topics([TopicToCreate("t", 2)])
         producer = Producer(context.address, transactional_id="id")
         await producer.start()
         await producer.init_transactions()
@@ -208,29 +208,29 @@ async def test_replay_counts_no_move_but_tells_the_watch(tmp_path: Path) -> None
     async with observed(tmp_path / "data", coverage, store) as context:
         await context.broker.transactions.loaded()
         assert coverage.counts == before
-        assert context.broker.watch.at_death(0.0, "", "kill").rows == (CrashRow.ONGOING,)
+        assert context.broker.watch.at_death(0.0, "", "kill").rows == (CrashPlace.ONGOING,)
 
 
 async def test_each_step_of_an_ending_is_the_row_of_a_death_there(tmp_path: Path) -> None:
     coverage = ToldCoverage()
     async with observed(tmp_path / "data", coverage, log_flush_interval_messages="1") as context:
-        await context.broker.controller.create_topics([NewTopic("t", 2)])
+        await context.broker.controller.create_topics([TopicToCreate("t", 2)])
         await commit(context.address)
         await coverage.until("transaction/CompleteCommit")
         spy = context.spy
         states = spy.during("pwrite", "__transaction_state-0/")
         assert states[-2:] == [
-            (CrashRow.PREPARE_WRITE, CrashRow.ONGOING),
-            (CrashRow.COMPLETE_WRITE, CrashRow.ALL_MARKERS),
+            (CrashPlace.PREPARE_WRITE, CrashPlace.ONGOING),
+            (CrashPlace.COMPLETE_WRITE, CrashPlace.ALL_MARKERS),
         ]
         synced = spy.during("fsync", "__transaction_state-0/")
-        assert (CrashRow.IN_FSYNC, CrashRow.BEGIN_UNANSWERED) in synced
-        assert (CrashRow.IN_FSYNC, CrashRow.PREPARE_UNANSWERED) in synced
-        assert synced[-1] == (CrashRow.IN_FSYNC, CrashRow.COMPLETE_UNANSWERED)
-        markers = [r for r in spy.during("pwrite", "t-") if CrashRow.MARKER_WRITE in r]
+        assert (CrashPlace.IN_FSYNC, CrashPlace.BEGIN_UNANSWERED) in synced
+        assert (CrashPlace.IN_FSYNC, CrashPlace.PREPARE_UNANSWERED) in synced
+        assert synced[-1] == (CrashPlace.IN_FSYNC, CrashPlace.COMPLETE_UNANSWERED)
+        markers = [r for r in spy.during("pwrite", "t-") if CrashPlace.MARKER_WRITE in r]
         assert markers == [
-            (CrashRow.MARKER_WRITE, CrashRow.PREPARED),
-            (CrashRow.MARKER_WRITE, CrashRow.SOME_MARKERS),
+            (CrashPlace.MARKER_WRITE, CrashPlace.PREPARED),
+            (CrashPlace.MARKER_WRITE, CrashPlace.SOME_MARKERS),
         ]
 
 
@@ -239,49 +239,49 @@ def test_a_death_before_or_after_an_operation_is_not_inside_it() -> None:
     prepared = records.encode(moved(state, TransactionState.PREPARE_COMMIT, 2))
     batch = build_batch([Record(0, 1, prepared.key, prepared.value, ())])
 
-    def rows(moment: str) -> tuple[CrashRow, ...]:
+    def rows(moment: str) -> tuple[CrashPlace, ...]:
         watch = BrokerWatch()
         watch.phase = "serving"
         watch.applied(state)
         assert watch.appending("/data/__transaction_state-0/0.log", batch)
         return watch.at_death(0.0, "", "kill", moment).rows
 
-    assert rows("before") == (CrashRow.ONGOING,)
-    assert rows("torn") == rows("") == (CrashRow.PREPARE_WRITE, CrashRow.ONGOING)
-    assert rows("after") == (CrashRow.PREPARE_UNANSWERED,)
+    assert rows("before") == (CrashPlace.ONGOING,)
+    assert rows("torn") == rows("") == (CrashPlace.PREPARE_WRITE, CrashPlace.ONGOING)
+    assert rows("after") == (CrashPlace.PREPARE_UNANSWERED,)
 
 
 async def test_the_deletion_of_a_topic_has_two_rows(tmp_path: Path) -> None:
     async with observed(tmp_path / "data") as context, Admin(context.address) as admin:
-        topic = NewTopic("t", 1, config={"file.delete.delay.ms": "0"})
+        topic = TopicToCreate("t", 1, config={"file.delete.delay.ms": "0"})
         await context.broker.controller.create_topics([topic])
         await admin.delete_topics(["t"])
         spy = context.spy
         await until(lambda: bool(spy.during("remove_tree", "-delete")))
         assert spy.during("write_atomic", "partition.metadata")[0] == (
-            CrashRow.WRITE_ATOMIC,
-            CrashRow.TOPIC_CREATION,
+            CrashPlace.WRITE_ATOMIC,
+            CrashPlace.TOPIC_CREATION,
         )
-        assert spy.during("rename", "-delete") == [(CrashRow.DELETION_METADATA,)]
-        assert spy.during("remove_tree", "-delete")[-1] == (CrashRow.DELETION_FOLDER,)
+        assert spy.during("rename", "-delete") == [(CrashPlace.DELETION_METADATA,)]
+        assert spy.during("remove_tree", "-delete")[-1] == (CrashPlace.DELETION_FOLDER,)
         await until(lambda: context.broker.watch.at_death(0.0, "", "kill").rows == ())
 
 
 async def test_a_roll_and_a_loss_of_power_have_rows(tmp_path: Path) -> None:
     async with observed(tmp_path / "data") as context:
-        topic = NewTopic("t", 1, config={"segment.bytes": "1048576"})
+        topic = TopicToCreate("t", 1, config={"segment.bytes": "1048576"})
         await context.broker.controller.create_topics([topic])
         power = context.broker.watch
         async with Producer(context.address, batch_size=700_000) as producer:
             await producer.send("t", b"x" * 600_000, partition=0)
             await producer.flush()
-            assert power.at_death(0.0, "", "power").rows == (CrashRow.UNSYNCED_APPEND,)
+            assert power.at_death(0.0, "", "power").rows == (CrashPlace.UNSYNCED_APPEND,)
             assert power.at_death(0.0, "", "kill").rows == ()
             await producer.send("t", b"x" * 600_000, partition=0)
             await producer.flush()
         sealed = context.spy.during("open", "t-0/00000000000000000001.log")
-        assert sealed == [(CrashRow.ROLL_BEFORE_SEGMENT,)]
-        both = (CrashRow.UNSYNCED_APPEND, CrashRow.ROLL_UNFLUSHED)
+        assert sealed == [(CrashPlace.ROLL_BEFORE_SEGMENT,)]
+        both = (CrashPlace.UNSYNCED_APPEND, CrashPlace.ROLL_UNFLUSHED)
         assert power.at_death(0.0, "", "power").rows == both
         held = context.broker.logs.get(TopicPartition("t", 0))
         assert held is not None
@@ -292,14 +292,14 @@ async def test_a_roll_and_a_loss_of_power_have_rows(tmp_path: Path) -> None:
 async def test_recovery_and_a_clean_stop_have_rows(tmp_path: Path) -> None:
     store = MemoryStore()
     async with observed(tmp_path / "data", store=store) as context:
-        await context.broker.controller.create_topics([NewTopic("t", 2)])
+        await context.broker.controller.create_topics([TopicToCreate("t", 2)])
         await commit(context.address)
-    assert CrashRow.STOPPING in context.spy.during("write_atomic", ".kafka_cleanshutdown")[0]
+    assert CrashPlace.STOPPING in context.spy.during("write_atomic", ".kafka_cleanshutdown")[0]
     async with observed(tmp_path / "data", store=store) as context:
         await context.broker.groups.loaded()
         await context.broker.transactions.loaded()
         assert context.broker.watch.at_death(0.0, "", "kill").rows == ()
-    assert CrashRow.RECOVERING in context.spy.seen[0][2]
+    assert CrashPlace.RECOVERING in context.spy.seen[0][2]
 
 
 async def test_the_moves_of_a_group_are_counted(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_machine_loads_until_it_is_activated_or_resigns() -> None:
     machines = [
         ObservedGroups(GroupCoordinatorShard(GroupConfig()), Coverage(), watch) for _ in range(2)
     ]
-    loading = (CrashRow.LOADING,)
+    loading = (CrashPlace.LOADING,)
     assert watch.at_death(0.0, "", "kill").rows == loading
     machines[0].on_loaded(at())
     machines[0].on_unloaded(at())

@@ -10,7 +10,7 @@ from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import BatchDriver, ProducerIdentity, TaskReport
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.progress import Progress
+from oncelog.spark.progress import ProgressLog
 
 SOURCE = TopicPartition("in", 0)
 OUT = TopicPartition("out", 0)
@@ -191,7 +191,7 @@ def starting(cluster: Coordinator) -> Start:
             DriverOptions("app", **options),
             Transaction(cluster, faults),
             Runner(),
-            Progress(None),
+            ProgressLog(None),
             now_s=lambda: cluster.now_s,
         )
 

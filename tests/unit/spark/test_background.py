@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oncelog.spark import background
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.errors import StoppedError
 
 
@@ -19,7 +19,7 @@ async def fail() -> None:
 
 
 def test_calls_return_and_raise_and_share_one_loop() -> None:
-    loop = BackgroundLoop()
+    loop = StoppableLoop()
     assert loop.call(answer(5)) == 5
     with pytest.raises(ValueError, match="no"):
         loop.call(fail())
@@ -29,7 +29,7 @@ def test_calls_return_and_raise_and_share_one_loop() -> None:
 
 
 def test_closing_cancels_what_still_runs() -> None:
-    loop = BackgroundLoop()
+    loop = StoppableLoop()
     events: list[object] = []
 
     async def forever() -> None:
@@ -49,7 +49,7 @@ def test_closing_cancels_what_still_runs() -> None:
 
 def test_a_call_ends_with_the_query_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "PATIENCE_S", 0.01)
-    loop = BackgroundLoop()
+    loop = StoppableLoop()
     asked: list[None] = []
 
     def is_stopping() -> bool:

@@ -6,7 +6,7 @@ from oncelog.client.errors import AbortableError, ClientError, ConnectionLostErr
 from oncelog.core.errors import ErrorCode
 from oncelog.spark.driver import TaskReport
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
-from oncelog.spark.progress import Progress
+from oncelog.spark.progress import ProgressLog
 from tests.unit.spark.driver_fakes import MARKERS, OUT, SOURCE, Batch, Coordinator, Start, starting
 
 FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
@@ -64,13 +64,13 @@ def test_a_driver_that_died_before_the_end_leaves_nothing_and_the_batch_runs_aga
     class DiedError(BaseException):
         pass
 
-    def die(self: Progress, name: str, batch_id: int, **details: object) -> None:
+    def die(self: ProgressLog, name: str, batch_id: int, **details: object) -> None:
         if name == point:
             raise DiedError
 
     victim = start()
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "step", die)
+        patch.setattr(ProgressLog, "step", die)
         with pytest.raises(DiedError):
             victim.process(Batch(cluster, 0))
     assert cluster.committed_rows == []

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from oncelog.spark.errors import UsageError
-from oncelog.spark.progress import CrashPoint, CrashRow, Progress, crash_row, read_progress
+from oncelog.spark.progress import CrashPoint, CrashRow, ProgressLog, crash_row, read_progress
 
 
 def test_steps_are_read_back_in_order_and_a_cut_line_ends_them(tmp_path: Path) -> None:
     path = tmp_path / "progress"
-    Progress(str(path)).step("wal_written", 3)
-    Progress(str(path)).step("after_init", 3, epoch=8)
+    ProgressLog(str(path)).step("wal_written", 3)
+    ProgressLog(str(path)).step("after_init", 3, epoch=8)
     path.write_text(path.read_text() + '{"step":"tas')
     steps = read_progress(str(path))
     assert [(s["step"], s["batch"]) for s in steps] == [("wal_written", 3), ("after_init", 3)]

@@ -18,7 +18,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.protocol.record import Record, build_batch
 from oncelog.spark import source_read
-from oncelog.spark.background import BackgroundLoop
+from oncelog.spark.background import StoppableLoop
 from oncelog.spark.errors import DataLossError, PipelineError
 from oncelog.spark.source_offsets import Places
 from oncelog.spark.source_options import SourceOptions
@@ -61,8 +61,8 @@ class Log:
 
 
 @pytest.fixture
-def loop() -> Iterator[BackgroundLoop]:
-    loop = BackgroundLoop()
+def loop() -> Iterator[StoppableLoop]:
+    loop = StoppableLoop()
     yield loop
     loop.close()
 
@@ -79,14 +79,14 @@ class Clock:
 
 
 @pytest.fixture
-def read(loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> "Reading":
+def read(loop: StoppableLoop, monkeypatch: pytest.MonkeyPatch) -> "Reading":
     return Reading(loop, monkeypatch)
 
 
 class Reading:
     """Reads a range of a `Log`."""
 
-    def __init__(self, loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, loop: StoppableLoop, monkeypatch: pytest.MonkeyPatch) -> None:
         self._loop = loop
         self._patch = monkeypatch
 

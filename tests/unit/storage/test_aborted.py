@@ -1,14 +1,14 @@
 from oncelog.storage.aborted import (
     ABORTED_ENTRY_SIZE_BYTES,
-    AbortedTransaction,
     AbortedTransactions,
+    AbortedTxn,
     format_aborted,
     parse_aborted,
 )
 
-FIRST = AbortedTransaction(1, 0, 9, 4)
-SECOND = AbortedTransaction(2, 4, 12, 13)
-THIRD = AbortedTransaction(1, 20, 25, 26)
+FIRST = AbortedTxn(1, 0, 9, 4)
+SECOND = AbortedTxn(2, 4, 12, 13)
+THIRD = AbortedTxn(1, 20, 25, 26)
 
 
 def filled() -> AbortedTransactions:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
-from oncelog.storage import AbortedTransaction, CorruptBatch, PartitionLog
+from oncelog.storage import AbortedTxn, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
 from oncelog.storage.checkpoints import format_epochs, parse_epochs
 from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch
@@ -47,7 +47,7 @@ def fill(ctx: LogContext, rounds: int = 4) -> bytes:
     return ctx.all_bytes()
 
 
-def aborted(ctx: LogContext) -> list[AbortedTransaction]:
+def aborted(ctx: LogContext) -> list[AbortedTxn]:
     return ctx.log.aborted_transactions(0, ctx.log.log_end_offset)
 
 

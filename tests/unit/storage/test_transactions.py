@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.protocol.record import control_batch
-from oncelog.storage import AbortedTransaction, Origin
+from oncelog.storage import AbortedTxn, Origin
 from tests.support.examples import examples
 from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import LogContext, batch
@@ -121,8 +121,8 @@ def test_the_open_transaction_survives_a_kill(ctx: LogContext) -> None:
         assert not opened.transaction_is_open(1, 1)
         assert opened.last_stable_offset(1) == 0
     ctx.end(1, 0, commit=False)
-    assert ctx.kill().aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 1, 2)]
-    assert ctx.restart().aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 1, 2)]
+    assert ctx.kill().aborted_transactions(0, 10) == [AbortedTxn(1, 0, 1, 2)]
+    assert ctx.restart().aborted_transactions(0, 10) == [AbortedTxn(1, 0, 1, 2)]
 
 
 def test_a_marker_without_a_transaction_changes_nothing_for_readers(ctx: LogContext) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog import Producer
 from oncelog.testing import ControlledBroker, Moment
-from oncelog.testing.moments import StepKind, steps_of_write
+from oncelog.testing.moments import TransactionWriteKind, steps_of_write
 
 WRITTEN = {
     Moment.BEFORE_PREPARE: (0, 0, 0),
@@ -28,7 +28,11 @@ def steps_on_disk(folder: Path) -> tuple[int, int, int]:
         for path in folder.glob("*/*.log")
         for step in steps_of_write(str(path), path.read_bytes())
     )
-    return kinds[StepKind.PREPARE], kinds[StepKind.MARKER], kinds[StepKind.COMPLETE]
+    return (
+        kinds[TransactionWriteKind.PREPARE],
+        kinds[TransactionWriteKind.MARKER],
+        kinds[TransactionWriteKind.COMPLETE],
+    )
 
 
 @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.name.lower())

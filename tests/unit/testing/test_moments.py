@@ -10,7 +10,7 @@ from oncelog.protocol.records.transaction_log import (
     encode_value,
 )
 from oncelog.testing import Moment
-from oncelog.testing.moments import Step, StepKind, steps_of_write
+from oncelog.testing.moments import TransactionWrite, TransactionWriteKind, steps_of_write
 
 LOG = "/data/__transaction_state-0/00000000000000000000.log"
 
@@ -29,23 +29,27 @@ def status(*numbers: int) -> bytes:
     [
         ((0,), []),
         ((1,), []),
-        ((2,), [StepKind.PREPARE]),
-        ((3,), [StepKind.PREPARE]),
-        ((4,), [StepKind.COMPLETE]),
-        ((3, 5), [StepKind.PREPARE, StepKind.COMPLETE]),
+        ((2,), [TransactionWriteKind.PREPARE]),
+        ((3,), [TransactionWriteKind.PREPARE]),
+        ((4,), [TransactionWriteKind.COMPLETE]),
+        ((3, 5), [TransactionWriteKind.PREPARE, TransactionWriteKind.COMPLETE]),
     ],
 )
 def test_prepare_and_complete_are_found_by_their_status(
-    numbers: tuple[int, ...], kinds: list[StepKind]
+    numbers: tuple[int, ...], kinds: list[TransactionWriteKind]
 ) -> None:
-    assert list(steps_of_write(LOG, status(*numbers))) == [Step(kind, 7, "me") for kind in kinds]
+    assert list(steps_of_write(LOG, status(*numbers))) == [
+        TransactionWrite(kind, 7, "me") for kind in kinds
+    ]
 
 
 @pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS_TOPIC])
 def test_a_marker_is_found_in_any_partition(topic: str) -> None:
     marker = bytes(control_batch(True, 7, 0, 0, 1))
     path = f"/data/{topic}-3/00000000000000000000.log"
-    assert list(steps_of_write(path, marker)) == [Step(StepKind.MARKER, 7, None)]
+    assert list(steps_of_write(path, marker)) == [
+        TransactionWrite(TransactionWriteKind.MARKER, 7, None)
+    ]
 
 
 def test_records_tombstones_and_other_files_are_no_steps() -> None:
@@ -57,8 +61,11 @@ def test_records_tombstones_and_other_files_are_no_steps() -> None:
 
 
 def test_moments_name_the_write_and_its_side() -> None:
-    assert (Moment.BEFORE_PREPARE.step, Moment.BEFORE_PREPARE.is_before) == (StepKind.PREPARE, True)
+    assert (Moment.BEFORE_PREPARE.step, Moment.BEFORE_PREPARE.is_before) == (
+        TransactionWriteKind.PREPARE,
+        True,
+    )
     assert (Moment.BETWEEN_MARKERS.step, Moment.BETWEEN_MARKERS.is_before) == (
-        StepKind.MARKER,
+        TransactionWriteKind.MARKER,
         False,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncelog.controller.image import TopicImage
     from oncelog.controller.topics import TopicOutcome
 
-__all__ = ["Outcome", "ResourceChanges", "alter"]
+__all__ = ["ResourceChanges", "ResourceOutcome", "alter"]
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -45,7 +45,7 @@ class ResourceChanges(NamedTuple):
     replaces: bool = False
 
 
-class Outcome(NamedTuple):
+class ResourceOutcome(NamedTuple):
     """The result for one resource."""
 
     error: ErrorCode
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 async def alter(
     context: Context, resources: Sequence[ResourceChanges], *, validate_only: bool
-) -> list[Outcome]:
+) -> list[ResourceOutcome]:
     """Change each resource independently; return the outcomes in the order of `resources`."""
     counts = Counter((r.resource_type, r.name) for r in resources)
     outcomes = []
@@ -65,15 +65,17 @@ async def alter(
                 raise ProtocolError(ErrorCode.invalid_request, text)
             outcomes.append(await _alter_one(context, resource, validate_only))
         except ProtocolError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ResourceOutcome(error.code, error.message))
     return outcomes
 
 
-async def _alter_one(context: Context, resource: ResourceChanges, validate_only: bool) -> Outcome:
+async def _alter_one(
+    context: Context, resource: ResourceChanges, validate_only: bool
+) -> ResourceOutcome:
     changes = _checked(resource)
     if resource.resource_type == BROKER_RESOURCE:
         _refuse_broker(context, resource.name, changes)
-        return Outcome(ErrorCode.none)
+        return ResourceOutcome(ErrorCode.none)
     if resource.resource_type != TOPIC_RESOURCE:
         text = f"Unknown resource type {resource.resource_type}"
         raise ProtocolError(ErrorCode.invalid_request, text)
@@ -86,7 +88,7 @@ async def _alter_one(context: Context, resource: ResourceChanges, validate_only:
         return decide_config_changes(name, topic, changes, lambda key: _effective(context, {}, key))
 
     outcome = await context.controller.change_topic(name, decide, validate_only=validate_only)
-    return Outcome(outcome.error, outcome.message)
+    return ResourceOutcome(outcome.error, outcome.message)
 
 
 def _effective(context: Context, overrides: Mapping[str, str], key: str) -> str:

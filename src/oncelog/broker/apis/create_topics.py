@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.net.request import Request
-from oncelog.controller.topics import NewTopic, TopicOutcome
+from oncelog.controller.topics import TopicOutcome, TopicToCreate
 from oncelog.core.config import ConfigSource
 from oncelog.core.config_definition import format_value
 from oncelog.core.config_keys import TOPIC_KEYS
@@ -46,8 +46,8 @@ async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Any
     )
 
 
-def _new(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
+def _new(topic: CreatableTopic) -> TopicToCreate:
+    return TopicToCreate(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

@@ -15,7 +15,7 @@ from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, SynonymValue
-from oncelog.core.config_definition import ConfigType, Definition, Support, format_value
+from oncelog.core.config_definition import ConfigSupport, ConfigType, Definition, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.messages.describe_configs import (
@@ -111,7 +111,8 @@ def _configs(
                 read_only=True,
             )
             for key in _chosen(BROKER_KEYS, keys)
-            if BROKER_KEYS[key].support is not Support.NO_EFFECT or config.get(key) is not None
+            if BROKER_KEYS[key].support is not ConfigSupport.NO_EFFECT
+            or config.get(key) is not None
         ]
     kind = WITHOUT_CONFIGS.get(resource.resource_type)
     if kind is None:

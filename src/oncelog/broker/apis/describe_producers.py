@@ -14,10 +14,10 @@ from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.describe_producers import (
+    ActiveProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    ProducerState,
     TopicResponse,
 )
 
@@ -60,7 +60,7 @@ def _partition(context: Context, topic: str, index: int) -> Any:
         error_code=ErrorCode.none,
         error_message=None,
         active_producers=tuple(
-            ProducerState(
+            ActiveProducer(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.epoch,
                 last_sequence=entry.last_sequence,

@@ -22,7 +22,7 @@ from oncelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
-    TopicRequest,
+    DescribeTopicPartitionsTopic,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -
     )
 
 
-def _refused(topics: Iterable[TopicRequest]) -> DescribeTopicPartitionsResponse:
+def _refused(topics: Iterable[DescribeTopicPartitionsTopic]) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         topics=tuple(
             DescribeTopicPartitionsResponseTopic(

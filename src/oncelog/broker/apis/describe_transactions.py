@@ -16,11 +16,11 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import gather, unchanged
 from oncelog.protocol.messages.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     LifeStep,
     TopicData,
-    TransactionState,
 )
 from oncelog.transaction.events import DescribeTransaction, DescribeTransactionResult
 from oncelog.transaction.life import Step
@@ -51,10 +51,12 @@ def _response(results: list[DescribeTransactionResult]) -> DescribeTransactionsR
     )
 
 
-def _state(result: DescribeTransactionResult) -> TransactionState:
+def _state(result: DescribeTransactionResult) -> DescribedTransaction:
     if result.error is not ErrorCode.none:
-        return TransactionState(transactional_id=result.transactional_id, error_code=result.error)
-    return TransactionState(
+        return DescribedTransaction(
+            transactional_id=result.transactional_id, error_code=result.error
+        )
+    return DescribedTransaction(
         error_code=ErrorCode.none,
         transactional_id=result.transactional_id,
         transaction_state=result.state.label,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
 from oncelog.broker.net.request import Request
 from oncelog.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 
@@ -36,7 +36,7 @@ async def handle(context: Context, request: Request[IncrementalAlterConfigsReque
     outcomes = await alter(context, resources, validate_only=request.body.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=tuple(
-            AlterConfigsResourceResponse(
+            IncrementalAlterConfigsResourceResponse(
                 error_code=outcome.error,
                 error_message=outcome.text,
                 resource_type=resource.resource_type,

@@ -17,7 +17,7 @@ from oncelog.core.pending import gather
 from oncelog.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
+    TransactionOverview,
 )
 from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsResult
 from oncelog.transaction.pattern import BadPattern, Pattern
@@ -67,7 +67,7 @@ def _response(
         error_code=ErrorCode.none,
         unknown_state_filters=tuple(unknown_states),
         transaction_states=tuple(
-            TransactionState(
+            TransactionOverview(
                 transactional_id=listed.transactional_id,
                 producer_id=listed.producer_id,
                 transaction_state=listed.state.label,

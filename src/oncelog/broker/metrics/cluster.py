@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.broker.metrics.metric import OURS, Kind, Metric, Parts, Sample, one
+from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
 
 __all__ = ["CLUSTER_METRICS"]
 
@@ -28,7 +28,7 @@ def _parked(parts: Parts) -> tuple[Sample, ...]:
 CLUSTER_METRICS: Final = (
     Metric(
         "kafka_server_kafkaserver_brokerstate",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "state",
         "kafka.server:type=KafkaServer,name=BrokerState",
         "3, running: nothing is served before that.",
@@ -36,7 +36,7 @@ CLUSTER_METRICS: Final = (
     ),
     Metric(
         "kafka_controller_kafkacontroller_activecontrollercount",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "0 or 1",
         "kafka.controller:type=KafkaController,name=ActiveControllerCount",
         "Whether this broker is the controller.",
@@ -44,7 +44,7 @@ CLUSTER_METRICS: Final = (
     ),
     Metric(
         "kafka_controller_kafkacontroller_globaltopiccount",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "topics",
         "kafka.controller:type=KafkaController,name=GlobalTopicCount",
         "Topics of the cluster.",
@@ -52,7 +52,7 @@ CLUSTER_METRICS: Final = (
     ),
     Metric(
         "kafka_controller_kafkacontroller_globalpartitioncount",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "partitions",
         "kafka.controller:type=KafkaController,name=GlobalPartitionCount",
         "Partitions of the cluster.",
@@ -60,7 +60,7 @@ CLUSTER_METRICS: Final = (
     ),
     Metric(
         "kafka_controller_kafkacontroller_offlinepartitionscount",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "partitions",
         "kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
         "Partitions without a leader.",
@@ -68,7 +68,7 @@ CLUSTER_METRICS: Final = (
     ),
     Metric(
         "oncelog_coordinator_waiting_requests",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "requests",
         OURS,
         "Requests that wait for a transition of their transactional id or group.",

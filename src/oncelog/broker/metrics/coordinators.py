@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from oncelog.broker.metrics.metric import OURS, Kind, Metric, Parts, Sample, one
+from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from oncelog.group.store import GroupStore
@@ -78,7 +78,7 @@ def _loads(which: str) -> tuple[Metric, Metric]:
     def metric(kind: str, meaning: str, of: Callable[[list[float]], float]) -> Metric:
         return Metric(
             f"kafka_server_{which}_coordinator_metrics_partition_load_time_{kind}",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "ms",
             f"kafka.server:type={which}-coordinator-metrics: partition-load-time-{kind}",
             meaning,
@@ -94,7 +94,7 @@ def _loads(which: str) -> tuple[Metric, Metric]:
 def _group_metadata(kafka_name: str, unit: str, meaning: str, read: Reader) -> Metric:
     return Metric(
         f"kafka_coordinator_group_groupmetadatamanager_{kafka_name.lower()}",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         unit,
         f"kafka.coordinator.group:type=GroupMetadataManager,name={kafka_name}",
         meaning,
@@ -108,7 +108,7 @@ COORDINATOR_METRICS: Final = (
     *_loads("transaction"),
     Metric(
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "markers",
         _MARKERS + "UnknownDestinationQueueSize",
         "Markers that partitions have not taken yet: for long only where nobody leads them.",
@@ -116,7 +116,7 @@ COORDINATOR_METRICS: Final = (
     ),
     Metric(
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "transactions",
         _MARKERS + "LogAppendRetryQueueSize",
         "Transactions whose completion could not be written and is tried again.",
@@ -124,7 +124,7 @@ COORDINATOR_METRICS: Final = (
     ),
     Metric(
         "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "partitions",
         "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
         "Partitions that were not, or could not be, verified for a transactional write (KIP-890).",
@@ -132,7 +132,7 @@ COORDINATOR_METRICS: Final = (
     ),
     Metric(
         "oncelog_transactional_ids",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "ids",
         OURS,
         "Transactional ids coordinated here, by the state of their transaction.",
@@ -141,7 +141,7 @@ COORDINATOR_METRICS: Final = (
     ),
     Metric(
         "oncelog_oldest_open_transaction_seconds",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "s",
         OURS,
         "Age of the oldest open transaction coordinated here, 0 where none is open.",
@@ -150,7 +150,7 @@ COORDINATOR_METRICS: Final = (
     *_loads("group"),
     Metric(
         "kafka_server_group_coordinator_metrics_group_count",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "groups",
         "kafka.server:type=group-coordinator-metrics,protocol=*: group-count",
         "Groups coordinated here, by protocol.",

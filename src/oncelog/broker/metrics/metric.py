@@ -14,13 +14,13 @@ from typing import NamedTuple
 from oncelog.broker.apis.context import Context
 from oncelog.broker.net.dispatch import Dispatcher
 
-__all__ = ["OURS", "Distribution", "Kind", "Metric", "Parts", "Sample", "one"]
+__all__ = ["OURS", "Distribution", "Metric", "MetricType", "Parts", "Sample", "one"]
 
 OURS = ""
 """In place of an MBean: Kafka has no such metric."""
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """Prometheus' types of metrics."""
 
     COUNTER = "counter"
@@ -59,7 +59,7 @@ class Metric:
     """One metric. `read` yields its values; a scrape may pause between them."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     unit: str
     mbean: str
     meaning: str

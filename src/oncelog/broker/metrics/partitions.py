@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from oncelog.broker.metrics.metric import OURS, Kind, Metric, Parts, Sample, one
+from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
 from oncelog.broker.partitions.meters import TopicMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.limits import LATE_TRANSACTION_BUFFER_MS
@@ -77,7 +77,7 @@ def _topic(
 ) -> Metric:
     return Metric(
         f"kafka_server_brokertopicmetrics_{name}_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         unit,
         f"{_TOPIC}{kafka_name},topic=*",
         meaning,
@@ -91,7 +91,7 @@ def _log(
 ) -> Metric:
     return Metric(
         f"kafka_log_log_{name}",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         unit,
         f"kafka.log:type=Log,name={kafka_name},topic=*,partition=*",
         meaning,
@@ -105,7 +105,7 @@ def _replicas(
 ) -> Metric:
     return Metric(
         f"kafka_server_replicamanager_{kafka_name.lower()}",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         unit,
         f"kafka.server:type=ReplicaManager,name={kafka_name}",
         meaning,
@@ -188,7 +188,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "kafka_cluster_partition_laststableoffsetlag",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "offsets",
         "kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=*,partition=*",
         "High watermark less last stable offset: what read_committed consumers do not get yet.",
@@ -197,7 +197,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "oncelog_partition_producers",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "producers",
         OURS,
         "Producer ids that the partition remembers.",
@@ -244,7 +244,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "operations",
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=*",
         "Fetches and appends that wait, counted once per partition they wait for.",
@@ -253,7 +253,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "sessions",
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
         "Fetch sessions (KIP-227).",
@@ -261,7 +261,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "kafka_log_logmanager_offlinelogdirectorycount",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "folders",
         "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
         "Data folders that failed.",
@@ -269,7 +269,7 @@ PARTITION_METRICS: Final = (
     ),
     Metric(
         "kafka_log_logmanager_logdirectoryoffline",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "0 or 1",
         "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*",
         "Whether the data folder failed.",

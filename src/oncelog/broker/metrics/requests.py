@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from oncelog.broker.metrics.metric import Distribution, Kind, Metric, Parts, Sample, one
+from oncelog.broker.metrics.metric import Distribution, Metric, MetricType, Parts, Sample, one
 from oncelog.broker.net.request import TIME_BUCKETS_COUNT, RequestMeter
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
@@ -74,7 +74,7 @@ _SOCKETS: Final = "kafka.server:type=socket-server-metrics,listener=*,networkPro
 REQUEST_METRICS: Final = (
     Metric(
         "kafka_network_requestmetrics_requests_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "requests",
         _REQUEST + "name=RequestsPerSec,request=*,version=*",
         "Requests whose handling has begun.",
@@ -83,7 +83,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_requestmetrics_errors_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "errors",
         _REQUEST + "name=ErrorsPerSec,request=*,error=*",
         "Errors answered: those of a whole response, for Produce and Fetch also those of each "
@@ -93,7 +93,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_requestmetrics_totaltimems",
-        Kind.HISTOGRAM,
+        MetricType.HISTOGRAM,
         "ms",
         _REQUEST + "name=TotalTimeMs,request=*",
         "Time from a request's arrival until its response is handed to the connection, waiting "
@@ -103,7 +103,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_requestmetrics_requestbytes_sum",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "bytes",
         _REQUEST + "name=RequestBytes,request=*",
         "Bytes of all requests.",
@@ -112,7 +112,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_requestchannel_requestqueuesize",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "requests",
         "kafka.network:type=RequestChannel,name=RequestQueueSize",
         "Requests that have arrived and wait behind others of their connection.",
@@ -120,7 +120,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_requestchannel_responsequeuesize",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "requests",
         "kafka.network:type=RequestChannel,name=ResponseQueueSize",
         "Requests being handled whose response has not left.",
@@ -128,7 +128,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_network_socketserver_expiredconnectionskilledcount",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "connections",
         "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
         "Connections closed because they were idle for `connections.max.idle.ms`.",
@@ -136,7 +136,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_count",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "connections",
         _SOCKETS + "connection-count",
         "Open connections.",
@@ -145,7 +145,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_creation_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "connections",
         _SOCKETS + "connection-creation-total",
         "Connections accepted.",
@@ -154,7 +154,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_server_socket_server_metrics_connection_close_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "connections",
         _SOCKETS + "connection-close-total",
         "Connections closed, by either side.",
@@ -165,7 +165,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_server_socket_server_metrics_incoming_byte_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "bytes",
         _SOCKETS + "incoming-byte-total",
         "Bytes received.",
@@ -174,7 +174,7 @@ REQUEST_METRICS: Final = (
     ),
     Metric(
         "kafka_server_socket_server_metrics_outgoing_byte_total",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "bytes",
         _SOCKETS + "outgoing-byte-total",
         "Bytes handed to the sockets.",

@@ -33,7 +33,7 @@ from oncelog.core.limits import (
 from oncelog.core.pending import Pending
 from oncelog.runtime.framed import grow
 
-__all__ = ["Acceptor", "Connection", "Starter"]
+__all__ = ["Acceptor", "ServerConnection", "Starter"]
 
 log = logging.getLogger(__name__)
 
@@ -49,24 +49,24 @@ class Acceptor(Protocol):
     bytes_in: int
     bytes_out: int
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ServerConnection) -> bool:
         """Whether the connection may stay."""
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         """The connection is gone."""
 
 
 class Starter(Protocol):
     """Starts the request in a frame, and handles its late reply."""
 
-    def start(self, connection: Connection, frame: bytearray) -> None:
+    def start(self, connection: ServerConnection, frame: bytearray) -> None:
         """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
-    def settle(self, connection: Connection, request: Request[Any]) -> None:
+    def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
         """Handle a kept promise of `request`: `reply` to it, or `hold` it again."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """The broker's end of a connection."""
 
     def __init__(self, acceptor: Acceptor, starter: Starter, read_buffer: ReadBuffer) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any
 
-from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.request import Api, Buffers, Request, RequestMeter
 from oncelog.core.errors import InvariantViolation, ProtocolError
 from oncelog.core.pending import Pending
@@ -59,7 +59,7 @@ class Dispatcher:
         for meter in self.meters.values():
             meter.api = find(meter.api.key) or meter.api
 
-    def start(self, connection: Connection, frame: bytearray) -> None:
+    def start(self, connection: ServerConnection, frame: bytearray) -> None:
         """Start the request in a frame."""
         try:
             header = parse_request_header(frame)
@@ -99,7 +99,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
             self._failed(connection, request, error)
 
-    def settle(self, connection: Connection, request: Request[Any]) -> None:
+    def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
         """Handle a kept promise of `request`."""
         pending = request.pending
         if pending is None or connection.closed:
@@ -109,7 +109,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary: the caller is other work
             self._failed(connection, request, error)
 
-    def _look_up(self, connection: Connection, header: RequestHeader) -> RequestMeter | None:
+    def _look_up(self, connection: ServerConnection, header: RequestHeader) -> RequestMeter | None:
         """Return the API of a request, or None once the connection was closed because of it.
 
         ApiVersions is found in any version (KIP-511); unknown ones count as version 0, in which the
@@ -133,14 +133,14 @@ class Dispatcher:
         return self.meters.setdefault((key, version), RequestMeter(api, version))
 
     async def _finish(
-        self, connection: Connection, request: Request[Any], work: Coroutine[Any, Any, Any]
+        self, connection: ServerConnection, request: Request[Any], work: Coroutine[Any, Any, Any]
     ) -> None:
         try:
             self._deliver(connection, request, await work)
         except Exception as error:  # noqa: BLE001 - a task boundary, as in `start`
             self._failed(connection, request, error)
 
-    def _deliver(self, connection: Connection, request: Request[Any], value: Any) -> None:
+    def _deliver(self, connection: ServerConnection, request: Request[Any], value: Any) -> None:
         """Reply to a request that had to wait, or let it wait for the next promise."""
         while type(value) is Pending and value.done:
             value = value.response()
@@ -151,7 +151,9 @@ class Dispatcher:
             if self._stopwatch is not None:
                 request.meter.took(self._stopwatch() - request.begun_s)
 
-    def _failed(self, connection: Connection, request: Request[Any], error: Exception) -> None:
+    def _failed(
+        self, connection: ServerConnection, request: Request[Any], error: Exception
+    ) -> None:
         if isinstance(error, ProtocolError):
             connection.fail(f"{request.api.name} request: {error.message}")
             return

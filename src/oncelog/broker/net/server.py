@@ -13,7 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 
-from oncelog.broker.net.connection import Connection, Starter
+from oncelog.broker.net.connection import ServerConnection, Starter
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.config import BrokerConfig
 from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
@@ -44,7 +44,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         # In the order of their arrival.
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[ServerConnection, None] = {}
         self.unread_bytes = 0
         """Replies that stalled peers have not read, as of the moment each stalled."""
         self.bytes_in = 0
@@ -74,7 +74,7 @@ class Server:
         self._listener = await self._network.listen(
             listener.host,
             listener.port,
-            lambda: Connection(self, starter, self._read_buffer),
+            lambda: ServerConnection(self, starter, self._read_buffer),
         )
         # No await from here to `announce`: no request may be served with an image without this
         # broker.
@@ -87,7 +87,7 @@ class Server:
             port = self.port
         announce(host, port)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ServerConnection) -> bool:
         """Accept a new connection, unless a limit forbids it (one log line)."""
         host = connection.peer_host
         if len(self.connections) >= self._connections_max:
@@ -106,7 +106,7 @@ class Server:
         self._per_ip[host] += 1
         return True
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         """The connection is gone."""
         if connection in self.connections:
             del self.connections[connection]

@@ -28,7 +28,7 @@ from oncelog.broker.partitions.meters import TopicMeter
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
-from oncelog.replication.partition import PartitionState, Role
+from oncelog.replication.partition import PartitionState, ReplicaRole
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
@@ -287,7 +287,7 @@ class Partition:
             return
         if failure is not None:
             raise failure
-        if self.state.role is Role.OFFLINE:
+        if self.state.role is ReplicaRole.OFFLINE:
             return
         log = self.log
         end = log.log_end_offset

@@ -31,7 +31,7 @@ class Expected:
 
 
 @dataclass
-class Verdict:
+class Comparison:
     """What was compared and what was wrong. `findings` is empty only if the output is exact."""
 
     delayed_expected_count: int = 0
@@ -71,13 +71,13 @@ def compare(
     expected: Expected,
     delayed_ids: list[int],
     updates: list[tuple[tuple[str, str], Daily]],
-) -> Verdict:
+) -> Comparison:
     """`delayed_ids` and `updates` are what a read_committed consumer saw, in its order.
 
     Every delayed flight stands there exactly once; the last update of each carrier's day is right;
     and each update counts more flights than the one before it, so that no batch was written twice.
     """
-    verdict = Verdict(len(expected.delayed_ids), len(delayed_ids), len(expected.daily))
+    verdict = Comparison(len(expected.delayed_ids), len(delayed_ids), len(expected.daily))
     counts = Counter(delayed_ids)
     report(verdict, "missing flight", sorted(expected.delayed_ids - counts.keys()))
     report(verdict, "unexpected flight", sorted(counts.keys() - expected.delayed_ids))
@@ -97,7 +97,7 @@ def compare(
     return verdict
 
 
-def report(verdict: Verdict, what: str, found: list[int] | list[tuple[str, str]]) -> None:
+def report(verdict: Comparison, what: str, found: list[int] | list[tuple[str, str]]) -> None:
     """Add the first few of what was found, and how many there are."""
     for item in found[:FINDINGS_SHOWN_MAX]:
         verdict.findings.append(f"{what} {item}")

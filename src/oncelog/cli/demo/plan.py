@@ -15,7 +15,7 @@ MARGIN_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PlannedKill:
     """Kill `target` `delay_ms` after the job reported `step` of the first batch >= `batch`."""
 
     target: str
@@ -24,7 +24,7 @@ class Moment:
     delay_ms: int
 
 
-def draw(seed: int, batch_count: int, spark_kills: int, broker_kills: int) -> list[Moment]:
+def draw(seed: int, batch_count: int, spark_kills: int, broker_kills: int) -> list[PlannedKill]:
     """Moments in the order in which they come; each has a stretch of batches of its own."""
     rng = random.Random(f"demo/{seed}")
     targets = ["spark"] * spark_kills + ["broker"] * broker_kills
@@ -38,5 +38,5 @@ def draw(seed: int, batch_count: int, spark_kills: int, broker_kills: int) -> li
         begin = MARGIN_BATCHES + number * stretch
         batch = rng.randrange(begin, begin + max(1, stretch - 2))
         delay_ms = rng.randrange(DELAY_MS_MAX)
-        moments.append(Moment(target, batch, steps[number % len(steps)], delay_ms))
+        moments.append(PlannedKill(target, batch, steps[number % len(steps)], delay_ms))
     return moments

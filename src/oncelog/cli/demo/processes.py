@@ -29,7 +29,7 @@ def log_tail(path: Path) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN_MAX:])
 
 
-class Process:
+class ChildProcess:
     """A child that can be started again and again; all its lives write to one log."""
 
     def __init__(self, command: list[str], log: Path) -> None:
@@ -66,7 +66,7 @@ class Process:
             self.kill()
 
 
-class Broker(Process):
+class DemoBroker(ChildProcess):
     """`oncelog serve` on a port of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -94,7 +94,7 @@ class Broker(Process):
         raise DemoFailed(f"the broker did not start:\n{log_tail(self.log)}")
 
 
-class SparkJob(Process):
+class SparkJob(ChildProcess):
     """The Spark program of `job.py`."""
 
     def __init__(self, options: JobOptions, folder: Path) -> None:

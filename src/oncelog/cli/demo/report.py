@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from oncelog.cli.demo.expected import Verdict
+from oncelog.cli.demo.expected import Comparison
 from oncelog.cli.demo.watch import Kill
 
 
@@ -39,7 +39,7 @@ def kill_table(kills: list[Kill]) -> Table:
     return table
 
 
-def verdict_table(verdict: Verdict, uncommitted: dict[str, int]) -> Table:
+def verdict_table(verdict: Comparison, uncommitted: dict[str, int]) -> Table:
     """What a read_committed consumer saw beside the plain batch computation."""
     table = Table(title="a read_committed consumer beside the batch computation")
     table.title_justify = "left"
@@ -66,7 +66,7 @@ def verdict_table(verdict: Verdict, uncommitted: dict[str, int]) -> Table:
     return table
 
 
-def end(console: Console, verdict: Verdict, seconds: float) -> None:
+def end(console: Console, verdict: Comparison, seconds: float) -> None:
     """The verdict, in one word first."""
     for finding in verdict.findings:
         console.print(f"[red]{finding}[/red]")

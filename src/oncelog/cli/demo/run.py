@@ -12,9 +12,9 @@ from rich.console import Console
 
 from oncelog.cli.demo import expected, flights, report, topics
 from oncelog.cli.demo.options import JobOptions
-from oncelog.cli.demo.plan import Moment, draw
-from oncelog.cli.demo.processes import Broker, SparkJob
-from oncelog.cli.demo.watch import Kill, Steps, Watch
+from oncelog.cli.demo.plan import PlannedKill, draw
+from oncelog.cli.demo.processes import DemoBroker, SparkJob
+from oncelog.cli.demo.watch import Kill, Steps, WatchedJob
 
 BATCHES = 32
 """Micro-batches that the input makes: at least 30 are promised."""
@@ -36,7 +36,7 @@ class DemoResult:
     """What came of it: which rows the kills hit, what was compared, and how long it took."""
 
     kills: list[Kill]
-    verdict: expected.Verdict
+    verdict: expected.Comparison
     uncommitted: dict[str, int]
     seconds: float
 
@@ -48,12 +48,12 @@ class Demo:
         self.options = options
         self.console = console
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
-        self.broker = None if options.bootstrap_server else Broker(self.folder)
+        self.broker = None if options.bootstrap_server else DemoBroker(self.folder)
         own = self.broker.bootstrap_servers if self.broker else ""
         self.bootstrap_servers = options.bootstrap_server or own
         # On a cluster of the user's, names must not meet those of an earlier run.
         run = f"-{random.SystemRandom().randrange(16**6):06x}" if options.bootstrap_server else ""
-        self.topics = topics.Topics(f"flights{run}", f"delayed{run}", f"daily{run}")
+        self.topics = topics.DemoTopics(f"flights{run}", f"delayed{run}", f"daily{run}")
         self.application_id = f"oncelog-demo{run}"
         self.job: SparkJob | None = None
 
@@ -72,7 +72,7 @@ class Demo:
             )
         return rows
 
-    def process(self, flight_count: int, plan: list[Moment]) -> list[Kill]:
+    def process(self, flight_count: int, plan: list[PlannedKill]) -> list[Kill]:
         """Act 2: the Spark job, through its kills."""
         per_batch = math.ceil(flight_count / BATCHES)
         progress_path = self.folder / "progress.jsonl"
@@ -96,7 +96,7 @@ class Demo:
                 kills.append(kill)
                 bar.console.print(report.kill_line(len(kills), kill))
 
-            watch = Watch(
+            watch = WatchedJob(
                 self.job,
                 self.broker,
                 Steps(progress_path),
@@ -106,7 +106,7 @@ class Demo:
             )
             return watch.run(plan)
 
-    def compare(self, rows: list[flights.Flight]) -> tuple[expected.Verdict, dict[str, int]]:
+    def compare(self, rows: list[flights.Flight]) -> tuple[expected.Comparison, dict[str, int]]:
         """Act 3: what stock consumers see beside the plain computation."""
         servers = self.bootstrap_servers
         with self.console.status("reading the results with confluent-kafka, and comparing"):

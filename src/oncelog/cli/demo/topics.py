@@ -22,7 +22,7 @@ READ_IDLE_S_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class DemoTopics:
     """The three topics of one run."""
 
     flights: str
@@ -30,7 +30,7 @@ class Topics:
     daily: str
 
 
-def create(bootstrap_servers: str, topics: Topics) -> None:
+def create(bootstrap_servers: str, topics: DemoTopics) -> None:
     """Make the topics; on a cluster that already has them from an earlier run this is an error."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = [

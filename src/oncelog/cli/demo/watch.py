@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncelog.cli.demo.plan import Moment
-from oncelog.cli.demo.processes import Broker, DemoFailed, SparkJob, log_tail
+from oncelog.cli.demo.plan import PlannedKill
+from oncelog.cli.demo.processes import DemoBroker, DemoFailed, SparkJob, log_tail
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
 
 POLL_S = 0.004
@@ -23,7 +23,7 @@ RESTARTS_MAX = 5
 class Kill:
     """One kill: what was aimed at, and what it hit."""
 
-    moment: Moment
+    moment: PlannedKill
     batch: int
     row: CrashRow
 
@@ -47,13 +47,13 @@ class Steps:
         return self.all[known:]
 
 
-class Watch:
+class WatchedJob:
     """Runs the job to its end through the planned kills."""
 
     def __init__(
         self,
         job: SparkJob,
-        broker: Broker | None,
+        broker: DemoBroker | None,
         steps: Steps,
         checkpoint: Path,
         on_batch: Callable[[int], None],
@@ -67,7 +67,7 @@ class Watch:
         self.on_kill = on_kill
         self.restarts = 0
 
-    def run(self, plan: list[Moment]) -> list[Kill]:
+    def run(self, plan: list[PlannedKill]) -> list[Kill]:
         """Returns what each kill hit. Raises `DemoFailed` when the job cannot reach its end."""
         kills = []
         self.job.start()
@@ -83,7 +83,7 @@ class Watch:
         self.report(self.steps.look())
         return kills
 
-    def reach(self, moment: Moment) -> bool:
+    def reach(self, moment: PlannedKill) -> bool:
         """Wait for the moment's step; False if the job ended before it came."""
         while True:
             fresh = self.steps.look()
@@ -94,7 +94,7 @@ class Watch:
                 return False
             time.sleep(POLL_S)
 
-    def strike(self, moment: Moment) -> Kill:
+    def strike(self, moment: PlannedKill) -> Kill:
         """Kill the target, see what was hit, start it again."""
         if moment.target == "spark" or self.broker is None:
             self.job.kill()
@@ -106,7 +106,7 @@ class Watch:
         self.broker.start()
         return kill
 
-    def what_was_hit(self, moment: Moment) -> Kill:
+    def what_was_hit(self, moment: PlannedKill) -> Kill:
         """The row of the crash table, from the job's last steps and Spark's own logs."""
         self.report(self.steps.look())
         batch = self.steps.all[-1]["batch"] if self.steps.all else 0

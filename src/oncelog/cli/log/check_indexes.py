@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from oncelog.cli.log.findings import Finding, error, note
-from oncelog.cli.log.reading import Batch
-from oncelog.cli.log.survey import Segment, Survey, Watcher
-from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES, AbortedTransaction, parse_aborted
+from oncelog.cli.log.reading import IntactBatch
+from oncelog.cli.log.survey import Survey, SurveyedSegment, Watcher
+from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES, AbortedTxn, parse_aborted
 from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES
 from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES
@@ -28,7 +28,7 @@ def read_file(path: str) -> bytes | None:
 class IndexChecks:
     """Both indexes of one segment. Ask `watchers` before the log is read, `findings` after."""
 
-    def __init__(self, segment: Segment, *, was_closed: bool) -> None:
+    def __init__(self, segment: SurveyedSegment, *, was_closed: bool) -> None:
         self._segment = segment
         self._is_due = was_closed or not segment.is_active
         """Only then are the files there: the broker writes an active segment's when it stops."""
@@ -82,7 +82,7 @@ class IndexChecks:
                 return []
         return entries
 
-    def _check_position(self, batch: Batch) -> None:
+    def _check_position(self, batch: IntactBatch) -> None:
         header = batch.header
         if self._last_offset_due is not None:
             # Some writers note the end of the last batch of an append beside its first byte.
@@ -113,7 +113,7 @@ class IndexChecks:
                 return []
         return entries
 
-    def _check_time(self, batch: Batch) -> None:
+    def _check_time(self, batch: IntactBatch) -> None:
         header = batch.header
         self._newest_ms = max(self._newest_ms, header.max_timestamp)
         while self._time is not None and self._time[1] <= header.last_offset:
@@ -151,7 +151,9 @@ class IndexChecks:
         self._found.append(error(path, f"offset {offset}", text))
 
 
-def check_aborted(segment: Segment, survey: Survey, *, was_closed: bool) -> Iterator[Finding]:
+def check_aborted(
+    segment: SurveyedSegment, survey: Survey, *, was_closed: bool
+) -> Iterator[Finding]:
     """Check a `.txnindex`: every abort marker of the segment, and nothing else (INV-3)."""
     path = segment.beside(ABORTED_SUFFIX)
     if segment.is_active and not was_closed:
@@ -175,7 +177,7 @@ def check_aborted(segment: Segment, survey: Survey, *, was_closed: bool) -> Iter
 
 
 def _difference(
-    written: AbortedTransaction | None, implied: AbortedTransaction | None, is_thinned: bool
+    written: AbortedTxn | None, implied: AbortedTxn | None, is_thinned: bool
 ) -> str | None:
     if written == implied:
         return None

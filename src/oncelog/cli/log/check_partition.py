@@ -9,14 +9,14 @@ from oncelog.cli.log.check_indexes import IndexChecks, check_aborted, read_file
 from oncelog.cli.log.findings import NOTE, Finding, error, note
 from oncelog.cli.log.kinds import (
     LOG_STARTS_NAME,
-    Kind,
+    FileKind,
     base_offset,
     is_passing,
     kind_of,
     partition_of,
 )
-from oncelog.cli.log.reading import Batch, Damage
-from oncelog.cli.log.survey import Segment, Survey, Watcher
+from oncelog.cli.log.reading import Damage, IntactBatch
+from oncelog.cli.log.survey import Survey, SurveyedSegment, Watcher
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import iter_records
@@ -51,7 +51,7 @@ class PartitionCheck:
         self._path = ""
         self._snapshots_seen: set[int] = set()
 
-    def run(self, met: Callable[[Segment], None] | None = None) -> Iterator[Finding]:
+    def run(self, met: Callable[[SurveyedSegment], None] | None = None) -> Iterator[Finding]:
         """All findings, segment by segment, then those of the folder.
 
         `met` is told of each segment that holds damage.
@@ -61,7 +61,7 @@ class PartitionCheck:
             return
         checks: dict[int, IndexChecks] = {}
 
-        def watch(segment: Segment) -> list[Watcher]:
+        def watch(segment: SurveyedSegment) -> list[Watcher]:
             self._path = segment.path
             made = IndexChecks(segment, was_closed=self._was_closed)
             checks[segment.base_offset] = made
@@ -87,7 +87,7 @@ class PartitionCheck:
 
     # ---- batches
 
-    def _damage(self, segment: Segment, damage: Damage) -> Finding:
+    def _damage(self, segment: SurveyedSegment, damage: Damage) -> Finding:
         if damage.is_batch:
             return error(segment.path, f"offset {damage.first_offset}", damage.reason)
         where = f"byte {damage.position}"
@@ -100,7 +100,7 @@ class PartitionCheck:
             return note(segment.path, where, f"{text}; the next start cuts it off")
         return error(segment.path, where, text)
 
-    def _watch_epoch(self, batch: Batch) -> None:
+    def _watch_epoch(self, batch: IntactBatch) -> None:
         epoch = batch.header.leader_epoch
         latest = self._epochs[-1][0] if self._epochs else -1
         if epoch > latest:
@@ -110,7 +110,7 @@ class PartitionCheck:
             text = f"leader epoch {epoch} after {latest}"
             self._record_findings.append(error(self._path, where, text))
 
-    def _watch_records(self, batch: Batch) -> None:
+    def _watch_records(self, batch: IntactBatch) -> None:
         """Open the batch: its records must be what its header says."""
         header = batch.header
         where = f"offset {header.base_offset}"
@@ -214,12 +214,12 @@ class PartitionCheck:
                 yield note(path, "", "set aside, or on its way out")
             elif kind is None:
                 yield note(path, "", "no file of a partition")
-            elif kind in (Kind.INDEX, Kind.TIME_INDEX, Kind.ABORTED):
+            elif kind in (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.ABORTED):
                 if base_offset(name) not in bases:
                     yield note(path, "", "no .log file of that offset")
-            elif kind is Kind.REGISTER and None in parse_register(read_file(path) or b""):
+            elif kind is FileKind.REGISTER and None in parse_register(read_file(path) or b""):
                 yield error(path, "", "a damaged record; the next start does without it")
-            elif kind is Kind.SNAPSHOT and base_offset(name) not in self._snapshots_seen:
+            elif kind is FileKind.SNAPSHOT and base_offset(name) not in self._snapshots_seen:
                 yield from self._check_snapshot_alone(path)
 
 

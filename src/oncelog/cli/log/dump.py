@@ -14,9 +14,9 @@ from typing import Final
 import click
 
 from oncelog.cli.log.dump_files import file_sheet
-from oncelog.cli.log.dump_log import Wanted, log_sheet
+from oncelog.cli.log.dump_log import DumpOptions, log_sheet
 from oncelog.cli.log.kinds import (
-    Kind,
+    FileKind,
     base_offset,
     kind_of,
     look_at,
@@ -67,7 +67,7 @@ def command(
     if offset is not None and offsets is not None:
         raise click.BadParameter("name either --offset or --offsets", param_hint="--offsets")
     first, last = (offset, offset) if offset is not None else _range(offsets)
-    wanted = Wanted(
+    wanted = DumpOptions(
         first, last, producer_id, transactional_id, key.encode() if key is not None else None,
         records,
     )  # fmt: skip
@@ -90,7 +90,7 @@ def _range(text: str | None) -> tuple[int, int]:
     return found
 
 
-def _sheets(path: str, wanted: Wanted) -> Iterator[Sheet]:
+def _sheets(path: str, wanted: DumpOptions) -> Iterator[Sheet]:
     target = look_at(path)
     if target.is_file:
         yield _sheet(path, wanted)
@@ -105,26 +105,29 @@ def _sheets(path: str, wanted: Wanted) -> Iterator[Sheet]:
         yield Sheet(path, "data folder", _FOLDER_COLUMNS, rows)
 
 
-def _sheet(path: str, wanted: Wanted) -> Sheet:
-    if kind_of(path) is Kind.LOG:
+def _sheet(path: str, wanted: DumpOptions) -> Sheet:
+    if kind_of(path) is FileKind.LOG:
         partition = partition_of(os.path.dirname(os.path.abspath(path)))
         return log_sheet(path, partition[0] if partition else "", wanted)
     return file_sheet(path, wanted)
 
 
-def _partition_sheets(folder: str, wanted: Wanted) -> Iterator[Sheet]:
+def _partition_sheets(folder: str, wanted: DumpOptions) -> Iterator[Sheet]:
     """All files of a partition. With filters, only those that they can speak of."""
     bases = segments_in(folder)
     by_record = wanted.key is not None or wanted.transactional_id is not None
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         kind = kind_of(name)
-        if kind is None or os.path.isdir(path) or (by_record and kind is not Kind.LOG):
+        if kind is None or os.path.isdir(path) or (by_record and kind is not FileKind.LOG):
             continue
-        is_segment = kind in (Kind.LOG, Kind.INDEX, Kind.TIME_INDEX)
+        is_segment = kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX)
         if is_segment and not wanted.overlaps(*_segment_range(base_offset(name), bases)):
             continue
-        if not wanted.is_everything and kind in (Kind.LEADER_EPOCHS, Kind.PARTITION_METADATA):
+        if not wanted.is_everything and kind in (
+            FileKind.LEADER_EPOCHS,
+            FileKind.PARTITION_METADATA,
+        ):
             continue
         yield _sheet(path, wanted)
 

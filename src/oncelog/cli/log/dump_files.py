@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from oncelog.cli.log.dump_log import Wanted
-from oncelog.cli.log.kinds import Kind, base_offset, kind_of
+from oncelog.cli.log.dump_log import DumpOptions
+from oncelog.cli.log.kinds import FileKind, base_offset, kind_of
 from oncelog.cli.log.sheets import Sheet, Value
 from oncelog.cli.output import Column
 from oncelog.core.integers import Integers, integers
@@ -32,7 +32,7 @@ def _number(key: str, heading: str, *, style: str | None = None) -> Column:
     return Column(key, heading, numeric=True, style=style)
 
 
-def file_sheet(path: str, wanted: Wanted) -> Sheet:
+def file_sheet(path: str, wanted: DumpOptions) -> Sheet:
     """Any file but a `.log`. Raises OSError."""
     kind = kind_of(path)
     with open(path, "rb") as file:
@@ -48,10 +48,10 @@ def file_sheet(path: str, wanted: Wanted) -> Sheet:
 
 
 Rows = Iterator[Sequence[Value]] | list[Sequence[Value]]
-Reader = Callable[[bytes, str, Wanted], Rows | None]
+Reader = Callable[[bytes, str, DumpOptions], Rows | None]
 
 
-def _index(data: bytes, path: str, wanted: Wanted) -> Rows | None:
+def _index(data: bytes, path: str, wanted: DumpOptions) -> Rows | None:
     entries = _entries(_INDEX_ENTRY, data)
     if entries is None:
         return None
@@ -60,7 +60,7 @@ def _index(data: bytes, path: str, wanted: Wanted) -> Rows | None:
     return (each for each in shown if wanted.overlaps(each[0], each[0]))
 
 
-def _time_index(data: bytes, path: str, wanted: Wanted) -> Rows | None:
+def _time_index(data: bytes, path: str, wanted: DumpOptions) -> Rows | None:
     entries = _entries(_TIME_ENTRY, data)
     if entries is None:
         return None
@@ -80,7 +80,7 @@ def _entries(entry: Integers, data: bytes) -> Iterator[tuple[int, ...]] | None:
     return entry.iter_unpack(data[: used + -used % entry.size])
 
 
-def _aborted(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
+def _aborted(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
     entries = parse_aborted(data)
     if entries is None:
         return None
@@ -92,7 +92,7 @@ def _aborted(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
     ]
 
 
-def _snapshot(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
+def _snapshot(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
     entries = parse_snapshot(data)
     if entries is None:
         return None
@@ -111,7 +111,7 @@ def _snapshot(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
     ]
 
 
-def _batches(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
+def _batches(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
     by_producer = parse_batches(data)
     if by_producer is None:
         return None
@@ -123,19 +123,19 @@ def _batches(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
     ]
 
 
-def _epochs(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _epochs(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     entries = parse_epochs(data)
     return None if entries is None else list(entries)
 
 
-def _offsets(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _offsets(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     entries = parse_offsets(data)
     if entries is None:
         return None
     return [(topic, partition, offset) for (topic, partition), offset in entries.items()]
 
 
-def _register(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
+def _register(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
     records = parse_register(data)
     if None in records:
         return None
@@ -154,7 +154,7 @@ def _register(data: bytes, _path: str, wanted: Wanted) -> Rows | None:
     ]
 
 
-def _partition_metadata(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _partition_metadata(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     topic_id = parse_partition_metadata(data)
     if topic_id is None:
         return None
@@ -162,16 +162,16 @@ def _partition_metadata(data: bytes, _path: str, _wanted: Wanted) -> Rows | None
     return [("topic_id", spelled), ("topic_id as UUID", str(topic_id))]
 
 
-def _properties(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _properties(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     return list(parse_properties(data).items()) or None
 
 
-def _format(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _format(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     text = data.strip()
     return [("format", int(text))] if text.isdigit() else None
 
 
-def _clean_shutdown(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
+def _clean_shutdown(data: bytes, _path: str, _wanted: DumpOptions) -> Rows | None:
     try:
         fields = json.loads(data or b"{}")
     except ValueError:
@@ -179,13 +179,16 @@ def _clean_shutdown(data: bytes, _path: str, _wanted: Wanted) -> Rows | None:
     return list(fields.items()) if isinstance(fields, dict) else None
 
 
-_READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
-    Kind.INDEX: ((_number("offset", "Offset", style="cyan"), _number("position", "Byte")), _index),
-    Kind.TIME_INDEX: (
+_READERS: Final[dict[FileKind, tuple[Sequence[Column], Reader]]] = {
+    FileKind.INDEX: (
+        (_number("offset", "Offset", style="cyan"), _number("position", "Byte")),
+        _index,
+    ),
+    FileKind.TIME_INDEX: (
         (Column("timestamp", "Time", style="cyan"), _number("offset", "Offset")),
         _time_index,
     ),
-    Kind.ABORTED: (
+    FileKind.ABORTED: (
         (
             _number("producer_id", "Producer", style="cyan"),
             _number("first_offset", "First"),
@@ -194,7 +197,7 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
         ),
         _aborted,
     ),
-    Kind.SNAPSHOT: (
+    FileKind.SNAPSHOT: (
         (
             _number("producer_id", "Producer", style="cyan"),
             _number("epoch", "Epoch"),
@@ -206,7 +209,7 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
         ),
         _snapshot,
     ),
-    Kind.BATCHES: (
+    FileKind.BATCHES: (
         (
             _number("producer_id", "Producer", style="cyan"),
             _number("first_sequence", "First sequence"),
@@ -217,11 +220,11 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
         ),
         _batches,
     ),
-    Kind.LEADER_EPOCHS: (
+    FileKind.LEADER_EPOCHS: (
         (_number("leader_epoch", "Leader epoch", style="cyan"), _number("start_offset", "Start")),
         _epochs,
     ),
-    Kind.OFFSETS: (
+    FileKind.OFFSETS: (
         (
             Column("topic", "Topic", style="cyan"),
             _number("partition", "Partition"),
@@ -229,7 +232,7 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
         ),
         _offsets,
     ),
-    Kind.REGISTER: (
+    FileKind.REGISTER: (
         (
             _number("base_offset", "First", style="cyan"),
             _number("end_offset", "End"),
@@ -241,8 +244,8 @@ _READERS: Final[dict[Kind, tuple[Sequence[Column], Reader]]] = {
         ),
         _register,
     ),
-    Kind.PARTITION_METADATA: (_KEY_VALUE, _partition_metadata),
-    Kind.PROPERTIES: (_KEY_VALUE, _properties),
-    Kind.FORMAT: (_KEY_VALUE, _format),
-    Kind.CLEAN_SHUTDOWN: (_KEY_VALUE, _clean_shutdown),
+    FileKind.PARTITION_METADATA: (_KEY_VALUE, _partition_metadata),
+    FileKind.PROPERTIES: (_KEY_VALUE, _properties),
+    FileKind.FORMAT: (_KEY_VALUE, _format),
+    FileKind.CLEAN_SHUTDOWN: (_KEY_VALUE, _clean_shutdown),
 }

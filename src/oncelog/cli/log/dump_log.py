@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from oncelog.cli.log.decoding import Decoded, decode_control, decoder_for
-from oncelog.cli.log.kinds import Kind, base_offset
-from oncelog.cli.log.reading import Batch, Damage, read_log
+from oncelog.cli.log.kinds import FileKind, base_offset
+from oncelog.cli.log.reading import Damage, IntactBatch, read_log
 from oncelog.cli.log.sheets import Brief, Sheet, Value
 from oncelog.cli.output import Column
 from oncelog.core.errors import ProtocolError
@@ -17,7 +17,7 @@ from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.batch import CODEC_NAMES
 from oncelog.protocol.record import Record, iter_records
 
-__all__ = ["Wanted", "log_sheet"]
+__all__ = ["DumpOptions", "log_sheet"]
 
 _BATCH_COLUMNS: Final = (
     Column("base_offset", "First", numeric=True, style="cyan"),
@@ -55,7 +55,7 @@ _RECORD_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DumpOptions:
     """What a person asked for; the rest is passed over."""
 
     first_offset: int = 0
@@ -68,7 +68,7 @@ class Wanted:
     @property
     def is_everything(self) -> bool:
         """Whether no filter is set."""
-        return self == Wanted(records=self.records)
+        return self == DumpOptions(records=self.records)
 
     def overlaps(self, first: int, last: int) -> bool:
         """Whether a range of offsets, both ends inside it, has one that is asked for."""
@@ -79,17 +79,17 @@ class Wanted:
         return self.producer_id is None or self.producer_id == producer_id
 
 
-def log_sheet(path: str, topic: str, wanted: Wanted) -> Sheet:
+def log_sheet(path: str, topic: str, wanted: DumpOptions) -> Sheet:
     """The file as batches; as records where a filter or the topic asks for them."""
     stretches = read_log(path, base_offset(path))
     by_record = wanted.records or wanted.key is not None or wanted.transactional_id is not None
     if by_record or decoder_for(topic) is not None:
         rows = _record_rows(stretches, topic, wanted)
-        return Sheet(path, Kind.LOG.value, _RECORD_COLUMNS, rows, frozenset({"timestamp"}))
+        return Sheet(path, FileKind.LOG.value, _RECORD_COLUMNS, rows, frozenset({"timestamp"}))
     times = frozenset({"max_timestamp"})
     rows = _batch_rows(stretches, wanted)
     brief = Brief(_BRIEF_COLUMNS, _brief)
-    return Sheet(path, Kind.LOG.value, _BATCH_COLUMNS, rows, times, brief=brief)
+    return Sheet(path, FileKind.LOG.value, _BATCH_COLUMNS, rows, times, brief=brief)
 
 
 def _brief(row: Sequence[Value]) -> list[Value]:
@@ -101,7 +101,9 @@ def _brief(row: Sequence[Value]) -> list[Value]:
     return [offsets, position, size, count, newest, producer, sequence, text]
 
 
-def _batch_rows(stretches: Iterator[Batch | Damage], wanted: Wanted) -> Iterator[list[Value]]:
+def _batch_rows(
+    stretches: Iterator[IntactBatch | Damage], wanted: DumpOptions
+) -> Iterator[list[Value]]:
     for found in stretches:
         if isinstance(found, Damage):
             yield [None, None, found.position, found.size, *[None] * 7, _damage_text(found)]
@@ -128,7 +130,7 @@ def _batch_rows(stretches: Iterator[Batch | Damage], wanted: Wanted) -> Iterator
 
 
 def _record_rows(
-    stretches: Iterator[Batch | Damage], topic: str, wanted: Wanted
+    stretches: Iterator[IntactBatch | Damage], topic: str, wanted: DumpOptions
 ) -> Iterator[list[Value]]:
     for found in stretches:
         if isinstance(found, Damage):
@@ -149,7 +151,9 @@ def _record_rows(
             yield [None, None, None, None, None, None, text]
 
 
-def _record_row(record: Record, batch: Batch, topic: str, wanted: Wanted) -> list[Value] | None:
+def _record_row(
+    record: Record, batch: IntactBatch, topic: str, wanted: DumpOptions
+) -> list[Value] | None:
     if not wanted.first_offset <= record.offset <= wanted.last_offset:
         return None
     if wanted.key is not None and record.key != wanted.key:
@@ -188,14 +192,14 @@ def _decode(topic: str, record: Record) -> tuple[Decoded | None, str]:
     return decoded, "" if decoded is not None else "of a kind that is not known"
 
 
-def _is_wanted(batch: Batch, wanted: Wanted) -> bool:
+def _is_wanted(batch: IntactBatch, wanted: DumpOptions) -> bool:
     header = batch.header
     return wanted.overlaps(header.base_offset, header.last_offset) and wanted.has_producer(
         header.producer_id
     )
 
 
-def _what(batch: Batch) -> str:
+def _what(batch: IntactBatch) -> str:
     header = batch.header
     if header.is_control:
         try:

@@ -28,8 +28,8 @@ __all__ = [
     "META_NAME",
     "OFFSET_CHECKPOINTS",
     "RECOVERY_POINTS_NAME",
-    "Kind",
-    "Target",
+    "FileKind",
+    "NamedPath",
     "base_offset",
     "is_partition_folder",
     "is_passing",
@@ -60,7 +60,7 @@ _PARTITION_FOLDER = re.compile(
 )
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """The kinds of files, by what they are called in print."""
 
     LOG = "log"
@@ -79,25 +79,25 @@ class Kind(Enum):
 
 
 _BY_SUFFIX = {
-    LOG_SUFFIX: Kind.LOG,
-    INDEX_SUFFIX: Kind.INDEX,
-    TIME_INDEX_SUFFIX: Kind.TIME_INDEX,
-    ABORTED_SUFFIX: Kind.ABORTED,
-    SNAPSHOT_SUFFIX: Kind.SNAPSHOT,
-    BATCHES_SUFFIX: Kind.BATCHES,
+    LOG_SUFFIX: FileKind.LOG,
+    INDEX_SUFFIX: FileKind.INDEX,
+    TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
+    ABORTED_SUFFIX: FileKind.ABORTED,
+    SNAPSHOT_SUFFIX: FileKind.SNAPSHOT,
+    BATCHES_SUFFIX: FileKind.BATCHES,
 }
 _BY_NAME = {
-    LEADER_EPOCHS_NAME: Kind.LEADER_EPOCHS,
-    PARTITION_METADATA_NAME: Kind.PARTITION_METADATA,
-    REGISTER_NAME: Kind.REGISTER,
-    META_NAME: Kind.PROPERTIES,
-    FORMAT_NAME: Kind.FORMAT,
-    CLEAN_SHUTDOWN_NAME: Kind.CLEAN_SHUTDOWN,
-    **dict.fromkeys(OFFSET_CHECKPOINTS, Kind.OFFSETS),
+    LEADER_EPOCHS_NAME: FileKind.LEADER_EPOCHS,
+    PARTITION_METADATA_NAME: FileKind.PARTITION_METADATA,
+    REGISTER_NAME: FileKind.REGISTER,
+    META_NAME: FileKind.PROPERTIES,
+    FORMAT_NAME: FileKind.FORMAT,
+    CLEAN_SHUTDOWN_NAME: FileKind.CLEAN_SHUTDOWN,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSETS),
 }
 
 
-class Target(NamedTuple):
+class NamedPath(NamedTuple):
     """What a person's path names: one file, one partition's folder, or a whole data folder."""
 
     path: str
@@ -105,7 +105,7 @@ class Target(NamedTuple):
     is_partition: bool
 
 
-def kind_of(path: str) -> Kind | None:
+def kind_of(path: str) -> FileKind | None:
     """The kind that a file's name says, or None for a name that is not one of ours or Kafka's."""
     name = _settled_name(path)
     if name in _BY_NAME:
@@ -160,7 +160,7 @@ def partition_folders(folder: str) -> list[str]:
     return [path for _, path in sorted(found)]
 
 
-def look_at(path: str) -> Target:
+def look_at(path: str) -> NamedPath:
     """Find out what a path names. Raises `Failure`, a sentence, when it can be nothing of ours."""
     try:
         os.stat(path)
@@ -171,11 +171,11 @@ def look_at(path: str) -> Target:
                     "00000000000000000000.log or recovery-point-offset-checkpoint"
                 )
             open(path, "rb").close()
-            return Target(path, is_file=True, is_partition=False)
+            return NamedPath(path, is_file=True, is_partition=False)
         if is_partition_folder(path):
-            return Target(path, is_file=False, is_partition=True)
+            return NamedPath(path, is_file=False, is_partition=True)
         if partition_folders(path) or any(kind_of(name) for name in os.listdir(path)):
-            return Target(path, is_file=False, is_partition=False)
+            return NamedPath(path, is_file=False, is_partition=False)
     except OSError as error:
         raise unreadable(path, error) from None
     raise Failure(f"{path} holds no partitions: name a data folder, a partition's folder or a file")

@@ -25,7 +25,7 @@ from oncelog.cli.log.check_indexes import read_file
 from oncelog.cli.log.check_partition import PartitionCheck, log_start_of
 from oncelog.cli.log.findings import ERROR
 from oncelog.cli.log.kinds import (
-    Kind,
+    FileKind,
     base_offset,
     is_passing,
     kind_of,
@@ -33,13 +33,13 @@ from oncelog.cli.log.kinds import (
     segments_in,
 )
 from oncelog.cli.log.replacing import fill, lost_ends
-from oncelog.cli.log.survey import Segment
+from oncelog.cli.log.survey import SurveyedSegment
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import HEADER_SIZE, MAGIC, check_crc
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
-from oncelog.storage.aborted import AbortedTransaction, parse_aborted
+from oncelog.storage.aborted import AbortedTxn, parse_aborted
 from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from oncelog.storage.header_walk import parse_header
 
@@ -50,12 +50,12 @@ _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """A larger stretch is not looked at for a sound batch with a wrong offset."""
 _DERIVED: Final = frozenset(
     {
-        Kind.INDEX,
-        Kind.TIME_INDEX,
-        Kind.ABORTED,
-        Kind.SNAPSHOT,
-        Kind.BATCHES,
-        Kind.LEADER_EPOCHS,
+        FileKind.INDEX,
+        FileKind.TIME_INDEX,
+        FileKind.ABORTED,
+        FileKind.SNAPSHOT,
+        FileKind.BATCHES,
+        FileKind.LEADER_EPOCHS,
     }
 )
 
@@ -155,7 +155,7 @@ def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
     """Verify a partition and say what to do about each finding. Reads only."""
     plan = PartitionPlan(folder)
     check = PartitionCheck(folder, was_closed=was_closed)
-    damaged: list[Segment] = []
+    damaged: list[SurveyedSegment] = []
     for finding in check.run(damaged.append):
         kind = kind_of(finding.path)
         if finding.severity != ERROR or _is_damage(finding.path, damaged):
@@ -175,7 +175,7 @@ def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
     return plan
 
 
-def _is_damage(path: str, damaged: list[Segment]) -> bool:
+def _is_damage(path: str, damaged: list[SurveyedSegment]) -> bool:
     return any(segment.path == path for segment in damaged)
 
 
@@ -183,14 +183,14 @@ def _doubt_what_follows(plan: PartitionPlan, base: int) -> None:
     """What later snapshots say of producers may rest on what the damage took."""
     for name in sorted(os.listdir(plan.folder)):
         path = os.path.join(plan.folder, name)
-        is_state = kind_of(name) in (Kind.SNAPSHOT, Kind.BATCHES) and not is_passing(name)
+        is_state = kind_of(name) in (FileKind.SNAPSHOT, FileKind.BATCHES) and not is_passing(name)
         if is_state and base_offset(name) > base and path not in plan.files_aside:
             plan.files_aside.append(path)
 
 
-def _known_aborted(folder: str) -> list[AbortedTransaction]:
+def _known_aborted(folder: str) -> list[AbortedTxn]:
     """What all sound `.txnindex` files of a partition say, by rising marker."""
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     for base in segments_in(folder):
         data = read_file(os.path.join(folder, f"{base:020d}{ABORTED_SUFFIX}"))
         found += parse_aborted(data) or []
@@ -198,7 +198,7 @@ def _known_aborted(folder: str) -> list[AbortedTransaction]:
 
 
 def _mends(
-    segment: Segment, next_base: int | None, aborted: list[AbortedTransaction]
+    segment: SurveyedSegment, next_base: int | None, aborted: list[AbortedTxn]
 ) -> list[Mend]:
     found = []
     with open(segment.path, "rb") as file:

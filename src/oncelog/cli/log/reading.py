@@ -18,14 +18,14 @@ from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER_SIZE, MAGIC, BatchHeader
 from oncelog.storage.header_walk import parse_header
 
-__all__ = ["Batch", "Damage", "read_log"]
+__all__ = ["Damage", "IntactBatch", "read_log"]
 
 _MAGIC_POSITION: Final = 16
 _MAGIC_BYTE: Final = bytes([MAGIC])
 _ATTRIBUTES_MASK: Final = 0x7F
 
 
-class Batch(NamedTuple):
+class IntactBatch(NamedTuple):
     """A batch whose sizes and CRC are right. `data` is all of it."""
 
     position: int
@@ -51,7 +51,7 @@ class Damage(NamedTuple):
     """Whether it is a sound batch all the same, whose records cannot be read."""
 
 
-def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
+def read_log(path: str, base_offset: int) -> Iterator[IntactBatch | Damage]:
     """Everything in a `.log` file in order. `base_offset` is the one in its name.
 
     Raises OSError.
@@ -64,7 +64,7 @@ def read_log(path: str, base_offset: int) -> Iterator[Batch | Damage]:
             if isinstance(found, BatchHeader) and _overtakes(window, position, found, expected):
                 found = f"offset {found.base_offset} does not fit between its neighbours"
             if isinstance(found, BatchHeader):
-                yield Batch(position, found, window.read(position, found.length))
+                yield IntactBatch(position, found, window.read(position, found.length))
                 position, expected = position + found.length, found.next_offset
                 epoch = found.leader_epoch
                 continue

@@ -20,7 +20,7 @@ from oncelog.cli.log.findings import ERROR
 from oncelog.cli.log.kinds import (
     CLEAN_SHUTDOWN_NAME,
     OFFSET_CHECKPOINTS,
-    Kind,
+    FileKind,
     kind_of,
     look_at,
     partition_folders,
@@ -42,10 +42,10 @@ _COLUMNS: Final = (
     Column("lost", "Lost", style="red"),
 )
 _ADVICE: Final = {
-    Kind.PROPERTIES: "put back meta.properties from a backup: version=1, cluster.id, node.id and "
-    "directory.id",
-    Kind.FORMAT: "write the number of the format into it, 1 for the only one there is",
-    Kind.PARTITION_METADATA: "the broker writes it again at its start if it knows the topic",
+    FileKind.PROPERTIES: "put back meta.properties from a backup: version=1, cluster.id, node.id "
+    "and directory.id",
+    FileKind.FORMAT: "write the number of the format into it, 1 for the only one there is",
+    FileKind.PARTITION_METADATA: "the broker writes it again at its start if it knows the topic",
 }
 _NO_ADVICE: Final = "this cannot be mended here"
 

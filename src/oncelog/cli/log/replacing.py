@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from oncelog.protocol.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC, renew_crc
 from oncelog.protocol.record import control_batch
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.producer_state import ProducerEntry
 
 __all__ = ["empty_batch", "fill", "lost_ends"]
@@ -30,7 +30,7 @@ def empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes
 
 def lost_ends(
     open_before: Mapping[int, ProducerEntry],
-    aborted: Sequence[AbortedTransaction],
+    aborted: Sequence[AbortedTxn],
     first_offset: int,
     last_offset: int,
 ) -> dict[int, tuple[ProducerEntry, bool]]:

@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 
 from oncelog.cli.log.decoding import is_internal, why_unreadable
 from oncelog.cli.log.kinds import partition_of, segments_in
-from oncelog.cli.log.reading import Batch, Damage, read_log
+from oncelog.cli.log.reading import Damage, IntactBatch, read_log
 from oncelog.core.errors import ProtocolError
 from oncelog.protocol.record import iter_records
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from oncelog.storage.producer_snapshot import parse_snapshot
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.replay import DerivedState
 
-__all__ = ["Segment", "Survey", "Watcher"]
+__all__ = ["Survey", "SurveyedSegment", "Watcher"]
 
-Watcher = Callable[[Batch], None]
+Watcher = Callable[[IntactBatch], None]
 
 
 @dataclass(slots=True)
-class Segment:
+class SurveyedSegment:
     """What one `.log` file holds."""
 
     base_offset: int
@@ -43,7 +43,7 @@ class Segment:
     damages: list[Damage] = field(default_factory=list)
     open_producers: list[dict[int, ProducerEntry]] = field(default_factory=list)
     """Of each damage: the producers whose transactions were open in front of it, as of then."""
-    aborted: list[AbortedTransaction] = field(default_factory=list)
+    aborted: list[AbortedTxn] = field(default_factory=list)
 
     def beside(self, suffix: str) -> str:
         """Path of another file of this segment."""
@@ -70,15 +70,17 @@ class Survey:
         """Base offset of the first segment, 0 when there is none."""
         return self.bases[0] if self.bases else 0
 
-    def segments(self, watch: Callable[[Segment], Sequence[Watcher]]) -> Iterator[Segment]:
+    def segments(
+        self, watch: Callable[[SurveyedSegment], Sequence[Watcher]]
+    ) -> Iterator[SurveyedSegment]:
         """Survey segment by segment. `watch` says, before each, who sees its batches."""
         for base in self.bases:
             path = os.path.join(self.folder, f"{base:020d}{LOG_SUFFIX}")
-            segment = Segment(base, path, base == self.bases[-1], end_offset=base)
+            segment = SurveyedSegment(base, path, base == self.bases[-1], end_offset=base)
             self._survey(segment, watch(segment))
             yield segment
 
-    def _survey(self, segment: Segment, watchers: Sequence[Watcher]) -> None:
+    def _survey(self, segment: SurveyedSegment, watchers: Sequence[Watcher]) -> None:
         segment.size = os.path.getsize(segment.path)
         state = self.state
         for stretch in read_log(segment.path, segment.base_offset):
@@ -105,7 +107,7 @@ class Survey:
         state.producers.unreplicated.clear()
         state.aborted.truncate_from_start(segment.end_offset)
 
-    def _judged(self, batch: Batch) -> Batch | Damage:
+    def _judged(self, batch: IntactBatch) -> IntactBatch | Damage:
         """A batch of an internal topic counts as damage if its coordinator cannot load it."""
         header = batch.header
         if header.is_control or not is_internal(self._topic):

@@ -48,7 +48,7 @@ _COLUMNS = (
 )
 
 
-class Holder(NamedTuple):
+class OldestTransaction(NamedTuple):
     """The oldest open transaction of a partition, and who has it.
 
     `end_offset` is the partition's end, `open_count` how many transactions are open there. Without
@@ -116,7 +116,7 @@ async def _show_live(
             await asyncio.sleep(interval_ms / 1000)
 
 
-def _screen(holders: Sequence[Holder]) -> RenderableType:
+def _screen(holders: Sequence[OldestTransaction]) -> RenderableType:
     from rich.text import Text
 
     if not holders:
@@ -126,7 +126,7 @@ def _screen(holders: Sequence[Holder]) -> RenderableType:
     return table(_COLUMNS, shown)
 
 
-async def _look(admin: Admin, topics: tuple[str, ...]) -> list[Holder]:
+async def _look(admin: Admin, topics: tuple[str, ...]) -> list[OldestTransaction]:
     """Who holds the last stable offset of each partition in which something is open."""
     partitions = await partitions_to_search(admin, topics)
     by_partition: dict[TopicPartition, list[OpenTransaction]] = {}
@@ -136,7 +136,7 @@ async def _look(admin: Admin, topics: tuple[str, ...]) -> list[Holder]:
     owners = await owners_of(admin, oldest)
     ends = await admin.list_offsets(dict.fromkeys(by_partition, "latest"))
     return [
-        Holder(
+        OldestTransaction(
             one,
             len(by_partition[one.topic_partition]),
             ends[one.topic_partition],
@@ -146,12 +146,12 @@ async def _look(admin: Admin, topics: tuple[str, ...]) -> list[Holder]:
     ]
 
 
-def _rows(holders: Sequence[Holder]) -> list[tuple[Cell, ...]]:
+def _rows(holders: Sequence[OldestTransaction]) -> list[tuple[Cell, ...]]:
     at_ms = now_ms()
     return [_row(one, at_ms) for one in holders]
 
 
-def _row(holder: Holder, at_ms: int) -> tuple[Cell, ...]:
+def _row(holder: OldestTransaction, at_ms: int) -> tuple[Cell, ...]:
     one, owner = holder.oldest, holder.owner
     return (
         one.topic_partition.topic,

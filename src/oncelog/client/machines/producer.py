@@ -32,7 +32,7 @@ from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, SE
 from oncelog.protocol.batch import set_producer
 from oncelog.protocol.record import Record, build_batch
 
-__all__ = ["Batch", "Outcome", "ProducerMachine", "ProducerSettings", "Send", "record_size"]
+__all__ = ["BatchEnd", "ProducerBatch", "ProducerMachine", "ProducerSettings", "Send", "size_of"]
 
 RECORD_OVERHEAD_SIZE = 24
 """Bytes counted for a record beside its key, value and headers.
@@ -60,7 +60,7 @@ class ProducerSettings:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class ProducerBatch:
     """Records of one partition on their way.
 
     `tokens` are the shell's, one per record (or one for a ready-made batch).
@@ -92,26 +92,26 @@ class Send:
     """One Produce request: batches of different partitions for one broker."""
 
     node_id: int
-    batches: tuple[Batch, ...]
+    batches: tuple[ProducerBatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchEnd:
     """The end of a batch: acknowledged when `error` is None.
 
     Offsets and times are -1 where unknown.
     """
 
-    batch: Batch
+    batch: ProducerBatch
     error: ClientError | None = None
     base_offset: int = -1
     log_append_time_ms: int = -1
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
-    queue: deque[Batch] = field(default_factory=deque)
-    in_flight: list[Batch] = field(default_factory=list)
+class _Queue:
+    queue: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: list[ProducerBatch] = field(default_factory=list)
     next_sequence: int = 0
     recovering: bool = False
     node_id: int = -1
@@ -130,7 +130,7 @@ class ProducerMachine:
         A new epoch or producer id is needed before new batches.
         """
         self.buffered_size = 0
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _Queue] = {}
         self._serial = 0
         self._unresolved_count = 0
         self._abandoned: ClientError | None = None
@@ -179,12 +179,12 @@ class ProducerMachine:
 
     def append(
         self, topic_partition: TopicPartition, record: Record, token: object, now_ms: float
-    ) -> Batch:
+    ) -> ProducerBatch:
         """Put `record` into the partition's open batch, or a new one.
 
         Its index there is ``record_count - 1`` afterwards.
         """
-        size = record_size(record)
+        size = size_of(record)
         lane = self._lane(topic_partition)
         batch = lane.queue[-1] if lane.queue else None
         if batch is None or batch.sealed or batch.size + size > self.settings.batch_size:
@@ -207,7 +207,7 @@ class ProducerMachine:
         record_count: int,
         token: object,
         now_ms: float,
-    ) -> Batch:
+    ) -> ProducerBatch:
         """Queue one encoded batch.
 
         Producer id, epoch, sequence and CRC are stamped into `payload` when it is first sent.
@@ -245,7 +245,7 @@ class ProducerMachine:
         `leader_of` returns None for a partition that may not be sent to yet (no leader known, not
         in the transaction yet).
         """
-        by_node: dict[int, list[Batch]] = {}
+        by_node: dict[int, list[ProducerBatch]] = {}
         size_by_node: dict[int, int] = {}
         for topic_partition, lane in self._lanes.items():
             if not self._lane_is_ready(lane, now_ms):
@@ -275,14 +275,14 @@ class ProducerMachine:
 
     def answered(
         self,
-        batch: Batch,
+        batch: ProducerBatch,
         code: ErrorCode,
         now_ms: float,
         *,
         base_offset: int = -1,
         log_append_time_ms: int = -1,
         message: str = "",
-    ) -> list[Outcome]:
+    ) -> list[BatchEnd]:
         """The broker answered `batch` with `code`.
 
         Returns its outcome, or nothing when it will be tried again.
@@ -304,22 +304,22 @@ class ProducerMachine:
             return []
         return [self._failed(batch, classify(code, self._operation, message))]
 
-    def connection_lost(self, batches: Iterable[Batch], now_ms: float) -> list[Outcome]:
+    def connection_lost(self, batches: Iterable[ProducerBatch], now_ms: float) -> list[BatchEnd]:
         """No answer will come for `batches`.
 
         Whether they are in the log is unknown, so they are sent again under their numbers.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchEnd] = []
         for batch in batches:
             outcomes += self.answered(batch, ErrorCode.network_exception, now_ms)
         return outcomes
 
-    def expire(self, now_ms: float) -> list[Outcome]:
+    def expire(self, now_ms: float) -> list[BatchEnd]:
         """Fail the queued batches whose delivery timeout has passed.
 
         Those in flight wait for their answer or request timeout.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchEnd] = []
         for lane in self._lanes.values():
             while lane.queue and self._deadline_ms(lane.queue[0]) <= now_ms:
                 batch = lane.queue.popleft()
@@ -330,21 +330,21 @@ class ProducerMachine:
                 outcomes.append(self._failed(batch, DeliveryTimeoutError(text)))
         return outcomes
 
-    def abandon(self, error: ClientError) -> list[Outcome]:
+    def abandon(self, error: ClientError) -> list[BatchEnd]:
         """The transaction (or the producer) is given up.
 
         Fail what is queued, and let nothing in flight be tried again.
         """
         self._abandoned = error
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchEnd] = []
         for lane in self._lanes.values():
             while lane.queue:
                 outcomes.append(self._failed(lane.queue.popleft(), error))
         return outcomes
 
-    def reject(self, topic: str, error: ClientError) -> list[Outcome]:
+    def reject(self, topic: str, error: ClientError) -> list[BatchEnd]:
         """The topic cannot be produced to at all: fail what is queued for it."""
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchEnd] = []
         for topic_partition, lane in self._lanes.items():
             while topic_partition.topic == topic and lane.queue:
                 outcomes.append(self._failed(lane.queue.popleft(), error))
@@ -402,20 +402,20 @@ class ProducerMachine:
     def _operation(self) -> Operation:
         return Operation.TRANSACTIONAL_PRODUCE if self.settings.transactional else Operation.PRODUCE
 
-    def _lane(self, topic_partition: TopicPartition) -> _Lane:
+    def _lane(self, topic_partition: TopicPartition) -> _Queue:
         lane = self._lanes.get(topic_partition)
         if lane is None:
-            lane = self._lanes[topic_partition] = _Lane()
+            lane = self._lanes[topic_partition] = _Queue()
         return lane
 
-    def _new_batch(self, lane: _Lane, topic_partition: TopicPartition, now_ms: float) -> Batch:
+    def _new_batch(self, lane: _Queue, at: TopicPartition, now_ms: float) -> ProducerBatch:
         self._serial += 1
         self._unresolved_count += 1
-        batch = Batch(topic_partition, self._serial, now_ms)
+        batch = ProducerBatch(at, self._serial, now_ms)
         lane.queue.append(batch)
         return batch
 
-    def _lane_is_ready(self, lane: _Lane, now_ms: float) -> bool:
+    def _lane_is_ready(self, lane: _Queue, now_ms: float) -> bool:
         if not lane.queue or lane.recovering or len(lane.in_flight) >= self._in_flight_max:
             return False
         batch = lane.queue[0]
@@ -424,17 +424,17 @@ class ProducerMachine:
             return False
         return self._ready_at_ms(lane, batch) <= now_ms
 
-    def _ready_at_ms(self, lane: _Lane, batch: Batch) -> float:
+    def _ready_at_ms(self, lane: _Queue, batch: ProducerBatch) -> float:
         if batch.attempts:
             return batch.retry_at_ms
         if batch.sealed or len(lane.queue) > 1:
             return batch.created_ms
         return batch.created_ms + self.settings.linger_ms
 
-    def _deadline_ms(self, batch: Batch) -> float:
+    def _deadline_ms(self, batch: ProducerBatch) -> float:
         return batch.created_ms + self.settings.delivery_timeout_ms
 
-    def _number(self, lane: _Lane, batch: Batch) -> None:
+    def _number(self, lane: _Queue, batch: ProducerBatch) -> None:
         batch.sealed = True
         if batch.sequenced or (batch.attempts and not self.settings.idempotent):
             return
@@ -460,7 +460,7 @@ class ProducerMachine:
                 transactional=self.settings.transactional,
             )
 
-    def _may_retry(self, lane: _Lane, batch: Batch, code: ErrorCode) -> bool:
+    def _may_retry(self, lane: _Queue, batch: ProducerBatch, code: ErrorCode) -> bool:
         if self._abandoned is not None:
             return False
         if code is ErrorCode.out_of_order_sequence_number:
@@ -469,7 +469,7 @@ class ProducerMachine:
         is_retriable = isinstance(classify(code, self._operation), RetriableError)
         return is_retriable and batch.attempts < self.settings.retries
 
-    def _failed(self, batch: Batch, error: ClientError) -> Outcome:
+    def _failed(self, batch: ProducerBatch, error: ClientError) -> BatchEnd:
         if self._abandoned is not None and isinstance(error, RetriableError):
             error = self._abandoned
         if batch.sequenced:
@@ -478,21 +478,21 @@ class ProducerMachine:
 
     def _resolved(
         self,
-        batch: Batch,
+        batch: ProducerBatch,
         error: ClientError | None,
         base_offset: int = -1,
         log_append_time_ms: int = -1,
-    ) -> Outcome:
+    ) -> BatchEnd:
         self._unresolved_count -= 1
         self.buffered_size -= batch.size
-        return Outcome(batch, error, base_offset, log_append_time_ms)
+        return BatchEnd(batch, error, base_offset, log_append_time_ms)
 
 
-def _insert_in_order(queue: deque[Batch], batch: Batch) -> None:
+def _insert_in_order(queue: deque[ProducerBatch], batch: ProducerBatch) -> None:
     insort(queue, batch, key=lambda queued: queued.serial)
 
 
-def record_size(record: Record) -> int:
+def size_of(record: Record) -> int:
     """Bytes that a record counts for in batches and buffers: an upper estimate."""
     size = RECORD_OVERHEAD_SIZE + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:

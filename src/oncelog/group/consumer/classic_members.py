@@ -18,7 +18,7 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.heartbeat import Arrival, change_member, is_outdated
 from oncelog.group.consumer.members import ClassicSide, ConsumerMember, MemberState
 from oncelog.group.consumer.outcome import (
-    Context,
+    ConsumerGroupContext,
     Outcome,
     Refusal,
 )
@@ -32,7 +32,7 @@ KNOWN_MEMBER_ID_VERSION_MIN = 4
 """From this JoinGroup version on a dynamic member needs an id to join (KIP-394)."""
 
 
-def join(group: ConsumerGroup, event: Join, context: Context) -> Outcome:
+def join(group: ConsumerGroup, event: Join, context: ConsumerGroupContext) -> Outcome:
     """Decide a JoinGroup."""
     member_id = event.member_id or f"{event.client_id}-{event.fresh_id}"
     subscription = _subscription(group, event, context)
@@ -83,7 +83,9 @@ def _turned_away(error: ErrorCode, member_id: str) -> Outcome:
     return Outcome((), JoinResult(error, member_id))
 
 
-def _subscription(group: ConsumerGroup, event: Join, context: Context) -> Subscription | None:
+def _subscription(
+    group: ConsumerGroup, event: Join, context: ConsumerGroupContext
+) -> Subscription | None:
     """Return the member's subscription, if its protocol is that of the other classic members."""
     if context.config.migration_policy is MigrationPolicy.DISABLED:
         return None
@@ -112,7 +114,7 @@ def _arrive(group: ConsumerGroup, event: Join, member_id: str) -> Arrival | Erro
     return Arrival(static)
 
 
-def sync(group: ConsumerGroup, event: Sync, context: Context) -> Outcome:
+def sync(group: ConsumerGroup, event: Sync, context: ConsumerGroupContext) -> Outcome:
     """Decide a SyncGroup: the member's assignment exists already."""
     found = _classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     if isinstance(found, ErrorCode):
@@ -134,7 +136,7 @@ def sync(group: ConsumerGroup, event: Sync, context: Context) -> Outcome:
     return Outcome((), result, timers)
 
 
-def heartbeat(group: ConsumerGroup, event: Heartbeat, context: Context) -> Outcome:
+def heartbeat(group: ConsumerGroup, event: Heartbeat, context: ConsumerGroupContext) -> Outcome:
     """Decide a Heartbeat: REBALANCE_IN_PROGRESS asks the member to rejoin.
 
     An outdated target also causes it: the group may have no member of the new protocol to renew it.

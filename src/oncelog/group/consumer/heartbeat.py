@@ -28,7 +28,7 @@ from oncelog.group.consumer.members import (
 )
 from oncelog.group.consumer.outcome import (
     BeatResult,
-    Context,
+    ConsumerGroupContext,
     Outcome,
     Refusal,
 )
@@ -49,7 +49,9 @@ class Arrival:
     replaced_id: str | None = None
 
 
-def heartbeat(group: ConsumerGroup, event: Beat, context: Context) -> Outcome | Refusal:
+def heartbeat(
+    group: ConsumerGroup, event: Beat, context: ConsumerGroupContext
+) -> Outcome | Refusal:
     """Decide one heartbeat."""
     arrival = _arrive(group, event, context)
     if isinstance(arrival, Refusal):
@@ -77,7 +79,7 @@ def heartbeat(group: ConsumerGroup, event: Beat, context: Context) -> Outcome | 
 # --- the sender
 
 
-def _arrive(group: ConsumerGroup, event: Beat, context: Context) -> Arrival | Refusal:
+def _arrive(group: ConsumerGroup, event: Beat, context: ConsumerGroupContext) -> Arrival | Refusal:
     known = group.members.get(event.member_id)
     static = group.static_member(event.instance_id)
     is_full = len(group.members) >= context.config.max_size
@@ -171,7 +173,7 @@ def _said(said: _T | None, known: _T) -> _T:
 
 
 @dataclass(slots=True)
-class Step:
+class MemberChange:
     """The records of a changed member, while they are collected."""
 
     member: ConsumerMember
@@ -184,12 +186,12 @@ def change_member(
     arrival: Arrival,
     updated: ConsumerMember,
     owned: Partitions | None,
-    context: Context,
-) -> Step | Refusal:
+    context: ConsumerGroupContext,
+) -> MemberChange | Refusal:
     """Apply a member's new description, and move it towards its target."""
     before, group_id = arrival.member, group.group_id
     members = Members.of(group)
-    step = Step(updated, [], [])
+    step = MemberChange(updated, [], [])
     is_placed = arrival.is_new or arrival.replaced_id is not None
     if arrival.replaced_id is not None:
         step.entries += records.no_member(group_id, arrival.replaced_id)
@@ -220,7 +222,7 @@ def begin_epoch(
     group: ConsumerGroup,
     members: Members,
     entries: list[CoordinatorRecord],
-    context: Context,
+    context: ConsumerGroupContext,
     *,
     is_wanted: bool,
 ) -> int:
@@ -240,11 +242,11 @@ def begin_epoch(
 def _assign(
     group: ConsumerGroup,
     members: Members,
-    step: Step,
+    step: MemberChange,
     group_epoch: int,
     owned: Partitions | None,
     subscription_changed: bool,
-    context: Context,
+    context: ConsumerGroupContext,
 ) -> None:
     """Compute the target of a new epoch, if due, and move the member towards it."""
     member, target, assignment_epoch = step.member, members.target, group.assignment_epoch
@@ -274,7 +276,7 @@ def _assign(
     step.timers.append(TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms))
 
 
-def is_outdated(group: ConsumerGroup, context: Context) -> bool:
+def is_outdated(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
     """Whether a new target is due: the group's epoch has none, or its topics changed."""
     if group.seen_revision != context.topics.revision:
         names = Members.of(group).subscribed_names()
@@ -285,7 +287,7 @@ def is_outdated(group: ConsumerGroup, context: Context) -> bool:
     return group.group_epoch > group.assignment_epoch and _may_assign(group, context)
 
 
-def _may_assign(group: ConsumerGroup, context: Context) -> bool:
+def _may_assign(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
     """Whether enough time has passed since the last target: members that join together share one.
 
     The first is made at once (KIP-1263).
@@ -314,7 +316,7 @@ def _resolve(
     members: Members,
     before: ConsumerMember,
     updated: ConsumerMember,
-    context: Context,
+    context: ConsumerGroupContext,
 ) -> _Regexes | Refusal:
     """Match a new expression, remove an unused one, and match all when topics changed."""
     is_stale = group.seen_revision != context.topics.revision
@@ -352,7 +354,7 @@ def _resolve(
     return _Regexes(resolved, entries, changed, is_due)
 
 
-def _matching(regex: str, context: Context) -> ResolvedRegex:
+def _matching(regex: str, context: ConsumerGroupContext) -> ResolvedRegex:
     try:
         names = patterns.matching(regex, context.topics.names())
     except patterns.InvalidPattern:

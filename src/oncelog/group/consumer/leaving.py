@@ -13,7 +13,7 @@ from oncelog.group.consumer.heartbeat import begin_epoch, fenced_instance, unkno
 from oncelog.group.consumer.members import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from oncelog.group.consumer.outcome import (
     BeatResult,
-    Context,
+    ConsumerGroupContext,
     Refusal,
 )
 from oncelog.group.consumer.target import Members
@@ -54,7 +54,7 @@ def farewell(event: Quit) -> BeatResult:
 
 
 def remove_members(
-    group: ConsumerGroup, member_ids: frozenset[str], context: Context
+    group: ConsumerGroup, member_ids: frozenset[str], context: ConsumerGroupContext
 ) -> list[CoordinatorRecord]:
     """Return the records that remove members and begin a new epoch; none for no members."""
     if not member_ids:

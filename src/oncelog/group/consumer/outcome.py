@@ -15,7 +15,7 @@ from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ConsumerGroupContext:
     """The inputs of a decision besides the group and the event."""
 
     now_ms: int

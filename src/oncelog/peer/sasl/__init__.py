@@ -4,7 +4,7 @@
 a connection's configs, `authentication` exchanges the messages.
 """
 
-from oncelog.peer.sasl.exchange import AuthenticationError, Exchange
+from oncelog.peer.sasl.exchange import Exchange, SaslAuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 
-__all__ = ["AuthenticationError", "Exchange", "Sasl"]
+__all__ = ["Exchange", "Sasl", "SaslAuthenticationError"]

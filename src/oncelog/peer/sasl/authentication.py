@@ -7,7 +7,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import SASL_CHALLENGE_BYTES_MAX
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fields import RequestFor, ResponseT
@@ -33,13 +33,13 @@ class Ask(Protocol):
 async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
     """Authenticate to `peer`; return the session's lifetime in ms, 0 without an end.
 
-    Raises `AuthenticationError`, or what `ask` raises.
+    Raises `SaslAuthenticationError`, or what `ask` raises.
     """
     try:
         return await _exchange(ask, sasl)
-    except AuthenticationError as error:
+    except SaslAuthenticationError as error:
         text = f"{peer}: SASL {sasl.mechanism} as {sasl.principal}: {error}"
-        raise AuthenticationError(text, error.code) from None
+        raise SaslAuthenticationError(text, error.code) from None
 
 
 async def _exchange(ask: Ask, sasl: Sasl) -> int:
@@ -51,7 +51,7 @@ async def _exchange(ask: Ask, sasl: Sasl) -> int:
         challenge, lifetime_ms = await _send(ask, out)
         out = await _in_executor(exchange.answer, challenge)
     if not exchange.is_complete:
-        raise AuthenticationError("the broker ended the exchange too early")
+        raise SaslAuthenticationError("the broker ended the exchange too early")
     return lifetime_ms
 
 
@@ -60,14 +60,14 @@ async def _shake_hands(ask: Ask, sasl: Sasl) -> None:
     answer = await ask(ApiKey.SASL_HANDSHAKE, request)
     code = answer.error_code
     if code is ErrorCode.illegal_sasl_state:
-        raise AuthenticationError(
+        raise SaslAuthenticationError(
             "this listener knows no SASL; use security.protocol=PLAINTEXT or SSL", code
         )
     if code is ErrorCode.unsupported_sasl_mechanism:
         known = ", ".join(answer.mechanisms) or "none"
-        raise AuthenticationError(f"the broker's mechanisms are {known}", code)
+        raise SaslAuthenticationError(f"the broker's mechanisms are {known}", code)
     if code is not ErrorCode.none:
-        raise AuthenticationError(code.name.upper(), code)
+        raise SaslAuthenticationError(code.name.upper(), code)
 
 
 async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
@@ -76,9 +76,9 @@ async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
     answer = await ask(ApiKey.SASL_AUTHENTICATE, request)
     if answer.error_code is not ErrorCode.none:
         reason = (answer.error_message or answer.error_code.name.upper())[:300]
-        raise AuthenticationError(reason, answer.error_code)
+        raise SaslAuthenticationError(reason, answer.error_code)
     if len(answer.auth_bytes) > SASL_CHALLENGE_BYTES_MAX:
-        raise AuthenticationError(f"the broker's message has {len(answer.auth_bytes)} bytes")
+        raise SaslAuthenticationError(f"the broker's message has {len(answer.auth_bytes)} bytes")
     return bytes(answer.auth_bytes), answer.session_lifetime_ms
 
 

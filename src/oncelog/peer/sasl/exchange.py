@@ -4,10 +4,10 @@ from typing import Protocol
 
 from oncelog.core.errors import ErrorCode, OncelogError
 
-__all__ = ["AuthenticationError", "Exchange"]
+__all__ = ["Exchange", "SaslAuthenticationError"]
 
 
-class AuthenticationError(OncelogError):
+class SaslAuthenticationError(OncelogError):
     """The broker refused our credentials, or failed to prove its identity: retrying cannot help.
 
     The message names broker, mechanism and principal, and never a secret.
@@ -24,7 +24,7 @@ class Exchange(Protocol):
     """One authentication, from our first message to the last.
 
     Methods may block for long (key derivation, a token from an HTTP server), so they are called in
-    the executor. They raise `AuthenticationError` with a message that names the reason only.
+    the executor. They raise `SaslAuthenticationError` with a message that names the reason only.
     """
 
     @property

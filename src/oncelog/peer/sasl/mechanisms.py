@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from oncelog.core.secret import Secret
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 
 __all__ = ["BearerExchange", "PlainExchange"]
 
@@ -22,7 +22,9 @@ class PlainExchange:
     def first(self) -> bytes:
         """Name and password, each behind a NUL."""
         if "\0" in self._username or "\0" in self._password.value:
-            raise AuthenticationError("a user name or password with a NUL cannot be sent by PLAIN")
+            raise SaslAuthenticationError(
+                "a user name or password with a NUL cannot be sent by PLAIN"
+            )
         self.is_complete = True
         return f"\0{self._username}\0{self._password.value}".encode()
 
@@ -45,7 +47,7 @@ class BearerExchange:
         """Return the message with a current token."""
         token = self._token().value
         if not token or not token.isascii() or not token.isprintable():
-            raise AuthenticationError("the bearer token is empty or holds control characters")
+            raise SaslAuthenticationError("the bearer token is empty or holds control characters")
         pairs = [("auth", f"Bearer {token}"), *self._extensions]
         text = "".join(f"{name}={value}{_SEPARATOR}" for name, value in pairs)
         return f"n,,{_SEPARATOR}{text}{_SEPARATOR}".encode()
@@ -58,5 +60,5 @@ class BearerExchange:
         try:
             status = json.loads(challenge)["status"]
         except (ValueError, KeyError, TypeError):
-            raise AuthenticationError("the broker refuses the token") from None
-        raise AuthenticationError(f"the broker refuses the token: {str(status)[:100]}")
+            raise SaslAuthenticationError("the broker refuses the token") from None
+        raise SaslAuthenticationError(f"the broker refuses the token: {str(status)[:100]}")

@@ -15,7 +15,7 @@ import hmac
 
 from oncelog.core.limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
 from oncelog.core.secret import Secret
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 
 __all__ = ["HASHES", "ScramExchange"]
 
@@ -47,7 +47,7 @@ class ScramExchange:
         try:
             text = challenge.decode()
         except UnicodeDecodeError:
-            raise AuthenticationError("the broker's SCRAM message is no UTF-8") from None
+            raise SaslAuthenticationError("the broker's SCRAM message is no UTF-8") from None
         if self._signature is None:
             return self._prove(text)
         self._check_signature(text)
@@ -56,9 +56,11 @@ class ScramExchange:
     def _prove(self, server_first: str) -> bytes:
         nonce, salt, iterations = _parse_first(server_first)
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationError("the broker's nonce does not extend ours: a replayed answer")
+            raise SaslAuthenticationError(
+                "the broker's nonce does not extend ours: a replayed answer"
+            )
         if not SCRAM_ITERATIONS_MIN <= iterations <= SCRAM_ITERATIONS_MAX:
-            raise AuthenticationError(
+            raise SaslAuthenticationError(
                 f"the broker asks for {iterations} iterations; from {SCRAM_ITERATIONS_MIN} to"
                 f" {SCRAM_ITERATIONS_MAX} are accepted"
             )
@@ -76,11 +78,11 @@ class ScramExchange:
     def _check_signature(self, server_final: str) -> None:
         fields = server_final.split(",")
         if fields[0].startswith("e="):
-            raise AuthenticationError(f"the broker refuses: {fields[0][2:102]}")
+            raise SaslAuthenticationError(f"the broker refuses: {fields[0][2:102]}")
         if not fields[0].startswith("v="):
-            raise AuthenticationError("the broker did not prove that it knows the password")
+            raise SaslAuthenticationError("the broker did not prove that it knows the password")
         if not hmac.compare_digest(_decode(fields[0][2:]), self._signature or b""):
-            raise AuthenticationError(
+            raise SaslAuthenticationError(
                 "the broker's signature is wrong: it does not know the password, and may be another"
                 " than it says"
             )
@@ -94,16 +96,16 @@ def _parse_first(text: str) -> tuple[str, bytes, int]:
     """(nonce, salt, iterations) of the broker's first message; extensions behind are ignored."""
     fields = text.split(",")
     if fields[0].startswith("e="):
-        raise AuthenticationError(f"the broker refuses: {fields[0][2:102]}")
+        raise SaslAuthenticationError(f"the broker refuses: {fields[0][2:102]}")
     if [field[:2] for field in fields[:3]] != ["r=", "s=", "i="]:
         # A mandatory extension (m=) would stand first; we know none.
-        raise AuthenticationError("the broker's first SCRAM message is malformed")
+        raise SaslAuthenticationError("the broker's first SCRAM message is malformed")
     nonce, salt, iterations = (field[2:] for field in fields[:3])
     if not iterations.isascii() or not iterations.isdigit() or len(iterations) > 10:
-        raise AuthenticationError("the broker's iteration count is no number")
+        raise SaslAuthenticationError("the broker's iteration count is no number")
     decoded = _decode(salt)
     if not decoded:
-        raise AuthenticationError("the broker gives no salt")
+        raise SaslAuthenticationError("the broker gives no salt")
     return nonce, decoded, int(iterations)
 
 
@@ -111,4 +113,4 @@ def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise AuthenticationError("the broker's SCRAM message holds no base64") from None
+        raise SaslAuthenticationError("the broker's SCRAM message holds no base64") from None

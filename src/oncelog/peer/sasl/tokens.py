@@ -17,7 +17,7 @@ from typing import Final
 
 from oncelog.core.limits import TOKEN_ENDPOINT_TIMEOUT_S, TOKEN_RESPONSE_BYTES_MAX
 from oncelog.core.secret import Secret
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.framed import DisconnectedError
 
@@ -38,12 +38,14 @@ class FileToken:
     path: str
 
     def __call__(self) -> Secret:
-        """The token. Raises `AuthenticationError`."""
+        """The token. Raises `SaslAuthenticationError`."""
         try:
             return Secret(Path(self.path).read_text().strip())
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
-            raise AuthenticationError(f"cannot read the token in {self.path}: {reason}") from None
+            raise SaslAuthenticationError(
+                f"cannot read the token in {self.path}: {reason}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class ClientCredentials:
     def __call__(self) -> Secret:
         """A token that is still good, a new one if need be.
 
-        Raises `AuthenticationError` for a refusal, `DisconnectedError` without an answer.
+        Raises `SaslAuthenticationError` for a refusal, `DisconnectedError` without an answer.
         """
         with _lock:
             now_ms = SystemClock().monotonic_ms()
@@ -85,7 +87,7 @@ class ClientCredentials:
         answer = self._read(request)
         token, life_s = answer.get("access_token"), answer.get("expires_in", 0)
         if not isinstance(token, str) or not token:
-            raise AuthenticationError(f"{self.url} gave no access_token")
+            raise SaslAuthenticationError(f"{self.url} gave no access_token")
         return Secret(token), life_s if isinstance(life_s, int | float) else 0
 
     def _read(self, request: urllib.request.Request) -> dict[str, object]:
@@ -99,13 +101,13 @@ class ClientCredentials:
                 text = f"the token endpoint {self.url} answers {error.code} {error.reason}"
             if error.code >= 500:
                 raise DisconnectedError(text) from None
-            raise AuthenticationError(f"{text} to client {self.client_id}") from None
+            raise SaslAuthenticationError(f"{text} to client {self.client_id}") from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             text = f"no answer from the token endpoint {self.url}: {reason}"
             raise DisconnectedError(text) from None
         except ValueError:
-            raise AuthenticationError(f"the answer of {self.url} is no JSON") from None
+            raise SaslAuthenticationError(f"the answer of {self.url} is no JSON") from None
         found: dict[str, object] = answer if isinstance(answer, dict) else {}
         return found
 

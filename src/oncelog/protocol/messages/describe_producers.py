@@ -7,7 +7,7 @@ from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRequest:
+class DescribeProducersTopic:
     """An element of `topics` in DescribeProducersRequest."""
 
     name: String = ""
@@ -18,11 +18,11 @@ class TopicRequest:
 class DescribeProducersRequest(RequestFor["DescribeProducersResponse"]):
     """DescribeProducers, versions 0 to 0."""
 
-    topics: tuple[TopicRequest, ...] = ()
+    topics: tuple[DescribeProducersTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerState:
+class ActiveProducer:
     """An element of `active_producers` in PartitionResponse."""
 
     producer_id: Int64 = 0
@@ -40,7 +40,7 @@ class PartitionResponse:
     partition_index: Int32 = 0
     error_code: Error = ErrorCode.none
     error_message: String | None = None
-    active_producers: tuple[ProducerState, ...] = ()
+    active_producers: tuple[ActiveProducer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from oncelog.protocol.fields import Boolean, Error, Int32, RequestFor, String, U
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRequest:
+class DescribeTopicPartitionsTopic:
     """An element of `topics` in DescribeTopicPartitionsRequest."""
 
     name: String = ""
@@ -25,7 +25,7 @@ class Cursor:
 class DescribeTopicPartitionsRequest(RequestFor["DescribeTopicPartitionsResponse"]):
     """DescribeTopicPartitions, versions 0 to 0."""
 
-    topics: tuple[TopicRequest, ...] = ()
+    topics: tuple[DescribeTopicPartitionsTopic, ...] = ()
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 

@@ -30,7 +30,7 @@ class DescribeTransactionsRequest(RequestFor["DescribeTransactionsResponse"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicData:
-    """An element of `topics` in TransactionState."""
+    """An element of `topics` in DescribedTransaction."""
 
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
@@ -38,7 +38,7 @@ class TopicData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeStep:
-    """An element of `life` in TransactionState: something that happened to the id.
+    """An element of `life` in DescribedTransaction: something that happened to the id.
 
     `kind` is one of `oncelog.transaction.life.StepKind`.
     """
@@ -53,7 +53,7 @@ class LifeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
+class DescribedTransaction:
     """An element of `transaction_states` in DescribeTransactionsResponse."""
 
     error_code: Error = ErrorCode.none
@@ -73,4 +73,4 @@ class DescribeTransactionsResponse:
     """DescribeTransactions's response."""
 
     throttle_time_ms: Int32 = 0
-    transaction_states: tuple[TransactionState, ...] = ()
+    transaction_states: tuple[DescribedTransaction, ...] = ()

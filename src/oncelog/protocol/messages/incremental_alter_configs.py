@@ -7,8 +7,8 @@ from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, Str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterableConfig:
-    """An element of `configs` in AlterConfigsResource."""
+class IncrementalAlterableConfig:
+    """An element of `configs` in IncrementalAlterConfigsResource."""
 
     name: String = ""
     config_operation: Int8 = 0
@@ -16,24 +16,24 @@ class AlterableConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResource:
+class IncrementalAlterConfigsResource:
     """An element of `resources` in IncrementalAlterConfigsRequest."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: tuple[AlterableConfig, ...] = ()
+    configs: tuple[IncrementalAlterableConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest(RequestFor["IncrementalAlterConfigsResponse"]):
     """IncrementalAlterConfigs, versions 0 to 1."""
 
-    resources: tuple[AlterConfigsResource, ...] = ()
+    resources: tuple[IncrementalAlterConfigsResource, ...] = ()
     validate_only: Boolean = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResourceResponse:
+class IncrementalAlterConfigsResourceResponse:
     """An element of `responses` in IncrementalAlterConfigsResponse."""
 
     error_code: Error = ErrorCode.none
@@ -47,4 +47,4 @@ class IncrementalAlterConfigsResponse:
     """IncrementalAlterConfigs's response."""
 
     throttle_time_ms: Int32 = 0
-    responses: tuple[AlterConfigsResourceResponse, ...] = ()
+    responses: tuple[IncrementalAlterConfigsResourceResponse, ...] = ()

@@ -32,7 +32,7 @@ class ListTransactionsRequest(RequestFor["ListTransactionsResponse"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
+class TransactionOverview:
     """An element of `transaction_states` in ListTransactionsResponse."""
 
     transactional_id: String = ""
@@ -49,4 +49,4 @@ class ListTransactionsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Error = ErrorCode.none
     unknown_state_filters: tuple[String, ...] = ()
-    transaction_states: tuple[TransactionState, ...] = ()
+    transaction_states: tuple[TransactionOverview, ...] = ()

@@ -60,7 +60,7 @@ class OffsetCommitValue:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class MemberMetadata:
     """A member of a classic group as of its last completed rebalance."""
 
     member_id: str
@@ -82,7 +82,7 @@ class GroupMetadataValue:
     protocol: str | None
     leader: str | None
     current_state_timestamp_ms: int
-    members: tuple[GroupMember, ...]
+    members: tuple[MemberMetadata, ...]
 
 
 def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
@@ -241,7 +241,7 @@ def _decode_group_metadata_value(value: Buffer) -> GroupMetadataValue:
     )
 
 
-def _read_member(value: Buffer, version: int, position: int) -> tuple[GroupMember, int]:
+def _read_member(value: Buffer, version: int, position: int) -> tuple[MemberMetadata, int]:
     flexible = version >= _FLEXIBLE_SINCE
     read_string = wire.read_compact_string if flexible else wire.read_string
     read_nullable = wire.read_compact_nullable_string if flexible else wire.read_nullable_string
@@ -260,7 +260,7 @@ def _read_member(value: Buffer, version: int, position: int) -> tuple[GroupMembe
     assignment, position = _read_bytes(value, position, flexible)
     if flexible:
         position = wire.skip_tags(value, position)
-    member = GroupMember(
+    member = MemberMetadata(
         member_id,
         instance_id,
         client_id,

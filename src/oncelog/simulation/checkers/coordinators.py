@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import TransactionEntry
 from oncelog.simulation.history import ProducerInitialized
@@ -166,7 +166,7 @@ def _markers(
             )
 
 
-def _first(evidence: Evidence, log: PartitionLog, wanted: list[_Decision]) -> set[int]:
+def _first(evidence: Evidence, log: FinalLog, wanted: list[_Decision]) -> set[int]:
     """How many decisions may have been carried out before the log begins, less one."""
     start = log.final.log_start_offset
     if start > 0 or evidence.topics.was_deleted(log.final.topic_partition.topic):

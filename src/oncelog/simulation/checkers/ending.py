@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Reader
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, PartitionReader
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import LoggedBatch
 from oncelog.simulation.history import BrokerDied, Progress
@@ -50,7 +50,7 @@ def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
             yield from _behind(evidence, reader, settled[reader.who])
 
 
-def _stuck(evidence: Evidence, excuses: Excuses, log: PartitionLog) -> Iterator[Anomaly]:
+def _stuck(evidence: Evidence, excuses: Excuses, log: FinalLog) -> Iterator[Anomaly]:
     final = log.final
     if not log.is_whole or final.last_stable_offset >= final.high_watermark:
         return
@@ -86,7 +86,7 @@ def _is_ongoing(evidence: Evidence, batch: LoggedBatch, partition: TopicPartitio
     )
 
 
-def _behind(evidence: Evidence, reader: Reader, settled_s: float) -> Iterator[Anomaly]:
+def _behind(evidence: Evidence, reader: PartitionReader, settled_s: float) -> Iterator[Anomaly]:
     partition = reader.topic_partition
     log = evidence.logs.get(partition)
     if log is None or not reader.is_assigned or reader.position < 0 or not reader.steps:

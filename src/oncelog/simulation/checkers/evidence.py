@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Promise
-from oncelog.simulation.checkers.topics import NEVER, Topics
+from oncelog.simulation.checkers.topics import NEVER, TopicIncarnations
 from oncelog.simulation.final import FinalPartition, FinalState, LoggedBatch
 from oncelog.simulation.history import (
     Acked,
@@ -42,7 +42,16 @@ from oncelog.simulation.history import (
 
 E = TypeVar("E", bound=Event)
 
-__all__ = ["NEVER", "Evidence", "PartitionLog", "Reader", "Step", "Stranger", "Tracked", "Txn"]
+__all__ = [
+    "NEVER",
+    "Evidence",
+    "FinalLog",
+    "PartitionReader",
+    "ReaderPoll",
+    "Stranger",
+    "Tracked",
+    "Txn",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +125,7 @@ class Stranger:
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class ReaderPoll:
     """One poll of a reader. `start` is the position before it, -1 if that is not known.
 
     `fetched_from_s` is the earliest time at which it can have been fetched: a client may hold what
@@ -132,7 +141,7 @@ class Step:
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class PartitionReader:
     """One reader of one partition. `position` is -1 when it is not known."""
 
     who: str
@@ -142,13 +151,13 @@ class Reader:
     is_assigned: bool = False
     last: Polled | None = None
     """The poll that the next one goes on from."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ReaderPoll] = field(default_factory=list)
     jumps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [from, to) that it was asked to leave out, by a seek or a reset."""
     starts: list[int] = field(default_factory=list)
 
 
-class PartitionLog:
+class FinalLog:
     """The final log of a partition, one entry per record that is not a marker."""
 
     def __init__(self, final: FinalPartition, is_whole: bool) -> None:
@@ -214,15 +223,15 @@ class Evidence:
         self.final = final
         self.promise = promise
         self.end_s = history.events[-1].at_s if history.events else 0.0
-        self.topics = Topics()
+        self.topics = TopicIncarnations()
         self.tracked: dict[tuple[str, int], Tracked] = {}
         self.transactions: dict[tuple[str, int], Txn] = {}
-        self.readers: dict[tuple[str, TopicPartition], Reader] = {}
+        self.readers: dict[tuple[str, TopicPartition], PartitionReader] = {}
         self.strangers: list[Stranger] = []
         self.initialized: list[ProducerInitialized] = []
         self.deleted: dict[TopicPartition, list[RecordsDeleted]] = defaultdict(list)
         self.watermarks: dict[TopicPartition, list[Watermarks]] = defaultdict(list)
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.logs: dict[TopicPartition, FinalLog] = {}
         self._events: dict[type[Event], list[Event]] = defaultdict(list)
         self._index_events()
         for record in self.tracked.values():
@@ -373,11 +382,11 @@ class Evidence:
             txn.outcome = "committed" if event.commit else "aborted"
             txn.ended_s = event.at_s
 
-    def _reader(self, who: str, topic_partition: TopicPartition) -> Reader:
+    def _reader(self, who: str, topic_partition: TopicPartition) -> PartitionReader:
         key = (who, topic_partition)
         reader = self.readers.get(key)
         if reader is None:
-            reader = self.readers[key] = Reader(who, topic_partition)
+            reader = self.readers[key] = PartitionReader(who, topic_partition)
         return reader
 
     def _positioned(self, event: Positioned) -> None:
@@ -400,7 +409,7 @@ class Evidence:
                 record.polls.append((event.at_s, offset, event))
         sent_s = [record.sent_s for record in records if record is not None]
         reader.fetched_from_s = max(reader.fetched_from_s, *sent_s, 0.0)
-        step = Step(event, reader.position, reader.fetched_from_s, records, reader.last)
+        step = ReaderPoll(event, reader.position, reader.fetched_from_s, records, reader.last)
         reader.steps.append(step)
         if not reader.starts and event.records:
             reader.starts.append(event.records[0][0])
@@ -432,7 +441,7 @@ class Evidence:
 
     def _index_log(self, final: FinalPartition) -> None:
         place = final.topic_partition
-        log = self.logs[place] = PartitionLog(final, place not in self.final.unread)
+        log = self.logs[place] = FinalLog(final, place not in self.final.unread)
         for batch in final.batches:
             if batch.marker:
                 continue

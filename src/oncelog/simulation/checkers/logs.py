@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import FinalPartition, LoggedBatch
 from oncelog.simulation.history import Value
@@ -139,7 +139,7 @@ def _decide(final: FinalPartition) -> tuple[list[tuple[int, Value | None]], int,
 
 
 def _compare(
-    evidence: Evidence, log: PartitionLog, visible: Sequence[tuple[int, Value | None]]
+    evidence: Evidence, log: FinalLog, visible: Sequence[tuple[int, Value | None]]
 ) -> Iterator[Anomaly]:
     final = log.final
     shown = [(record.offset, record.value) for record in final.committed]

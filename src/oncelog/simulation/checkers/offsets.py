@@ -54,7 +54,7 @@ class _Commit:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _GroupCommits:
     """All commits of one partition by one group."""
 
     commits: list[_Commit] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Lane:
         return self.sure[index - 1] if index else None
 
 
-_Lanes = Mapping[tuple[str, TopicPartition], _Lane]
+_Lanes = Mapping[tuple[str, TopicPartition], _GroupCommits]
 
 
 def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
@@ -96,7 +96,7 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     for event in evidence.of(OffsetsFetched):
         if event.stable:
             for partition, offset in event.offsets.items():
-                lane = lanes.get((event.group_id, partition), _Lane())
+                lane = lanes.get((event.group_id, partition), _GroupCommits())
                 yield from _judge(
                     evidence,
                     excuses,
@@ -130,7 +130,7 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
                 yield from _judge(
                     evidence,
                     excuses,
-                    _Lane(),
+                    _GroupCommits(),
                     group,
                     partition,
                     offset,
@@ -141,7 +141,7 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _lanes(evidence: Evidence) -> _Lanes:
-    lanes: dict[tuple[str, TopicPartition], _Lane] = defaultdict(_Lane)
+    lanes: dict[tuple[str, TopicPartition], _GroupCommits] = defaultdict(_GroupCommits)
     for asked, answer in paired_commits(evidence):
         commit_end = NEVER if not isinstance(answer, OffsetsCommitted) else answer.at_s
         is_void = (
@@ -221,7 +221,7 @@ def paired_commits(
 def _judge(
     evidence: Evidence,
     excuses: Excuses,
-    lane: _Lane,
+    lane: _GroupCommits,
     group: str,
     partition: TopicPartition,
     offset: int,

@@ -11,9 +11,9 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import (
     NEVER,
     Evidence,
-    PartitionLog,
-    Reader,
-    Step,
+    FinalLog,
+    PartitionReader,
+    ReaderPoll,
     Tracked,
 )
 from oncelog.simulation.checkers.excuses import Excuses
@@ -89,10 +89,10 @@ def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
 def _skipped_by(
     evidence: Evidence,
     excuses: Excuses,
-    log: PartitionLog,
+    log: FinalLog,
     shown: list[int],
-    reader: Reader,
-    step: Step,
+    reader: PartitionReader,
+    step: ReaderPoll,
 ) -> Iterator[Anomaly]:
     poll = step.poll
     partition = reader.topic_partition
@@ -130,7 +130,7 @@ def _skipped_by(
 
 
 def _went_on_behind_a_lost_tail(
-    evidence: Evidence, excuses: Excuses, log: PartitionLog, reader: Reader, step: Step
+    evidence: Evidence, excuses: Excuses, log: FinalLog, reader: PartitionReader, step: ReaderPoll
 ) -> Iterator[Anomaly]:
     """A reader is told that the offsets below its position were given out again in a later epoch.
 
@@ -162,7 +162,7 @@ def _went_on_behind_a_lost_tail(
 
 
 def _fetched_before_a_loss(
-    evidence: Evidence, excuses: Excuses, step: Step, log: PartitionLog, missing: int
+    evidence: Evidence, excuses: Excuses, step: ReaderPoll, log: FinalLog, missing: int
 ) -> str:
     """Why a poll may show a log that was cut since it was fetched, without the record at `missing`.
 
@@ -188,7 +188,7 @@ def _fetched_before_a_loss(
     return ""
 
 
-def _marker_of(log: PartitionLog, offset: int) -> LoggedBatch | None:
+def _marker_of(log: FinalLog, offset: int) -> LoggedBatch | None:
     """The marker that ends the transaction of the record at `offset`."""
     its = log.batch_at(offset)
     later = (b for b in log.final.batches if b.marker and b.first_offset > offset)
@@ -197,7 +197,7 @@ def _marker_of(log: PartitionLog, offset: int) -> LoggedBatch | None:
     return next((marker for marker in later if marker.producer_id == its.producer_id), None)
 
 
-def _deleted(evidence: Evidence, log: PartitionLog) -> list[RecordsDeleted]:
+def _deleted(evidence: Evidence, log: FinalLog) -> list[RecordsDeleted]:
     return evidence.deleted.get(log.final.topic_partition, [])
 
 
@@ -214,7 +214,7 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
     it was before, and power was lost in between, so that the offset was given again.
     """
     excuses = Excuses(evidence)
-    readers: dict[TopicPartition, list[Reader]] = defaultdict(list)
+    readers: dict[TopicPartition, list[PartitionReader]] = defaultdict(list)
     for reader in evidence.readers.values():
         if reader.starts:
             readers[reader.topic_partition].append(reader)
@@ -240,8 +240,8 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
 def _unseen(
     evidence: Evidence,
     excuses: Excuses,
-    readers: list[Reader],
-    log: PartitionLog,
+    readers: list[PartitionReader],
+    log: FinalLog,
     record: Tracked,
     offset: int,
 ) -> Anomaly:

@@ -13,12 +13,12 @@ from collections import defaultdict
 
 from oncelog.simulation.history import TopicChanged, TopicChanging
 
-__all__ = ["Topics"]
+__all__ = ["TopicIncarnations"]
 
 NEVER = float("inf")
 
 
-class Topics:
+class TopicIncarnations:
     """The incarnations of each topic: the times from and until which they were there for sure."""
 
     def __init__(self) -> None:

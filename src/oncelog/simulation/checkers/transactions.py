@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Tracked, Txn
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, Tracked, Txn
 from oncelog.simulation.checkers.excuses import Excuses
 
 __all__ = ["aborted_read", "intermediate_read", "torn_transaction"]
@@ -151,7 +151,7 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
             )
 
 
-def _is_due(evidence: Evidence, log: PartitionLog, record: Tracked) -> bool:
+def _is_due(evidence: Evidence, log: FinalLog, record: Tracked) -> bool:
     if record.acked_s == NEVER or not evidence.is_current(record):
         return False
     start = log.final.log_start_offset

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, Reader
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionReader
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.history import BrokerDied, Watermarks
 
@@ -122,7 +122,7 @@ class _Bounds:
 def _above(
     evidence: Evidence,
     excuses: Excuses,
-    reader: Reader,
+    reader: PartitionReader,
     bounds: dict[tuple[TopicPartition, bool], _Bounds],
 ) -> Iterator[Anomaly]:
     partition = reader.topic_partition

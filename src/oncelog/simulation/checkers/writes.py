@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
-from oncelog.simulation.checkers.evidence import NEVER, Evidence, PartitionLog, Tracked
+from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, Tracked
 from oncelog.simulation.checkers.excuses import Excuses
 
 __all__ = ["duplicate", "inconsistent_offsets", "lost_write", "never_sent", "nonmonotonic_send"]
@@ -41,7 +41,7 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
             )
 
 
-def _lost(evidence: Evidence, record: Tracked, log: PartitionLog | None) -> str:
+def _lost(evidence: Evidence, record: Tracked, log: FinalLog | None) -> str:
     partition, offset = record.topic_partition, record.acked_offset
     if log is None:
         is_judged = evidence.final.partitions and partition not in evidence.final.unread

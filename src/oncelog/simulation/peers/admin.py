@@ -28,7 +28,7 @@ from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import RecordsDeleted, TopicChanged, TopicChanging
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import LostError, Wire
+from oncelog.simulation.peers.wire import LostError, PeerWire
 
 __all__ = ["ANY_OFFSET", "run"]
 
@@ -53,7 +53,7 @@ _EXPECTED: Final = {
 
 async def run(context: ClientContext) -> None:
     """Change topics until told to stop; then every volatile topic is made once more."""
-    administrator = _Administrator(context)
+    administrator = _PeerAdministrator(context)
     while not context.stopping():
         await context.pause(0, 2 * float(context.get("pace_ms", 800)))
         await administrator.change_something()
@@ -61,10 +61,10 @@ async def run(context: ClientContext) -> None:
     context.progress("settled")
 
 
-class _Administrator:
+class _PeerAdministrator:
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
+        self._wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)
         self._timeout_ms = self._wire.timeout_ms
         configs: Mapping[str, str] = context.get("topic_configs", {})

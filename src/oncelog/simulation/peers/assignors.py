@@ -20,7 +20,7 @@ from oncelog.core.integers import integers
 
 __all__ = [
     "ASSIGNORS",
-    "Subscription",
+    "PeerSubscription",
     "assign",
     "decode_assignment",
     "decode_subscription",
@@ -36,7 +36,7 @@ _INT32: Final = integers(">i")
 Partitions = tuple[TopicPartition, ...]
 
 
-class Subscription(NamedTuple):
+class PeerSubscription(NamedTuple):
     """What a member tells its leader. `generation` is the one in which it owned `owned`."""
 
     topics: tuple[str, ...]
@@ -47,7 +47,7 @@ class Subscription(NamedTuple):
 # --- bytes -------------------------------------------------------------------------------
 
 
-def encode_subscription(subscription: Subscription, version: int) -> bytes:
+def encode_subscription(subscription: PeerSubscription, version: int) -> bytes:
     """In version 0, 1 (with owned partitions) or 2 (with the generation)."""
     out = [_INT16.pack(version), _INT32.pack(len(subscription.topics))]
     out += [_string(topic) for topic in subscription.topics]
@@ -59,7 +59,7 @@ def encode_subscription(subscription: Subscription, version: int) -> bytes:
     return b"".join(out)
 
 
-def decode_subscription(data: bytes) -> Subscription:
+def decode_subscription(data: bytes) -> PeerSubscription:
     """Raises `ProtocolError` for bytes that are none."""
     try:
         reader = _Reader(data)
@@ -70,7 +70,7 @@ def decode_subscription(data: bytes) -> Subscription:
         generation = reader.int32() if version >= 2 else -1
     except (StructError, UnicodeDecodeError) as error:
         raise ProtocolError(ErrorCode.invalid_request, f"subscription: {error}") from error
-    return Subscription(topics, owned, generation)
+    return PeerSubscription(topics, owned, generation)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], version: int = 1) -> bytes:
@@ -143,7 +143,7 @@ class _Reader:
 
 
 def assign(
-    assignor: str, members: Mapping[str, Subscription], counts: Mapping[str, int]
+    assignor: str, members: Mapping[str, PeerSubscription], counts: Mapping[str, int]
 ) -> dict[str, Partitions]:
     """Each member's partitions. `counts` says how many partitions each topic has."""
     if assignor == "range":
@@ -156,7 +156,7 @@ def assign(
 
 
 def _range(
-    members: Mapping[str, Subscription], counts: Mapping[str, int]
+    members: Mapping[str, PeerSubscription], counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
     for topic in sorted(counts):
@@ -170,7 +170,7 @@ def _range(
 
 
 def _round_robin(
-    members: Mapping[str, Subscription], counts: Mapping[str, int]
+    members: Mapping[str, PeerSubscription], counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
     order = sorted(members)
@@ -186,7 +186,7 @@ def _round_robin(
 
 
 def _cooperative(
-    members: Mapping[str, Subscription], counts: Mapping[str, int]
+    members: Mapping[str, PeerSubscription], counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     owners = _owners(members)
     shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
@@ -211,7 +211,7 @@ def _cooperative(
     return shares
 
 
-def _owners(members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+def _owners(members: Mapping[str, PeerSubscription]) -> dict[TopicPartition, str]:
     """Who owns what. Of two who claim a partition the one of the later generation does."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda member: (members[member].generation, member)):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["Quiet", "follow_topics", "run"]
 
@@ -63,7 +63,7 @@ async def run(context: ClientContext) -> None:
 
 async def _live(context: ClientContext) -> bool:
     """One process's life: True once settled."""
-    wire = Wire(context, FLAVORS[context.get("flavor", "java")])
+    wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
     committed = context.get("isolation", "committed") == "committed"
     fetcher = Fetcher(context, wire, committed=committed)
     topics: Sequence[str] = context.get("topics", ("t",))

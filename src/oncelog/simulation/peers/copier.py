@@ -36,7 +36,7 @@ async def run(context: ClientContext) -> None:
     incarnation = 0
     while True:
         name = context.name if incarnation == 0 else f"{context.name}.{incarnation}"
-        copier = _Copier(context.named(name).with_defaults(defaults))
+        copier = _PeerCopier(context.named(name).with_defaults(defaults))
         if await copier.live():
             break
         zombies = [zombie for zombie in zombies if not zombie.done()]
@@ -52,7 +52,7 @@ async def run(context: ClientContext) -> None:
     context.named(name).progress("settled")
 
 
-class _Copier:
+class _PeerCopier:
     """One process's life. Reader and producer have connections of their own."""
 
     def __init__(self, context: ClientContext) -> None:

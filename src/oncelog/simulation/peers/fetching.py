@@ -36,7 +36,7 @@ from oncelog.protocol.fetch import (
 from oncelog.protocol.record import iter_records, read_end_marker
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Polled, Positioned, Value
-from oncelog.simulation.peers.wire import Address, LostError, Wire
+from oncelog.simulation.peers.wire import Address, LostError, PeerWire
 
 __all__ = ["Fetcher", "Read", "read_batches"]
 
@@ -141,7 +141,7 @@ class Fetcher:
     more: a fetch session does not repeat one that has not changed.
     """
 
-    def __init__(self, context: ClientContext, wire: Wire, *, committed: bool) -> None:
+    def __init__(self, context: ClientContext, wire: PeerWire, *, committed: bool) -> None:
         self.context = context
         self.wire = wire
         self.committed = committed

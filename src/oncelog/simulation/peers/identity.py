@@ -17,16 +17,16 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import ProducerInitialized
-from oncelog.simulation.peers.sending import Sender
-from oncelog.simulation.peers.wire import LostError, Wire
+from oncelog.simulation.peers.sending import PeerSender
+from oncelog.simulation.peers.wire import LostError, PeerWire
 
-__all__ = ["IdempotentIdentity", "Outcome", "call_coordinator"]
+__all__ = ["CallOutcome", "IdempotentIdentity", "call_coordinator"]
 
 _MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 _CONCURRENT_BACKOFF_MS: Final = 20
 
 
-class Outcome(NamedTuple, Generic[ResponseT]):
+class CallOutcome(NamedTuple, Generic[ResponseT]):
     """How a call ended. `code` None: its time was over before it had a final answer.
 
     `perhaps`: a try without an answer, or with one that leaves it open, may have taken effect.
@@ -39,7 +39,7 @@ class Outcome(NamedTuple, Generic[ResponseT]):
 
 async def call_coordinator(
     context: ClientContext,
-    wire: Wire,
+    wire: PeerWire,
     kind: int,
     key: str,
     api: ApiKey,
@@ -49,7 +49,7 @@ async def call_coordinator(
     time_s: float,
     at_most: int | None = None,
     lane: str | None = None,
-) -> Outcome[ResponseT]:
+) -> CallOutcome[ResponseT]:
     """Ask a coordinator until there is a final answer, for at most `time_s`."""
     if lane is None:
         lane = wire.lane(kind)
@@ -72,7 +72,7 @@ async def call_coordinator(
             continue
         code = error_of(answer)
         if code is ErrorCode.none or not code.retriable:
-            return Outcome(code, answer, perhaps)
+            return CallOutcome(code, answer, perhaps)
         if code in _MOVED or code is ErrorCode.request_timed_out:
             # Kafka answers so too when a write of the coordinator failed, which may have happened.
             perhaps = True
@@ -82,17 +82,17 @@ async def call_coordinator(
         else:
             await context.back_off(attempt)
             attempt += 1
-    return Outcome(None, None, perhaps)
+    return CallOutcome(None, None, perhaps)
 
 
 class IdempotentIdentity:
     """The producer id of a producer without transactions. Any broker gives one."""
 
-    def __init__(self, context: ClientContext, wire: Wire) -> None:
+    def __init__(self, context: ClientContext, wire: PeerWire) -> None:
         self._context = context
         self._wire = wire
 
-    async def obtain(self, sender: Sender) -> None:
+    async def obtain(self, sender: PeerSender) -> None:
         """Get a producer id, however long that takes."""
         request = requests.init_producer_id_request(None, 2**31 - 1, -1, -1)
         attempt = 0
@@ -116,7 +116,7 @@ class IdempotentIdentity:
             await self._context.back_off(attempt)
             attempt += 1
 
-    async def renew(self, sender: Sender) -> None:
+    async def renew(self, sender: PeerSender) -> None:
         """Go on after a gap: Java raises the epoch by itself, librdkafka asks for a new id."""
         bumped = sender.epoch + 1
         if self._wire.flavor.bumps_locally and bumped < PRODUCER_EPOCH_MAX:

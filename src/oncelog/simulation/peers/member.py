@@ -21,7 +21,7 @@ from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["GroupReader", "run"]
 
@@ -33,7 +33,7 @@ class GroupReader:
     """
 
     def __init__(
-        self, context: ClientContext, wire: Wire, *, committed: bool, saves: bool = True
+        self, context: ClientContext, wire: PeerWire, *, committed: bool, saves: bool = True
     ) -> None:
         root = context.name.partition(".")[0]
         self.context = context
@@ -151,7 +151,7 @@ class _Life:
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
+        self._wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
         committed = context.get("isolation", "committed") == "committed"
         self._reader = GroupReader(context, self._wire, committed=committed)
         self._unsaved: dict[TopicPartition, int] = {}

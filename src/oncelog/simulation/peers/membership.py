@@ -40,14 +40,14 @@ from oncelog.simulation.history import (
     Revoked,
 )
 from oncelog.simulation.peers.assignors import (
-    Subscription,
+    PeerSubscription,
     assign,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from oncelog.simulation.peers.wire import GROUP, LostError, Wire
+from oncelog.simulation.peers.wire import GROUP, LostError, PeerWire
 
 __all__ = ["Member"]
 
@@ -66,7 +66,7 @@ class Member:
     def __init__(
         self,
         context: ClientContext,
-        wire: Wire,
+        wire: PeerWire,
         group_id: str,
         topics: Sequence[str],
         *,
@@ -151,7 +151,7 @@ class Member:
         return float(self.rebalance_ms + _JOIN_GRACE_MS)
 
     def _join_request(self) -> join_group.JoinGroupRequest:
-        subscription = Subscription(
+        subscription = PeerSubscription(
             self.topics, self.assigned if self.is_cooperative else (), self.generation
         )
         join_max = self.wire.flavor.at_most.get(ApiKey.JOIN_GROUP)

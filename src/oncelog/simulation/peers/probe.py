@@ -26,7 +26,7 @@ from oncelog.protocol.messages import (
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, Wire
+from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, PeerWire
 
 __all__ = ["run"]
 
@@ -65,7 +65,7 @@ async def run(context: ClientContext) -> None:
 class _Probe:
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
+        self._wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)
         self._topics: Sequence[str] = context.get("topics", ("t",))
         self._looks = (
@@ -193,7 +193,9 @@ class _Probe:
 
     async def _producers(self, at: TopicPartition) -> bool:
         """DescribeProducers of a partition."""
-        topic = describe_producers.TopicRequest(name=at.topic, partition_indexes=(at.partition,))
+        topic = describe_producers.DescribeProducersTopic(
+            name=at.topic, partition_indexes=(at.partition,)
+        )
         request = describe_producers.DescribeProducersRequest(topics=(topic,))
         answer = await self._ask(ApiKey.DESCRIBE_PRODUCERS, request, self._wire.leader(at))
         if answer is None:

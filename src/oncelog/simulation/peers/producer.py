@@ -18,8 +18,8 @@ from oncelog.simulation.history import ProducerFenced, Value
 from oncelog.simulation.peers.batches import Batch, Corners
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.identity import IdempotentIdentity
-from oncelog.simulation.peers.sending import Sender
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.sending import PeerSender
+from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["BatchMaker", "run"]
 
@@ -27,7 +27,7 @@ __all__ = ["BatchMaker", "run"]
 class BatchMaker:
     """Makes the batches of one client: which partitions, how many records, which corners."""
 
-    def __init__(self, context: ClientContext, wire: Wire) -> None:
+    def __init__(self, context: ClientContext, wire: PeerWire) -> None:
         self._context = context
         self._wire = wire
         self.topics: Sequence[str] = context.get("topics", ("t",))
@@ -89,10 +89,10 @@ class _Producer:
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._wire = Wire(context, FLAVORS[context.get("flavor", "java")])
+        self._wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
         self._identity = IdempotentIdentity(context, self._wire)
         self._acks = int(context.get("acks", -1))
-        self._sender = Sender(
+        self._sender = PeerSender(
             context,
             self._wire,
             acks=self._acks,

@@ -10,7 +10,7 @@ transaction's (`failure`).
 Kafka's own clients are bolder in one place: Java sends a batch again under a new epoch although an
 earlier try had no answer. These never do, so that whatever is in a log twice is the broker's doing.
 
-Sources: `Sender`, `TransactionManager.canRetry` (Java), `rd_kafka_handle_Produce_error`.
+Sources: `PeerSender`, `TransactionManager.canRetry` (Java), `rd_kafka_handle_Produce_error`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, SendFailed, Sent
 from oncelog.simulation.peers.batches import Batch
-from oncelog.simulation.peers.wire import Address, LostError, Wire
+from oncelog.simulation.peers.wire import Address, LostError, PeerWire
 
-__all__ = ["IN_FLIGHT_COUNT_MAX", "Sender"]
+__all__ = ["IN_FLIGHT_COUNT_MAX", "PeerSender"]
 
 IN_FLIGHT_COUNT_MAX: Final = 5
 PARTITIONS_PER_REQUEST_MAX: Final = 10
@@ -99,7 +99,7 @@ class _Flight:
         self.is_lost = False
 
 
-class Sender:
+class PeerSender:
     """A producer's records on their way. `renew` gets an idempotent producer a new id or epoch.
 
     `implicit`: under TV2 a Produce adds its partitions to the transaction by itself.
@@ -108,7 +108,7 @@ class Sender:
     def __init__(
         self,
         context: ClientContext,
-        wire: Wire,
+        wire: PeerWire,
         *,
         acks: int = -1,
         transactional_id: str | None = None,

@@ -39,9 +39,9 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.peers.batches import Batch
 from oncelog.simulation.peers.flavors import FLAVORS, JAVA_WITHOUT_TV2
-from oncelog.simulation.peers.identity import Outcome, call_coordinator
-from oncelog.simulation.peers.sending import Sender
-from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, Wire
+from oncelog.simulation.peers.identity import CallOutcome, call_coordinator
+from oncelog.simulation.peers.sending import PeerSender
+from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, PeerWire
 
 __all__ = ["NO_MEMBER", "Membership", "Transactional"]
 
@@ -73,8 +73,8 @@ class Transactional:
 
     def __init__(self, context: ClientContext, transactional_id: str) -> None:
         self.context = context
-        self.wire = Wire(context, FLAVORS[context.get("flavor", "java")])
-        self.sender = Sender(context, self.wire, transactional_id=transactional_id)
+        self.wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
+        self.sender = PeerSender(context, self.wire, transactional_id=transactional_id)
         self.transactional_id = transactional_id
         self.timeout_ms = int(context.get("transaction_timeout_ms", 3_000))
         self.transaction = -1
@@ -119,7 +119,7 @@ class Transactional:
 
     async def _init(
         self, producer_id: int, epoch: int, time_s: float
-    ) -> Outcome[InitProducerIdResponse]:
+    ) -> CallOutcome[InitProducerIdResponse]:
         request = requests.init_producer_id_request(
             self.transactional_id, self.timeout_ms, producer_id, epoch
         )
@@ -315,7 +315,7 @@ class Transactional:
         else:
             self.wire.close()
 
-    async def _end(self, commit: bool) -> Outcome[EndTxnResponse]:
+    async def _end(self, commit: bool) -> CallOutcome[EndTxnResponse]:
         return await self._call(
             ApiKey.END_TXN, self._end_request(commit), lambda answer: answer.error_code
         )
@@ -325,7 +325,7 @@ class Transactional:
             self.transactional_id, self.sender.producer_id, self.sender.epoch, commit
         )
 
-    async def _ended(self, outcome: Outcome[EndTxnResponse]) -> None:
+    async def _ended(self, outcome: CallOutcome[EndTxnResponse]) -> None:
         """Take the epoch that the end brought (TV2), or the one that this client needs (TV1)."""
         if not self._is_v2:
             if self._bump:
@@ -401,7 +401,7 @@ class Transactional:
         request: RequestFor[ResponseT],
         error_of: Callable[[ResponseT], ErrorCode],
         time_s: float | None = None,
-    ) -> Outcome[ResponseT]:
+    ) -> CallOutcome[ResponseT]:
         return await call_coordinator(
             self.context,
             self.wire,

@@ -28,7 +28,7 @@ from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.flavors import Flavor
 
-__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "TopicView", "Wire"]
+__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "PeerWire", "TopicView"]
 
 Address = tuple[str, int]
 
@@ -69,7 +69,7 @@ def _look(answer: asyncio.Future[memoryview]) -> None:
         answer.exception()
 
 
-class Wire:
+class PeerWire:
     """One process's connections. It may be used again after `close`, as by a restarted client."""
 
     def __init__(self, context: ClientContext, flavor: Flavor) -> None:
@@ -84,9 +84,9 @@ class Wire:
         self._late = float(context.get("late", 0.01))
         self._impatience = float(context.get("impatience", 0.01))
 
-    def another(self) -> Wire:
+    def another(self) -> PeerWire:
         """Further connections of the same client, and a view of the cluster of their own."""
-        return Wire(self.context, self.flavor)
+        return PeerWire(self.context, self.flavor)
 
     # --- requests ---------------------------------------------------------------------
 

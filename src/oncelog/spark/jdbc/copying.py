@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.jdbc.database import Database, quoted, translated
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 
 __all__ = ["REPORT_DDL", "CopyTask", "as_csv"]
 
@@ -48,7 +48,7 @@ class CopyTask:
         if first is None:
             return
         task, task_attempt_id = context.partitionId(), context.taskAttemptId()
-        Progress(self.progress_path).step("mid_task", self.batch_id, task=task)
+        ProgressLog(self.progress_path).step("mid_task", self.batch_id, task=task)
         rows = self.copy(task_attempt_id, _chain(first, iterator))
         if self.crash_point is not None and self.crash_point.is_at("mid_task", self.batch_id):
             self.crash_point.kill()

@@ -32,7 +32,7 @@ from oncelog.spark.jdbc.transaction import (
 )
 from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.marker import Marker
-from oncelog.spark.progress import CrashPoint, Progress
+from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
 from oncelog.spark.write_stage import failure_of, tagged
 from oncelog.spark.writer import ExactlyOnceWriter
@@ -132,7 +132,7 @@ def committed_marker(options: JdbcOptions) -> Marker | None:
     runner, transaction = DirectRunner(), _transaction(options)
     try:
         with _said():
-            driver = BatchDriver(options.driver, transaction, runner, Progress(None))
+            driver = BatchDriver(options.driver, transaction, runner, ProgressLog(None))
             driver.prepare()
             return driver.marker
     finally:

@@ -17,7 +17,7 @@ from oncelog.core.limits import CLEANER_STEP_BYTES, CLEANER_STEP_RECORDS_COUNT, 
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.record_slices import iter_slices, unpacked
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.aborted import AbortedTransaction, format_aborted
+from oncelog.storage.aborted import AbortedTxn, format_aborted
 from oncelog.storage.cleaner.batch_filter import BatchFilter, Buffer, CleanerStats
 from oncelog.storage.cleaner.marks import Marks
 from oncelog.storage.cleaner.offset_map import OffsetMap
@@ -88,7 +88,7 @@ class Cleaning:
         start, keys = self._target.first_dirty_offset, self._keys
         transactions = self._transactions()
         keys.latest_offset = start - 1
-        step = _Step(self.stats)
+        step = _SegmentStep(self.stats)
         for segment in self._segments:
             if segment.end_offset <= start:
                 continue
@@ -169,7 +169,7 @@ class Cleaning:
         self, group: list[Segment], cleaned: Segment, batch_filter: BatchFilter
     ) -> Iterator[int]:
         writer = _Writer(cleaned, self._target.log.config, self._io_bytes)
-        step = _Step(self.stats)
+        step = _SegmentStep(self.stats)
         for segment in group:
             for buffer, position, header in self._batches(segment):
                 self.stats.bytes_read += header.length
@@ -185,7 +185,7 @@ class Cleaning:
         self.stats.bytes_written += cleaned.size
         yield step.end()
 
-    def _seal(self, cleaned: Segment, aborted: list[AbortedTransaction], newest: Segment) -> None:
+    def _seal(self, cleaned: Segment, aborted: list[AbortedTxn], newest: Segment) -> None:
         """Sync the files, and their names with the last one.
 
         Without timestamps a segment is as old as its file, so the new one is as old as `newest`.
@@ -215,7 +215,7 @@ class Cleaning:
             raise
 
 
-class _Step:
+class _SegmentStep:
     """How much was done since the event loop had its turn."""
 
     __slots__ = ("_compared_before", "_size", "_stats")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from oncelog.protocol.batch import BatchHeader
 from oncelog.protocol.record import EndMarker
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 
 __all__ = ["CleanedTransactions"]
 
@@ -19,14 +19,14 @@ __all__ = ["CleanedTransactions"]
 class CleanedTransactions:
     """The state of transactions on the way through a log. `aborted`: all that overlap the way."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._coming = deque(sorted(aborted, key=lambda entry: entry.first_offset))
-        self._ongoing: dict[int, AbortedTransaction] = {}
+        self._ongoing: dict[int, AbortedTxn] = {}
         self._seen_aborted: set[int] = set()
         self._seen_committed: set[int] = set()
-        self._kept: list[AbortedTransaction] = []
+        self._kept: list[AbortedTxn] = []
 
-    def take_kept(self) -> list[AbortedTransaction]:
+    def take_kept(self) -> list[AbortedTxn]:
         """Return aborted transactions whose batches and marker were found since the last call."""
         kept, self._kept = self._kept, []
         return kept

@@ -18,7 +18,7 @@ from oncelog.protocol.messages.delete_acls import DeleteAclsFilter
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from oncelog.protocol.messages.elect_leaders import TopicPartitions
 from oncelog.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource as IncrementalResource,
+    IncrementalAlterConfigsResource as IncrementalResource,
 )
 from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,

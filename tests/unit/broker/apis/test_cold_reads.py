@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker.apis.list_offsets import MAX_TIMESTAMP
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import COLD_READS_COUNT_MAX
 from oncelog.runtime import Lane
@@ -37,7 +37,7 @@ async def cold(tmp_path: Path) -> AsyncIterator[Cold]:
     """Topics t and u of three batches each, which a restart has made cold."""
     folder = tmp_path / "data"
     async with cold_broker(folder) as first:
-        await first.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        await first.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         client = await first.connect()
         for topic in "tu" * 3:
             await produce(client, 9, batch(), topic=topic)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.apis.config_changes import BROKER_RESOURCE, TOPIC_RESOURCE
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.alter_configs import AlterableConfig as PlainConfig
@@ -17,8 +17,8 @@ from oncelog.protocol.messages.alter_configs import AlterConfigsResource as Plai
 from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
 from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
 from oncelog.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsResource,
 )
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, produce
@@ -31,17 +31,17 @@ SET, DELETE = 0, 1
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data") as started:
         await started.broker.controller.create_topics(
-            [NewTopic("t"), NewTopic("__consumer_offsets")]
+            [TopicToCreate("t"), TopicToCreate("__consumer_offsets")]
         )
         yield started
 
 
 def changes(name: str, *entries: tuple[str, int, str | None], kind: int = TOPIC_RESOURCE) -> Any:
-    return AlterConfigsResource(
+    return IncrementalAlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=tuple(
-            AlterableConfig(name=key, config_operation=operation, value=value)
+            IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
             for key, operation, value in entries
         ),
     )
@@ -69,7 +69,7 @@ async def test_a_setting_is_in_effect_when_the_answer_is_there(context: Running)
 
 async def test_a_setting_outlives_the_broker(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
         client = await context.connect()
         await alter(client, changes("t", ("max.message.bytes", SET, "70")))
     async with running(tmp_path) as context:

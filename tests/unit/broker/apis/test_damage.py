@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import (
@@ -48,7 +48,7 @@ async def damaged(tmp_path: Path) -> AsyncIterator[Running]:
     stopped.
     """
     async with running(tmp_path, SETTINGS) as context:
-        await context.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         client = await context.connect()
         for number in range(4):
             for topic in "tu":
@@ -103,7 +103,7 @@ async def test_aborted_transactions_are_named_though_damage_hides_the_end_of_a_r
 ) -> None:
     """INV-3: what stands in front of the damage is still hidden from read_committed."""
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
         partition = partition_of(context)
         aborted = batch(producer_id=5, epoch=0, sequence=0, transactional=True)
         for data in (aborted, batch()):
@@ -152,7 +152,7 @@ class FailingFile:
 async def failing(tmp_path: Path) -> AsyncIterator[tuple[Running, list[StorageFailure]]]:
     """The same topics; the disk does not read t. What would take its folder off line is kept."""
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         client = await context.connect()
         for topic in "tu" * 4:
             await produce(client, 9, batch(), topic=topic)
@@ -230,7 +230,7 @@ async def test_a_log_start_that_the_disk_does_not_take_is_no_success(
 
 async def test_a_read_error_stops_a_broker_of_one_folder(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         client = await context.connect()
         await produce(client, 9, batch())
         partition_of(context).log._segments.active.kept.held = FailingFile()  # type: ignore[assignment]

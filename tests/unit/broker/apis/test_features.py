@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -145,6 +145,6 @@ async def fenced_under(context: Running, level: int) -> int:
 async def test_the_coordinator_aborts_by_the_level_that_is_finalized_then(tmp_path: Path) -> None:
     async with running(tmp_path, {"transaction.state.log.num.partitions": 1}) as context:
         controller = context.broker.controller
-        await controller.create_topics([NewTopic("t")])
+        await controller.create_topics([TopicToCreate("t")])
         await controller.internal_topic(TRANSACTION_STATE_TOPIC)
         assert [await fenced_under(context, level) for level in (0, 2)] == [0, 2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import (
@@ -29,7 +29,7 @@ LONG_MS = 60_000
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data") as started:
-        await started.broker.controller.create_topics([NewTopic("t")])
+        await started.broker.controller.create_topics([TopicToCreate("t")])
         yield started
 
 

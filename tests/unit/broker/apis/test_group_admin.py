@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -32,7 +32,7 @@ FEW_SECONDS = 10_000
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data", {"group.initial.rebalance.delay.ms": 0}) as started:
         controller = started.broker.controller
-        await controller.create_topics([NewTopic("t", 2)])
+        await controller.create_topics([TopicToCreate("t", 2)])
         await controller.internal_topic(TRANSACTION_STATE_TOPIC)
         await controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
         yield started

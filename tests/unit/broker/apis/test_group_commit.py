@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -34,7 +34,7 @@ CLIENTS_COUNT = 20
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Cold]:
     async with cold_broker(tmp_path / "data", log_flush_interval_messages="1") as started:
-        await started.broker.controller.create_topics([NewTopic("t")])
+        await started.broker.controller.create_topics([TopicToCreate("t")])
         started.disk.synced_by.clear()
         yield started
 
@@ -116,7 +116,7 @@ async def test_a_parked_fetch_is_woken_by_the_sync(broker: Cold) -> None:
 
 
 async def test_other_settings_sync_after_so_many_messages(broker: Cold) -> None:
-    topic = NewTopic("u", config={"flush.messages": "3"})
+    topic = TopicToCreate("u", config={"flush.messages": "3"})
     await broker.broker.controller.create_topics([topic])
     client = await broker.connect()
     broker.disk.held.add(Lane.SYNC)
@@ -197,7 +197,7 @@ async def test_a_failed_sync_is_no_acknowledgement_and_is_final(
 
 async def test_a_topic_deleted_during_a_sync_harms_nobody(broker: Cold) -> None:
     client, other = await broker.connect(), await broker.connect()
-    await broker.broker.controller.create_topics([NewTopic("u")])
+    await broker.broker.controller.create_topics([TopicToCreate("u")])
     broker.disk.held.add(Lane.SYNC)
     await send_produce(client, 9, batch())
     await until(lambda: broker.disk.running[Lane.SYNC] == 1)
@@ -213,7 +213,7 @@ async def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_shown(
 ) -> None:
     folder = tmp_path / "data"
     async with cold_broker(folder) as killed:
-        await killed.broker.controller.create_topics([NewTopic("t")])
+        await killed.broker.controller.create_topics([TopicToCreate("t")])
         client = await killed.connect()
         await produce(client, 9, batch())
         killed.broker.logs.close = lambda **_: None  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
@@ -35,7 +35,7 @@ async def ask(
 
 async def filled(context: Running) -> Client:
     """Topic t: records at times 1000, 3000, 2000, then one in an open transaction at 4000."""
-    await context.broker.controller.create_topics([NewTopic("t")])
+    await context.broker.controller.create_topics([TopicToCreate("t")])
     partition = context.broker.partitions.get("t", 0)
     assert partition is not None
     for index, timestamp in enumerate((1000, 3000, 2000)):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from oncelog.protocol.messages.describe_log_dirs import DescribableLogDirTopic
-from oncelog.protocol.messages.describe_producers import TopicRequest
+from oncelog.protocol.messages.describe_producers import DescribeProducersTopic
 from oncelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -33,8 +33,10 @@ PRODUCER_ID, EPOCH = 77, 3
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data") as started:
-        compacted = NewTopic("compacted", config={"cleanup.policy": "compact"})
-        await started.broker.controller.create_topics([NewTopic("t"), compacted, NewTopic(OFFSETS)])
+        compacted = TopicToCreate("compacted", config={"cleanup.policy": "compact"})
+        await started.broker.controller.create_topics(
+            [TopicToCreate("t"), compacted, TopicToCreate(OFFSETS)]
+        )
         yield started
 
 
@@ -48,7 +50,7 @@ async def delete(client: Client, offset: int, topic: str = "t") -> tuple[ErrorCo
 
 async def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
         client = await context.connect()
         for _ in range(4):
             await produce(client, 9, batch(1))
@@ -72,7 +74,7 @@ async def test_without_a_cleanup_policy_only_records_deleted_by_hand_go(
     policy = {"log.cleanup.policy": ""} if where == "broker" else {}
     async with running(tmp_path, settings | policy) as context:
         config = {"cleanup.policy": ""} if where == "topic" else {}
-        await context.broker.controller.create_topics([NewTopic("t", config=config)])
+        await context.broker.controller.create_topics([TopicToCreate("t", config=config)])
         client = await context.connect()
         partition = context.broker.partitions.get("t", 0)
         assert partition is not None
@@ -101,7 +103,7 @@ async def test_records_that_may_not_be_deleted_are_kept(context: Running) -> Non
 async def test_a_topic_that_inherits_compaction_is_a_compacted_one(tmp_path: Path) -> None:
     settings: dict[str, object] = {"log.cleanup.policy": "compact"}
     async with running(tmp_path, settings) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
     # Again after a start, where the logs are opened before the topics are followed.
     async with running(tmp_path, settings) as context:
         client = await context.connect()
@@ -165,7 +167,7 @@ async def test_the_folder_is_described_for_all_topics_or_for_some(context: Runni
 
 
 async def producers(client: Client, topic: str = "t") -> Any:
-    asked = TopicRequest(name=topic, partition_indexes=(0,))
+    asked = DescribeProducersTopic(name=topic, partition_indexes=(0,))
     response = await client.ask(ApiKey.DESCRIBE_PRODUCERS, topics=(asked,))
     ((partition,),) = [answer.partitions for answer in response.topics]
     return partition

@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.broker.broker import Broker
 from oncelog.controller.image import TopicImage
-from oncelog.controller.topics import NewTopic, TopicOutcome
+from oncelog.controller.topics import TopicOutcome, TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -188,7 +188,7 @@ async def test_segments_that_retention_takes_are_removed_after_their_delay(
         tmp_path, log_segment_delete_delay_ms="0", log_retention_check_interval_ms="1"
     ) as broker:
         config = {"segment.bytes": str(2**20), "retention.bytes": "0", "retention.ms": "-1"}
-        await broker.broker.controller.create_topics([NewTopic("t", config=config)])
+        await broker.broker.controller.create_topics([TopicToCreate("t", config=config)])
         client = await broker.connect()
         partition = broker.broker.partitions.get("t", 0)
         assert partition is not None
@@ -206,7 +206,7 @@ async def test_whoever_gives_up_while_a_topic_is_made_leaves_it_whole(tmp_path: 
         controller = broker.broker.controller
         gate = threading.Event()
         broker.disk.refuses = lambda asked, path: asked == "mkdir" and not gate.wait(10)
-        making = asyncio.create_task(controller.create_topics([NewTopic("t", COUNT)]))
+        making = asyncio.create_task(controller.create_topics([TopicToCreate("t", COUNT)]))
         await until(lambda: controller.image.topic("t") is not None)
         following = asyncio.create_task(controller.change_topic("t", unchanged))
         for task in (making, following):
@@ -220,7 +220,7 @@ async def test_a_stop_syncs_several_logs_at_a_time_and_those_untouched_not_at_al
     tmp_path: Path,
 ) -> None:
     async with cold_broker(tmp_path) as broker:
-        await broker.broker.controller.create_topics([NewTopic("t", COUNT)])
+        await broker.broker.controller.create_topics([TopicToCreate("t", COUNT)])
         client = await broker.connect()
         for index in range(COUNT):
             await produce(client, 9, batch(), partition=index)

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.controller import layout
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.core.pending import unchanged
@@ -32,7 +32,7 @@ async def create(context: Running, partitions: int = 1) -> UUID:
     """Make the topic `t`, and that of the offsets; returns the id of `t`."""
     controller = context.broker.controller
     await controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
-    (outcome,) = await controller.create_topics([NewTopic("t", partitions)])
+    (outcome,) = await controller.create_topics([TopicToCreate("t", partitions)])
     assert outcome.topic is not None
     return outcome.topic.topic_id
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.protocol.record import Record, build_batch
@@ -32,7 +32,7 @@ VERSIONS = range(3, 14)
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data") as started:
-        await started.broker.controller.create_topics([NewTopic("t")])
+        await started.broker.controller.create_topics([TopicToCreate("t")])
         yield started
 
 
@@ -88,7 +88,7 @@ async def test_internal_topics_are_closed_to_clients(context: Running) -> None:
 
 
 async def test_too_few_in_sync_replicas_refuse_acks_all_only(context: Running) -> None:
-    await context.broker.controller.create_topics([NewTopic("strict")])
+    await context.broker.controller.create_topics([TopicToCreate("strict")])
     partition = context.broker.partitions.get("strict", 0)
     assert partition is not None
     partition.state.assign(
@@ -113,7 +113,7 @@ async def test_a_damaged_batch_is_refused_and_nothing_written(context: Running) 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_records_at_fault_are_named(context: Running, version: int) -> None:
     """KIP-467, from version 8 on."""
-    compacted = NewTopic("compacted", config={"cleanup.policy": "compact"})
+    compacted = TopicToCreate("compacted", config={"cleanup.policy": "compact"})
     await context.broker.controller.create_topics([compacted])
     topic_id = context.broker.image.topics["compacted"].topic_id
     client = await context.connect()
@@ -180,7 +180,7 @@ async def test_one_producer_too_many_is_refused_and_told_why(
 ) -> None:
     monkeypatch.setattr("oncelog.broker.partitions.manager.PRODUCERS_COUNT_MAX", 2)
     async with running(tmp_path) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
         client = await context.connect()
         errors = []
         for producer_id, sequence in ((1, 0), (2, 0), (3, 0), (1, 1)):

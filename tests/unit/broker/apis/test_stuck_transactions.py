@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages.describe_transactions import LifeStep, TransactionState
+from oncelog.protocol.messages.describe_transactions import DescribedTransaction, LifeStep
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from oncelog.transaction import markers
 from tests.unit.broker.apis.test_transactions import ID, TIMEOUT, Producing, prepare
@@ -35,11 +35,11 @@ async def producing_on(context: Running) -> Producing:
     return Producing(client, answer.producer_id, answer.producer_epoch)
 
 
-async def described(client: Client, *, include_life: bool = True) -> TransactionState:
+async def described(client: Client, *, include_life: bool = True) -> DescribedTransaction:
     answer = await client.ask(
         ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=(ID,), include_life=include_life
     )
-    state: TransactionState
+    state: DescribedTransaction
     (state,) = answer.transaction_states
     return state
 

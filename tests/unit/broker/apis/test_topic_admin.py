@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.create_acls import AclCreation
 from oncelog.protocol.messages.delete_acls import DeleteAclsFilter
 from oncelog.protocol.messages.describe_client_quotas import ComponentData
-from oncelog.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
+from oncelog.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsTopic
 from oncelog.protocol.messages.describe_user_scram_credentials import UserName
 from oncelog.protocol.messages.elect_leaders import TopicPartitions
 from tests.unit.broker.context import Client, Running, running
@@ -25,14 +25,16 @@ NONE = ErrorCode.none
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data", {"max.request.partition.size.limit": 4}) as started:
-        await started.broker.controller.create_topics([NewTopic("a", 3), NewTopic("b", 3)])
+        await started.broker.controller.create_topics(
+            [TopicToCreate("a", 3), TopicToCreate("b", 3)]
+        )
         yield started
 
 
 async def page(client: Client, *names: str, limit: int = 99, cursor: Any = None) -> Any:
     response = await client.ask(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        topics=tuple(TopicRequest(name=name) for name in names),
+        topics=tuple(DescribeTopicPartitionsTopic(name=name) for name in names),
         response_partition_limit=limit,
         cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -29,7 +29,7 @@ FOLLOWER = 99
 
 async def prepare(context: Running) -> None:
     controller = context.broker.controller
-    await controller.create_topics([NewTopic("t")])
+    await controller.create_topics([TopicToCreate("t")])
     await controller.internal_topic(TRANSACTION_STATE_TOPIC)
     await controller.internal_topic(CONSUMER_OFFSETS_TOPIC)
 
@@ -237,7 +237,7 @@ async def test_tv2_a_first_batch_beyond_sequence_0_is_out_of_order(context: Runn
 
 async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Running) -> None:
     """While a transaction ends, the coordinator bounces what is verified for the next one."""
-    await context.broker.controller.create_topics([NewTopic("u")])
+    await context.broker.controller.create_topics([TopicToCreate("u")])
     producing = await started(context)
     await producing.add()
     await producing.produce(10)
@@ -395,7 +395,7 @@ async def test_a_deleted_partition_does_not_keep_a_transaction_from_ending(
     await context.broker.controller.delete_topic(context.broker.image.topics["t"].topic_id)
     assert await producing.end(commit=True) is ErrorCode.none
     # The next one may begin: the last is complete.
-    await context.broker.controller.create_topics([NewTopic("t")])
+    await context.broker.controller.create_topics([TopicToCreate("t")])
     assert await producing.add() == [ErrorCode.none]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
@@ -37,7 +37,7 @@ COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "seg
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path / "data", {"log.cleaner.backoff.ms": 1}) as started:
         await prepare(started)
-        topics = [NewTopic("u"), NewTopic("compacted", config=COMPACTED)]
+        topics = [TopicToCreate("u"), TopicToCreate("compacted", config=COMPACTED)]
         await started.broker.controller.create_topics(topics)
         yield started
 

@@ -17,7 +17,7 @@ from oncelog.client import group_admin
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import RetriableError
 from oncelog.client.transactions import fetch_offsets
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.runtime.disk import Lane
 from tests.fuzz.virtual import InlineDisk, VirtualLoop
@@ -73,7 +73,7 @@ def play(
         given = {key.replace("_", "."): value for key, value in settings.items()}
         context = Story(folder, given)
         await context.world.broker.start()
-        await context.world.broker.controller.create_topics([NewTopic("t")])
+        await context.world.broker.controller.create_topics([TopicToCreate("t")])
         await context.cluster.retrying(lambda: context.commit(1), 10_000)
         await story(context)
         await context.cluster.close()

@@ -17,7 +17,7 @@ import pytest
 
 from oncelog import OffsetAndMetadata, Producer, TopicPartition
 from oncelog.broker.broker import Broker
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.coordinator import CoordinatorRecord
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -133,7 +133,7 @@ async def broker_on(folder: Path, ledger: Ledger, flushes: bool) -> AsyncIterato
     broker = Broker(BrokerConfig(settings), disk=TracingDisk(ledger))
     await broker.start()
     try:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.create_topics([TopicToCreate("t")])
         yield broker
     finally:
         await broker.stop()

@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.broker.apis.context import Context
 from oncelog.broker.metrics import METRICS, Parts, lines
-from oncelog.broker.metrics.metric import OURS, Kind
-from oncelog.cli.metrics import Value, parse
+from oncelog.broker.metrics.metric import OURS, MetricType
+from oncelog.cli.metrics import MetricValue, parse
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
@@ -37,7 +37,7 @@ def values_of(context: Running) -> dict[tuple[str, tuple[str, ...]], float]:
     """Every value, by metric and labels."""
     broker = context.broker
     parts = Parts(cast(Context, broker.dispatcher._context), broker.dispatcher)
-    found: list[Value] = list(parse("".join(lines(METRICS, parts))))
+    found: list[MetricValue] = list(parse("".join(lines(METRICS, parts))))
     return {(value.name, tuple(value.labels.values())): value.value for value in found}
 
 
@@ -62,7 +62,7 @@ def test_every_metric_of_kafkas_is_named_as_its_mbean() -> None:
 def test_what_only_grows_is_a_counter() -> None:
     for metric in METRICS:
         if metric.name.endswith("_total"):
-            assert metric.kind is Kind.COUNTER, metric.name
+            assert metric.kind is MetricType.COUNTER, metric.name
 
 
 def test_the_document_is_what_the_table_makes() -> None:

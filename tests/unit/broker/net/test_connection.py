@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog.broker.net.connection import Connection
+from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Api, Request, RequestMeter
 from oncelog.core.limits import (
@@ -73,10 +73,10 @@ class FakeServer:
         self.admits = True
         self.unread_bytes = self.bytes_in = self.bytes_out = 0
 
-    def admit(self, _connection: Connection) -> bool:
+    def admit(self, _connection: ServerConnection) -> bool:
         return self.admits
 
-    def forget(self, _connection: Connection) -> None:
+    def forget(self, _connection: ServerConnection) -> None:
         pass
 
 
@@ -92,7 +92,7 @@ class FakeDispatcher:
         self.meter = RequestMeter(Api(ApiKey.METADATA, lambda *_: None, reads_bytes=False), 0)
         self.answer: Answer | None = None
 
-    def start(self, connection: Connection, frame: bytearray) -> None:
+    def start(self, connection: ServerConnection, frame: bytearray) -> None:
         self.frames.append(bytes(frame))
         header = RequestHeader(ApiKey.METADATA, 0, 0, None, 0)
         request = Request(self.meter, header, None, connection)
@@ -102,7 +102,7 @@ class FakeDispatcher:
         else:
             connection.answer(request, bytes(frame).upper())
 
-    def settle(self, connection: Connection, request: Request[Any]) -> None:
+    def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
         assert request.pending is not None
         connection.reply(request, request.pending.response())
 
@@ -118,7 +118,7 @@ class Peer:
         self.server = FakeServer()
         self.dispatcher = FakeDispatcher()
         self.transport = FakeTransport()
-        self.connection = Connection(
+        self.connection = ServerConnection(
             cast(Any, self.server), cast(Any, self.dispatcher), ReadBuffer()
         )
         self.connection.connection_made(cast(Any, self.transport))
@@ -363,7 +363,7 @@ async def test_a_promise_made_on_a_closed_connection_is_dropped_at_once() -> Non
 async def test_a_connection_that_is_not_admitted_is_cut() -> None:
     server_says_no = Peer()
     server_says_no.server.admits = False
-    connection = Connection(
+    connection = ServerConnection(
         cast(Any, server_says_no.server), cast(Any, server_says_no.dispatcher), ReadBuffer()
     )
     transport = FakeTransport()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker.partitions.log_settings import log_config
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.ids import INTERNAL_TOPICS
@@ -58,7 +58,7 @@ async def test_one_switch_flushes_every_topic_but_those_that_say_otherwise(tmp_p
     async with running(tmp_path, {"log.flush.interval.messages": 1}) as context:
         controller = context.broker.controller
         await controller.create_topics(
-            [NewTopic("plain"), NewTopic("lax", config={"flush.messages": "1000"})]
+            [TopicToCreate("plain"), TopicToCreate("lax", config={"flush.messages": "1000"})]
         )
         for internal in INTERNAL_TOPICS:
             await controller.internal_topic(internal)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -34,7 +34,7 @@ def folders(tmp_path: Path) -> dict[str, object]:
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(tmp_path, folders(tmp_path)) as started:
-        await started.broker.controller.create_topics([NewTopic("t"), NewTopic("u")])
+        await started.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         yield started
 
 
@@ -121,7 +121,7 @@ async def test_moves_that_cannot_be_are_refused_as_in_kafka(
 
 
 async def test_the_log_of_a_coordinator_moves_too(context: Running, tmp_path: Path) -> None:
-    await context.broker.controller.create_topics([NewTopic(CONSUMER_OFFSETS_TOPIC, 1)])
+    await context.broker.controller.create_topics([TopicToCreate(CONSUMER_OFFSETS_TOPIC, 1)])
     client = await context.connect()
     offsets = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
     before = context.broker.groups._coordinators[0]
@@ -173,7 +173,7 @@ async def test_a_move_whose_target_fails_leaves_the_partition_where_it_is(
 
 async def test_a_restart_in_the_middle_of_a_copy_goes_on_without_it(tmp_path: Path) -> None:
     async with running(tmp_path, folders(tmp_path)) as context:
-        await context.broker.controller.create_topics([NewTopic("t")])
+        await context.broker.controller.create_topics([TopicToCreate("t")])
         client = await context.connect()
         await produce(client, 9, batch(1))
         held = context.broker.partitions.get("t", 0)

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.controller.image import ImageDelta
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId
 from oncelog.metadata.store import Stored
@@ -28,7 +28,7 @@ Damage = Callable[[Path], None]
 async def fill(folder: Path) -> UUID:
     """A topic `t` with three acknowledged records in a folder that was closed in order."""
     async with running(folder) as context:
-        (made,) = await context.broker.controller.create_topics([NewTopic("t")])
+        (made,) = await context.broker.controller.create_topics([TopicToCreate("t")])
         client = await context.connect()
         for _ in range(3):
             await produce(client, 9, batch(1))
@@ -134,7 +134,7 @@ async def test_a_recorded_deletion_spares_the_topic_made_again_under_the_name(
     topic_id = await fill(tmp_path)
     async with running(tmp_path) as context:
         await delete_without_folders(context, topic_id)
-        (made,) = await context.broker.controller.create_topics([NewTopic("t")])
+        (made,) = await context.broker.controller.create_topics([TopicToCreate("t")])
     async with running(tmp_path) as context:
         assert (await fetch(await context.connect(), offset=0)).high_watermark == 0
         held = context.broker.partitions.get("t", 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli.log.kinds import Kind, kind_of
+from oncelog.cli.log.kinds import FileKind, kind_of
 from tests.unit.cli.log.conftest import Oncelog
 
 FIRST = "00000000000000000000"
@@ -29,7 +29,7 @@ def test_every_kind_of_file_is_shown(log: Oncelog, folder: Path) -> None:
             if path.stat().st_size > 20:
                 assert shown, path
             seen.add(kind)
-    assert seen == set(Kind)
+    assert seen == set(FileKind)
 
 
 def test_a_log_is_shown_batch_by_batch_with_its_markers(log: Oncelog, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from oncelog import EmbeddedBroker
 from oncelog.cli.log.findings import ERROR
-from oncelog.cli.log.reading import Batch, read_log
+from oncelog.cli.log.reading import IntactBatch, read_log
 from oncelog.cli.log.replacing import empty_batch
 from oncelog.cli.log.verify import verify_path
 from oncelog.client import Consumer
@@ -43,8 +43,10 @@ def errors(folder: Path) -> list[str]:
     ]
 
 
-def batches(path: Path) -> list[Batch]:
-    return [found for found in read_log(str(path), int(path.stem)) if isinstance(found, Batch)]
+def batches(path: Path) -> list[IntactBatch]:
+    return [
+        found for found in read_log(str(path), int(path.stem)) if isinstance(found, IntactBatch)
+    ]
 
 
 def records(folder: Path, partition: str = "plain-0") -> list[Record]:

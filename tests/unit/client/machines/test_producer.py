@@ -6,7 +6,12 @@ Sequences survive retries (INV-2), order is kept, and every answer has one meani
 import pytest
 
 from oncelog.client.errors import AbortableError, DeliveryTimeoutError, FatalError, FencedError
-from oncelog.client.machines.producer import Batch, Outcome, ProducerMachine, ProducerSettings
+from oncelog.client.machines.producer import (
+    BatchEnd,
+    ProducerBatch,
+    ProducerMachine,
+    ProducerSettings,
+)
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import SEQUENCE_MODULUS
@@ -33,23 +38,23 @@ class Context:
             self.machine.identify(7, 3)
         self.now_ms = 0.0
 
-    def batch(self, value: bytes = b"v", tp: TopicPartition = TP, count: int = 1) -> Batch:
+    def batch(self, value: bytes = b"v", tp: TopicPartition = TP, count: int = 1) -> ProducerBatch:
         """Append a batch of its own."""
         for _ in range(count):
             batch = self.machine.append(tp, Record(0, 5, None, value, ()), object(), self.now_ms)
         self.machine.seal()
         return batch
 
-    def drain(self) -> list[Batch]:
+    def drain(self) -> list[ProducerBatch]:
         """Everything that goes out now, in order."""
-        drained: list[Batch] = []
+        drained: list[ProducerBatch] = []
         while sends := self.machine.drain(self.now_ms, lambda _tp: 1):
             drained += [batch for send in sends for batch in send.batches]
         return drained
 
     def answer(
-        self, batch: Batch, code: ErrorCode = ErrorCode.none, offset: int = -1
-    ) -> list[Outcome]:
+        self, batch: ProducerBatch, code: ErrorCode = ErrorCode.none, offset: int = -1
+    ) -> list[BatchEnd]:
         """The broker's answer."""
         return self.machine.answered(batch, code, self.now_ms, base_offset=offset)
 

@@ -30,7 +30,7 @@ from oncelog.group.consumer.members import (
 )
 from oncelog.group.consumer.outcome import (
     BeatResult,
-    Context,
+    ConsumerGroupContext,
     Outcome,
     OutcomeResult,
     Refusal,
@@ -229,8 +229,8 @@ class World:
     deadlines: dict[tuple[MemberTimer, str], int] = field(default_factory=dict)
 
     @property
-    def context(self) -> Context:
-        return Context(self.now_ms, self.topics, self.config)
+    def context(self) -> ConsumerGroupContext:
+        return ConsumerGroupContext(self.now_ms, self.topics, self.config)
 
     def send(self, beat: Beat) -> BeatResult | Refusal:
         """Decide a heartbeat and commit what it writes."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.core.secret import Secret
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.scram import ScramExchange
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -65,7 +65,7 @@ def test_separators_in_a_user_name_are_escaped() -> None:
 def test_a_hostile_first_message_is_refused(server_first: str, what: str) -> None:
     scram = exchange()
     scram.first()
-    with pytest.raises(AuthenticationError, match=what):
+    with pytest.raises(SaslAuthenticationError, match=what):
         scram.answer(server_first.encode())
 
 
@@ -82,7 +82,7 @@ def test_a_broker_that_does_not_know_the_password_is_refused(server_final: str, 
     scram = exchange()
     scram.first()
     scram.answer(SERVER_FIRST)
-    with pytest.raises(AuthenticationError, match=what):
+    with pytest.raises(SaslAuthenticationError, match=what):
         scram.answer(server_final.encode())
     assert not scram.is_complete
 
@@ -90,7 +90,7 @@ def test_a_broker_that_does_not_know_the_password_is_refused(server_final: str, 
 def test_bytes_that_are_no_text_are_refused() -> None:
     scram = exchange()
     scram.first()
-    with pytest.raises(AuthenticationError, match="UTF-8"):
+    with pytest.raises(SaslAuthenticationError, match="UTF-8"):
         scram.answer(b"\xff\xfe")
 
 
@@ -101,7 +101,7 @@ def test_whatever_a_broker_says_it_is_refused_or_goes_on(messages: list[bytes]) 
     for message in [SERVER_FIRST, *messages]:
         try:
             scram.answer(message)
-        except AuthenticationError:
+        except SaslAuthenticationError:
             break
     assert not scram.is_complete
 
@@ -110,5 +110,5 @@ def test_whatever_a_broker_says_it_is_refused_or_goes_on(messages: list[bytes]) 
 def test_no_text_that_looks_like_scram_breaks_it(text: str) -> None:
     scram = exchange()
     scram.first()
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(SaslAuthenticationError):
         scram.answer(text.encode())

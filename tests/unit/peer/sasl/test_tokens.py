@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.core.secret import Secret
 from oncelog.peer.sasl import tokens
-from oncelog.peer.sasl.exchange import AuthenticationError
+from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.tokens import ClientCredentials, FileToken
 from oncelog.runtime.framed import DisconnectedError
 
@@ -74,11 +74,11 @@ def test_a_token_without_a_lifetime_is_asked_for_each_time(endpoint: Endpoint) -
 @pytest.mark.parametrize(
     ("status", "answer", "kind", "what"),
     [
-        (401, {"error": "invalid_client"}, AuthenticationError, "answers 401 .* to client me"),
-        (307, {}, AuthenticationError, "answers 307"),
+        (401, {"error": "invalid_client"}, SaslAuthenticationError, "answers 401 .* to client me"),
+        (307, {}, SaslAuthenticationError, "answers 307"),
         (503, {}, DisconnectedError, "answers 503"),
-        (200, {"token": "t"}, AuthenticationError, "gave no access_token"),
-        (200, [], AuthenticationError, "gave no access_token"),
+        (200, {"token": "t"}, SaslAuthenticationError, "gave no access_token"),
+        (200, [], SaslAuthenticationError, "gave no access_token"),
     ],
 )
 def test_an_endpoint_that_gives_none_is_named(
@@ -103,5 +103,5 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
     path.write_text("two")
     assert token() == Secret("two")
     path.unlink()
-    with pytest.raises(AuthenticationError, match=r"token: No such file"):
+    with pytest.raises(SaslAuthenticationError, match=r"token: No such file"):
         token()

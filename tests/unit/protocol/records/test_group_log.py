@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.records.group_log import (
-    GroupMember,
     GroupMetadataKey,
     GroupMetadataValue,
+    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_metadata_value,
@@ -29,7 +29,7 @@ VERSIONS = st.integers(0, 4)
 OFFSETS = st.builds(OffsetCommitValue, INT64, INT32, TEXT, INT64, INT64, st.none() | st.uuids())
 MEMBERS = st.lists(
     st.builds(
-        GroupMember,
+        MemberMetadata,
         TEXT,
         st.none() | TEXT,
         TEXT,
@@ -130,7 +130,7 @@ def test_values_of_other_versions_are_refused(version: int) -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_damaged_values_raise_protocol_errors_only(version: int) -> None:
     offset = OffsetCommitValue(7, 2, "meta", 9, 10, UUID(int=3))
-    member = GroupMember("m", "i", "c", "h", 1, 2, b"sub", b"assignment")
+    member = MemberMetadata("m", "i", "c", "h", 1, 2, b"sub", b"assignment")
     group = GroupMetadataValue("consumer", 3, "range", "m", 5, (member, member))
     check_damage(
         decode_offset_commit_value, encode_offset_commit_value(offset, version), version, 200

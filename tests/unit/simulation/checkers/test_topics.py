@@ -1,12 +1,12 @@
 """Which incarnation of a topic something met."""
 
-from oncelog.simulation.checkers.topics import NEVER, Topics
+from oncelog.simulation.checkers.topics import NEVER, TopicIncarnations
 from oncelog.simulation.history import TopicChanged, TopicChanging
 
 
-def topics(*changes: tuple[str, str]) -> Topics:
+def topics(*changes: tuple[str, str]) -> TopicIncarnations:
     """Changes one second apart, from 1 on: ("ask" or "answer", what)."""
-    made = Topics()
+    made = TopicIncarnations()
     for at_s, (which, change) in enumerate(changes, start=1):
         kind = TopicChanging if which == "ask" else TopicChanged
         made.add(kind(float(at_s), "admin", "t", change))

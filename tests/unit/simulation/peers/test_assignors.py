@@ -8,7 +8,7 @@ from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.peers.assignors import (
     ASSIGNORS,
-    Subscription,
+    PeerSubscription,
     assign,
     decode_assignment,
     decode_subscription,
@@ -21,9 +21,9 @@ T = [TopicPartition("t", index) for index in range(5)]
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_subscription_survives_its_bytes(version: int) -> None:
-    whole = Subscription(("t", "u"), (T[0], T[2], TopicPartition("u", 1)), 7)
+    whole = PeerSubscription(("t", "u"), (T[0], T[2], TopicPartition("u", 1)), 7)
     read = decode_subscription(encode_subscription(whole, version))
-    expected = [Subscription(whole.topics), Subscription(whole.topics, whole.owned), whole]
+    expected = [PeerSubscription(whole.topics), PeerSubscription(whole.topics, whole.owned), whole]
     assert read == expected[version]
 
 
@@ -35,16 +35,16 @@ def test_an_assignment_survives_its_bytes() -> None:
 
 
 def test_range_gives_neighbours_and_round_robin_deals_out() -> None:
-    members = {name: Subscription(("t",)) for name in "ab"}
+    members = {name: PeerSubscription(("t",)) for name in "ab"}
     assert assign("range", members, {"t": 5}) == {"a": tuple(T[:3]), "b": tuple(T[3:])}
     assert assign("roundrobin", members, {"t": 5}) == {"a": tuple(T[::2]), "b": tuple(T[1::2])}
 
 
 def test_a_partition_moves_in_two_rebalances_under_the_cooperative_protocol() -> None:
-    members = {"a": Subscription(("t",), tuple(T[:4]), 3), "b": Subscription(("t",))}
+    members = {"a": PeerSubscription(("t",), tuple(T[:4]), 3), "b": PeerSubscription(("t",))}
     first = assign("cooperative-sticky", members, {"t": 4})
     assert first == {"a": tuple(T[:2]), "b": ()}
-    members["a"] = Subscription(("t",), first["a"], 4)
+    members["a"] = PeerSubscription(("t",), first["a"], 4)
     assert assign("cooperative-sticky", members, {"t": 4}) == {
         "a": tuple(T[:2]),
         "b": tuple(T[2:4]),
@@ -52,13 +52,13 @@ def test_a_partition_moves_in_two_rebalances_under_the_cooperative_protocol() ->
 
 
 def test_of_two_owners_the_later_generation_counts() -> None:
-    members = {"a": Subscription(("t",), (T[0],), 2), "b": Subscription(("t",), (T[0],), 3)}
+    members = {"a": PeerSubscription(("t",), (T[0],), 2), "b": PeerSubscription(("t",), (T[0],), 3)}
     assert assign("cooperative-sticky", members, {"t": 1}) == {"a": (), "b": (T[0],)}
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_nobody_gets_a_topic_it_did_not_ask_for(assignor: str) -> None:
-    members = {"a": Subscription(("t",)), "b": Subscription(("u",))}
+    members = {"a": PeerSubscription(("t",)), "b": PeerSubscription(("u",))}
     shares = assign(assignor, members, {"t": 2, "u": 2})
     assert {at.topic for at in shares["a"]} == {"t"}
     assert {at.topic for at in shares["b"]} == {"u"}

@@ -11,7 +11,7 @@ from oncelog.protocol.record import Record, build_batch
 from oncelog.simulation.history import Polled, Positioned, Value
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.wire import PeerWire
 from tests.unit.client.scripted_broker import DROP
 from tests.unit.simulation.peers.scripted import AT, Stage
 
@@ -22,7 +22,7 @@ def batch(first: int, *values: Value | None, epoch: int = 0) -> bytes:
 
 
 async def reader(stage: Stage, flavor: str = "java", position: int = 0) -> Fetcher:
-    wire = Wire(stage.context, FLAVORS[flavor])
+    wire = PeerWire(stage.context, FLAVORS[flavor])
     await wire.refresh(["t"])
     fetcher = Fetcher(stage.context, wire, committed=True)
     fetcher.seek(AT, position, "test")

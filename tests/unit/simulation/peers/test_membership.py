@@ -12,7 +12,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.simulation.history import OffsetsCommitRefused, OffsetsCommitting, Revoked
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.membership import Member
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.wire import PeerWire
 from tests.unit.client.scripted_broker import DROP, REFUSE
 from tests.unit.simulation.peers.scripted import AT, Stage
 
@@ -20,7 +20,7 @@ OTHER = TopicPartition("t", 1)
 
 
 def member(stage: Stage, **options: Any) -> Member:
-    made = Member(stage.context, Wire(stage.context, FLAVORS["java"]), "g", ("t",), **options)
+    made = Member(stage.context, PeerWire(stage.context, FLAVORS["java"]), "g", ("t",), **options)
     made.member_id, made.generation, made.assigned = "m", 3, (AT, OTHER)
     made._must_join = False
     return made
@@ -72,7 +72,7 @@ async def test_a_code_that_kafka_never_gives_is_written_down() -> None:
 
 async def test_a_new_member_is_given_its_id_first() -> None:
     stage = Stage()
-    it = Member(stage.context, Wire(stage.context, FLAVORS["java"]), "g", ("t",))
+    it = Member(stage.context, PeerWire(stage.context, FLAVORS["java"]), "g", ("t",))
     stage.broker.on(ApiKey.JOIN_GROUP, ErrorCode.member_id_required)
     assert not await it.join()
     assert it.must_join

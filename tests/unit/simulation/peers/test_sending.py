@@ -10,20 +10,20 @@ from oncelog.protocol.batch import BatchHeader
 from oncelog.simulation.history import Acked, ProducerInitialized, SendFailed, Sent
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.identity import IdempotentIdentity
-from oncelog.simulation.peers.sending import Sender
-from oncelog.simulation.peers.wire import Wire
+from oncelog.simulation.peers.sending import PeerSender
+from oncelog.simulation.peers.wire import PeerWire
 from tests.unit.client.scripted_broker import DROP, REFUSE
 from tests.unit.simulation.peers.scripted import Stage
 
 
-async def idempotent(stage: Stage, flavor: str = "java") -> Sender:
-    wire = Wire(stage.context, FLAVORS[flavor])
+async def idempotent(stage: Stage, flavor: str = "java") -> PeerSender:
+    wire = PeerWire(stage.context, FLAVORS[flavor])
     identity = IdempotentIdentity(stage.context, wire)
 
     async def renew() -> None:
         await identity.renew(sender)
 
-    sender = Sender(stage.context, wire, renew=renew)
+    sender = PeerSender(stage.context, wire, renew=renew)
     await identity.obtain(sender)
     return sender
 
@@ -144,7 +144,7 @@ async def test_a_batch_is_given_up_when_its_time_is_over() -> None:
 
 async def test_a_plain_producer_repeats_nothing() -> None:
     stage = Stage()
-    sender = Sender(stage.context, Wire(stage.context, FLAVORS["librdkafka"]), acks=1)
+    sender = PeerSender(stage.context, PeerWire(stage.context, FLAVORS["librdkafka"]), acks=1)
     stage.broker.on(ApiKey.PRODUCE, DROP)
     await sender.offer([stage.batch()])
     await sender.drain()

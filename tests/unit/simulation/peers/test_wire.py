@@ -10,7 +10,7 @@ from oncelog.client import requests
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import GROUP, LostError, Wire
+from oncelog.simulation.peers.wire import GROUP, LostError, PeerWire
 from tests.unit.client.scripted_broker import DROP
 from tests.unit.simulation.peers.scripted import Stage
 
@@ -19,7 +19,7 @@ METADATA = requests.metadata_request(["t"], create=False)
 
 async def test_a_request_without_an_answer_is_lost_and_a_new_connection_is_opened() -> None:
     stage = Stage()
-    wire = Wire(stage.context, FLAVORS["java"])
+    wire = PeerWire(stage.context, FLAVORS["java"])
     stage.broker.on(ApiKey.METADATA, DROP)
     assert not await wire.refresh(["t"])
     assert await wire.refresh(["t"])
@@ -31,7 +31,7 @@ async def test_a_request_without_an_answer_is_lost_and_a_new_connection_is_opene
 
 async def test_what_is_given_up_may_stay_in_a_connection_that_is_left_open() -> None:
     stage = Stage()
-    wire = Wire(stage.context, FLAVORS["java"])
+    wire = PeerWire(stage.context, FLAVORS["java"])
     kinds = set()
     for _ in range(20):
         connection = await wire.open()
@@ -48,7 +48,7 @@ async def test_what_is_given_up_may_stay_in_a_connection_that_is_left_open() -> 
 @pytest.mark.parametrize("damage", ["correlation", "cut"])
 async def test_a_broken_answer_is_written_down(damage: str) -> None:
     stage = Stage()
-    wire = Wire(stage.context, FLAVORS["java"])
+    wire = PeerWire(stage.context, FLAVORS["java"])
     connection = await wire.open()
     (transport,) = stage.broker.network.transports
     feed = transport.feed
@@ -67,7 +67,7 @@ async def test_a_broken_answer_is_written_down(damage: str) -> None:
 
 async def test_a_coordinator_is_remembered_until_it_is_forgotten() -> None:
     stage = Stage()
-    wire = Wire(stage.context, FLAVORS["librdkafka"])
+    wire = PeerWire(stage.context, FLAVORS["librdkafka"])
     for _ in range(3):
         assert await wire.coordinator(GROUP, "g") == ("b", 1)
     wire.forget_coordinator(GROUP, "g")
@@ -79,7 +79,7 @@ async def test_a_coordinator_is_remembered_until_it_is_forgotten() -> None:
 
 async def test_a_request_that_takes_too_long_is_lost() -> None:
     stage = Stage()
-    wire = Wire(stage.context, FLAVORS["old"])
+    wire = PeerWire(stage.context, FLAVORS["old"])
     await wire.open()
     (transport,) = stage.broker.network.transports
 
@@ -99,11 +99,11 @@ async def test_a_late_request_arrives_although_nobody_waits_for_it(
 ) -> None:
     monkeypatch.setattr("oncelog.simulation.peers.wire.LATE_S_MAX", 0.02)
     stage = Stage(late=1)
-    wire = Wire(stage.context, FLAVORS["java"])
+    wire = PeerWire(stage.context, FLAVORS["java"])
     with pytest.raises(LostError, match="on its way"):
         await wire.ask(ApiKey.METADATA, METADATA)
     stage.context.parameters["late"] = 0  # type: ignore[index]
-    await Wire(stage.context, FLAVORS["java"]).refresh(["u"])
+    await PeerWire(stage.context, FLAVORS["java"]).refresh(["u"])
     while len(stage.broker.requests(ApiKey.METADATA)) < 2:  # noqa: ASYNC110 - no event tells of it
         await asyncio.sleep(0.001)
     names = [request.topics[0].name for request in stage.broker.requests(ApiKey.METADATA)]

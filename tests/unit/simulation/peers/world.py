@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, Event, Polled, Progress, Value
 from tests.fuzz.virtual import VirtualLoop
@@ -28,7 +28,7 @@ class World(SmallWorld):
     async def create(
         self, name: str, partitions: int = 2, config: Mapping[str, str] | None = None
     ) -> None:
-        topic = NewTopic(name, partitions, 1, {}, dict(config or {}))
+        topic = TopicToCreate(name, partitions, 1, {}, dict(config or {}))
         await self.broker.controller.create_topics([topic], validate_only=False)
 
     async def delete(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from oncelog.protocol.batch import BatchHeader, read_header
 from oncelog.protocol.record import EndMarker, Record, build_batch, control_batch
-from oncelog.storage.aborted import AbortedTransaction
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.cleaner.transactions import CleanedTransactions
 
 COMMIT, ABORT = EndMarker(True, 0), EndMarker(False, 0)
@@ -34,7 +34,7 @@ def test_a_marker_is_over_when_no_batch_of_its_transaction_was_met() -> None:
 
 
 def test_aborted_transactions_are_kept_while_their_batches_are_met() -> None:
-    entries = [AbortedTransaction(2, 5, 8, 9), AbortedTransaction(1, 0, 3, 4)]
+    entries = [AbortedTxn(2, 5, 8, 9), AbortedTxn(1, 0, 3, 4)]
     passed = CleanedTransactions(entries)
     assert passed.is_aborted(data(0, 1))
     assert not passed.is_aborted(data(1, 3))

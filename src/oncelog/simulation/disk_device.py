@@ -1,6 +1,6 @@
 """What every operation of a process on a simulated disk passes: here it dies, or the disk fails.
 
-`Device` is what all processes of a machine share. `Gate` is one process's way to it.
+`Device` is what all processes of a machine share. `DeviceAccess` is one process's way to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.simulation.disk_faults import DiskFaults, FaultKind
 from oncelog.simulation.disk_nodes import File, Tree, os_error
 from oncelog.simulation.scheduler import ProcessDied
 
-__all__ = ["Death", "Device", "Gate", "Lock", "Moment", "Notes", "Owner"]
+__all__ = ["Death", "Device", "DeviceAccess", "DiskOwner", "DiskTrace", "Lock", "Moment"]
 
 Tear = Callable[[int], None]
 
@@ -24,7 +24,7 @@ Moment = Literal["before", "after", "torn"]
 """When a process dies at an operation: with nothing of it done, all, or (of a write) a part."""
 
 
-class Owner(Protocol):
+class DiskOwner(Protocol):
     """What a disk needs of `oncelog.simulation.process.Process`."""
 
     @property
@@ -47,7 +47,7 @@ class Owner(Protocol):
         ...
 
 
-class Notes(Protocol):
+class DiskTrace(Protocol):
     """What a disk needs of `oncelog.simulation.trace.Trace`."""
 
     def note(self, *parts: object) -> None:
@@ -60,7 +60,7 @@ class Lock:
 
     __slots__ = ("_is_released", "_process")
 
-    def __init__(self, process: Owner) -> None:
+    def __init__(self, process: DiskOwner) -> None:
         self._process = process
         self._is_released = False
 
@@ -79,7 +79,7 @@ class Device:
 
     __slots__ = ("_free_bytes", "_locks", "capacity_bytes", "faults", "trace", "tree")
 
-    def __init__(self, tree: Tree, trace: Notes | None, capacity_bytes: int) -> None:
+    def __init__(self, tree: Tree, trace: DiskTrace | None, capacity_bytes: int) -> None:
         self.tree = tree
         self.faults = DiskFaults()
         self.trace = trace
@@ -100,7 +100,7 @@ class Device:
         """Bytes in all files that have a name."""
         return sum(len(node.data) for _, node in self.tree.walk() if isinstance(node, File))
 
-    def lock(self, file: File, process: Owner) -> Lock | None:
+    def lock(self, file: File, process: DiskOwner) -> Lock | None:
         """Give the lock of a file to this process, unless it is held: then None."""
         held = self._locks.get(file)
         if held is not None and held.is_held:
@@ -131,12 +131,12 @@ class Death:
         self.is_due = False
 
 
-class Gate:
+class DeviceAccess:
     """One process's way to a device: counts, kills, and lets faults strike."""
 
     __slots__ = ("changes_count", "device", "died", "kill_at", "operations_count", "process")
 
-    def __init__(self, device: Device, process: Owner) -> None:
+    def __init__(self, device: Device, process: DiskOwner) -> None:
         self.device = device
         self.process = process
         self.operations_count = 0
