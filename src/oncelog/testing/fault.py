@@ -24,7 +24,7 @@ class ArmedFault:
         self._cancel = cancel
 
     def __repr__(self) -> str:
-        return f"<Fault: {self.description}, struck {self._hits_count} times>"
+        return f"<ArmedFault: {self.description}, struck {self._hits_count} times>"
 
     @property
     def hits_count(self) -> int:
