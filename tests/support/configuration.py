@@ -14,6 +14,7 @@ from oncelog.core.config_keys import (
     UNSUPPORTED_TOPIC_KEYS,
     only_false,
 )
+from oncelog.core.group_keys import GROUP_KEYS
 from oncelog.core.kafka_keys import REFUSED
 from oncelog.core.limits import INT32_MAX, INT64_MAX
 from tests.support.readers import SOURCES, effective_keys, find_reads
@@ -66,6 +67,20 @@ What a topic does not set itself comes from the broker: the value of the first k
 
 | Key | Type | Default | Meaning | Broker's key | Supported |
 |---|---|---|---|---|---|
+"""
+
+GROUP_HEAD = """
+## Groups
+
+What a consumer group (`group.protocol=consumer`) does not set itself comes from the broker: the key
+of that name with `group.` before it. `oncelog configs alter group GROUP --config KEY=VALUE` sets
+them, also for a group that does not exist yet; members hear them with their next heartbeats. A
+value lies within the broker's `group.consumer.min.*` and `group.consumer.max.*`; a broker that
+starts with narrower limits uses the nearest value that they allow, and says so. The settings of a
+group stay when the group is deleted.
+
+| Key | Type | Default | Meaning | Supported |
+|---|---|---|---|---|
 """
 
 BROKER_HEAD = """
@@ -148,6 +163,8 @@ def document() -> str:
         HEAD
         + TOPIC_HEAD
         + "".join(topics)
+        + GROUP_HEAD
+        + "".join(row(d, is_read=d.support is ConfigSupport.YES) for d in GROUP_KEYS.values())
         + BROKER_HEAD
         + "".join(row(d, is_read=d.name in broker_reads) for d in broker)
         + NO_EFFECT_HEAD
@@ -171,9 +188,15 @@ def row(definition: Definition, *more: str, is_read: bool) -> str:
         default_text(definition),
         definition.doc.replace("|", "\\|"),
         *more,
-        "yes" if is_read else "**not yet**",
+        _effect(definition, is_read=is_read),
     ]
     return f"| {' | '.join(cells)} |\n"
+
+
+def _effect(definition: Definition, *, is_read: bool) -> str:
+    if definition.support is ConfigSupport.NO_EFFECT:
+        return "no effect"
+    return "yes" if is_read else "**not yet**"
 
 
 def default_text(definition: Definition) -> str:

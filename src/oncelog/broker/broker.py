@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker import apis
 from oncelog.broker.apis.context import Context
-from oncelog.broker.controller import ControllerShell, fresh_kafka_uuid
+from oncelog.broker.controller import ControllerShell
 from oncelog.broker.coordination.coordinators import (
     group_coordinator,
     import_machines,
@@ -42,6 +42,7 @@ from oncelog.core.listeners import Endpoint
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock, stopwatch
 from oncelog.runtime.disk import Disk, Lane, StorageFailure, SystemDisk
+from oncelog.runtime.ids import fresh_kafka_uuid
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager

@@ -11,7 +11,6 @@ may look like.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import logging
 import random
@@ -19,8 +18,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any, TypeVar
 
 from oncelog.broker.finalized import finalize
+from oncelog.broker.group_configs import GroupConfigDecision, warn_of, write_group_config
 from oncelog.controller import features, layout
+from oncelog.controller.contents import Contents
 from oncelog.controller.epochs import raise_epochs, without_leader
+from oncelog.controller.group_configs import GroupConfigOutcome
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
 from oncelog.controller.topics import (
     CreationDefaults,
@@ -51,18 +53,13 @@ from oncelog.runtime.disk import StorageFailure
 from oncelog.runtime.ids import fresh_uuid
 from oncelog.storage.identity import FolderMismatch
 
-__all__ = ["ControllerShell", "fresh_kafka_uuid"]
+__all__ = ["ControllerShell"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 Follow = Callable[[ImageDelta], Awaitable[Mapping[TopicId, StorageFailure]]]
-
-
-def fresh_kafka_uuid(rng: random.Random) -> str:
-    """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(fresh_uuid(rng).bytes).rstrip(b"=").decode()
 
 
 class ControllerShell:
@@ -86,9 +83,7 @@ class ControllerShell:
         self._store = store
         self._rng = rng
         self._tell = follow
-        self._topics: dict[str, TopicImage] = {}
-        self._deleted: dict[str, tuple[TopicId, ...]] = {}
-        self._features: dict[str, int] = {}
+        self._contents = Contents()
         self._off_line: set[TopicPartition] = set()
         self._unmade: dict[TopicId, StorageFailure] = {}
         """Topics that could not be made whole, until their creation is taken back."""
@@ -135,12 +130,13 @@ class ControllerShell:
         self.epoch = await claim_controller(self._store)
         level = self._config.get("transaction.version")
         levels = {} if level is None else {features.TRANSACTION_VERSION: as_int(level)}
-        if demanded := features.demanded_updates(self._features, levels):
+        if demanded := features.demanded_updates(self._contents.features, levels):
             await finalize(self._store, demanded, self.epoch)
             await self._read()
         await self._raise_epochs(latest_epochs)
         self._off_line.update(off_line)
         self._publish(self.image.revision)
+        warn_of(self._config, self.image.group_configs)
         empty = MetadataImage(cluster_id=self.image.cluster_id)
         unmade = await self._tell(self.image.delta_from(empty))
         for failure in unmade.values():
@@ -208,7 +204,7 @@ class ControllerShell:
     ) -> features.UpdateOutcome:
         """Finalize other levels of features; they are in effect when this returns."""
         await self._follow()
-        outcome = features.decide_update(self._features, updates)
+        outcome = features.decide_update(self._contents.features, updates)
         if outcome.error or validate_only:
             return outcome
         return await self._to_the_end(self._finalize(updates))
@@ -298,6 +294,19 @@ class ControllerShell:
         except (Conflict, ControllerFenced):
             log.warning("%s was changed again before a failed change could be taken back", path)
         await self._follow()
+
+    async def change_group(
+        self, group_id: str, decide: GroupConfigDecision, *, validate_only: bool = False
+    ) -> GroupConfigOutcome:
+        """Make of a group's settings what `decide` makes of them; in effect when this returns."""
+        await self._follow()
+        outcome = decide(self.image.group_configs.get(group_id, {}))
+        if outcome.error is ErrorCode.none and not validate_only:
+            write = write_group_config(self._store, group_id, decide, self.epoch)
+            outcome = await self._to_the_end(write)
+            warn_of(self._config, {group_id: outcome.config})
+            await self._follow()
+        return outcome
 
     async def delete_topic(self, topic_id: TopicId) -> ErrorCode:
         """Delete a topic by its identity; `unknown_topic_id` when there is none (any more)."""
@@ -450,7 +459,7 @@ class ControllerShell:
             return False
         for path, value in changes.entries:
             try:
-                self._take(path, value)
+                self._contents.take(path, value)
             except (ValueError, LookupError, TypeError) as error:
                 raise StoreFailure(
                     f"the metadata at {path} is damaged ({error}): put back a copy of "
@@ -459,28 +468,12 @@ class ControllerShell:
         self._publish(changes.revision)
         return True
 
-    def _take(self, path: str, value: bytes | None) -> None:
-        if path.startswith(layout.TOPICS_PREFIX):
-            name = path.removeprefix(layout.TOPICS_PREFIX)
-            if value is None:
-                self._topics.pop(name, None)
-            else:
-                self._topics[name] = layout.decode_topic(path, value)
-        elif path.startswith(layout.DELETED_PREFIX):
-            name = path.removeprefix(layout.DELETED_PREFIX)
-            if value is None:
-                self._deleted.pop(name, None)
-            else:
-                self._deleted[name] = layout.decode_deleted(value)
-        elif path == layout.FEATURES_PATH:
-            self._features = layout.decode_features(value)
-
     def _shown_topics(self) -> Iterable[TopicImage]:
         if not self._off_line:
-            return self._topics.values()
+            return self._contents.topics.values()
         return [
             without_leader(topic, self._off_line, self._broker_id)
-            for topic in self._topics.values()
+            for topic in self._contents.topics.values()
         ]
 
     def _publish(self, revision: int) -> None:
@@ -491,6 +484,7 @@ class ControllerShell:
             topics=self._shown_topics(),
             brokers=brokers,
             controller_id=self._broker_id,
-            deleted=self._deleted,
-            features=self._features,
+            deleted=self._contents.deleted,
+            features=self._contents.features,
+            group_configs=self._contents.group_configs,
         )

@@ -154,9 +154,9 @@ class ClusterDescription:
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of a topic.
+    """One setting of a topic, a broker or a group.
 
-    `source` is where its value comes from: "topic" (set on the topic itself), "broker" (set for the
+    `source` is where its value comes from: "topic" or "group" (set on it), "broker" (set for the
     whole broker), "dynamic broker", "dynamic default broker", or "default". `value` is None when
     unset, and for sensitive ones.
     """

@@ -26,6 +26,7 @@ __all__ = [
     "decide_config_changes",
     "decide_config_replacement",
     "decide_partitions",
+    "length_problem",
 ]
 
 
@@ -174,6 +175,16 @@ def _edited(present: str, operation: ConfigOperation, value: str) -> str:
     return ",".join(parts)
 
 
+def length_problem(config: Mapping[str, str]) -> str | None:
+    """What is wrong with settings of which one is too long to be kept."""
+    if any(len(value) > CONFIG_VALUE_LENGTH_MAX for value in config.values()):
+        return (
+            "The configuration value cannot be added because it exceeds the maximum value size "
+            f"of {CONFIG_VALUE_LENGTH_MAX} bytes."
+        )
+    return None
+
+
 def _configured(name: str, topic: TopicImage | None, config: Mapping[str, str]) -> TopicOutcome:
     if not name:
         text = "Default topic resources are not allowed."
@@ -182,12 +193,9 @@ def _configured(name: str, topic: TopicImage | None, config: Mapping[str, str]) 
     if problem is not None:
         text = f"Topic name is invalid: {problem}"
         return TopicOutcome(name, ErrorCode.invalid_topic_exception, text)
-    if any(len(value) > CONFIG_VALUE_LENGTH_MAX for value in config.values()):
-        text = (
-            "The configuration value cannot be added because it exceeds the maximum value size "
-            f"of {CONFIG_VALUE_LENGTH_MAX} bytes."
-        )
-        return TopicOutcome(name, ErrorCode.invalid_config, text)
+    problem = length_problem(config)
+    if problem is not None:
+        return TopicOutcome(name, ErrorCode.invalid_config, problem)
     try:
         check_topic_overrides(config)
     except ConfigError as error:

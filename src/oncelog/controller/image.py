@@ -85,6 +85,7 @@ class MetadataImage:
         "controller_id",
         "deleted",
         "features",
+        "group_configs",
         "revision",
         "topics",
         "topics_by_id",
@@ -100,6 +101,7 @@ class MetadataImage:
         controller_id: int = -1,
         deleted: Mapping[str, tuple[TopicId, ...]] = MappingProxyType({}),
         features: Mapping[str, int] = MappingProxyType({}),
+        group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -113,6 +115,8 @@ class MetadataImage:
         """Ids of deleted topics, by name, that a broker may still have folders of."""
         self.features: Mapping[str, int] = all_levels(features)
         """The finalized level of each feature. `features` are those that somebody has chosen."""
+        self.group_configs = dict(group_configs)
+        """What was set for single groups, as text."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

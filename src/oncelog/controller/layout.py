@@ -8,6 +8,8 @@ Only this module knows the encoding.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
   of such a topic is removed, not kept aside as a stray (D14).
 - ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
+- ``/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded, for it
+  may hold anything.
 - ``/features``: the chosen levels of features.
 - ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from oncelog.controller.image import PartitionImage, TopicImage
@@ -26,15 +29,20 @@ __all__ = [
     "CLUSTER_PATH",
     "DELETED_PREFIX",
     "FEATURES_PATH",
+    "GROUP_CONFIGS_PREFIX",
     "TOPICS_PREFIX",
     "decode_deleted",
     "decode_features",
+    "decode_group_config",
     "decode_topic",
     "deleted_path",
     "directories_path",
     "encode_deleted",
     "encode_features",
+    "encode_group_config",
     "encode_topic",
+    "group_config_path",
+    "group_of",
     "topic_path",
 ]
 
@@ -42,6 +50,7 @@ CLUSTER_PATH = "/cluster"
 TOPICS_PREFIX = "/topics/"
 DELETED_PREFIX = "/deleted-topics/"
 FEATURES_PATH = "/features"
+GROUP_CONFIGS_PREFIX = "/group-configs/"
 
 
 def topic_path(name: str) -> str:
@@ -102,6 +111,27 @@ def decode_topic(path: str, value: bytes) -> TopicImage:
 def deleted_path(name: str) -> str:
     """Return the path of the ids of deleted topics of that name."""
     return DELETED_PREFIX + name
+
+
+def group_config_path(group_id: str) -> str:
+    """Return the path of a group's configs."""
+    return GROUP_CONFIGS_PREFIX + quote(group_id, safe="")
+
+
+def group_of(path: str) -> str:
+    """Return the group whose configs are at `path`."""
+    return unquote(path.removeprefix(GROUP_CONFIGS_PREFIX))
+
+
+def encode_group_config(config: Mapping[str, str]) -> bytes:
+    """Encode the configs that a group overrides."""
+    return json.dumps(dict(config), separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_group_config(value: bytes) -> dict[str, str]:
+    """Decode a group's configs. Raises `ValueError` or `TypeError` if they are damaged."""
+    config: dict[str, str] = dict(json.loads(value))
+    return {str(name): str(text) for name, text in config.items()}
 
 
 def directories_path(broker_id: int) -> str:

@@ -58,6 +58,7 @@ class ConfigSource(Enum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class SynonymValue(NamedTuple):

@@ -66,8 +66,8 @@ TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
 MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
-def _context(store: GroupStore, context: EventContext) -> ConsumerGroupContext:
-    return ConsumerGroupContext(context.now_ms, store.topics(), store.config.consumer)
+def _context(store: GroupStore, group_id: str, context: EventContext) -> ConsumerGroupContext:
+    return ConsumerGroupContext(context.now_ms, store.topics(), store.consumer_config(group_id))
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
@@ -82,8 +82,9 @@ def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_
 def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
     """Start every member's timers, after the group was loaded or converted."""
     changes = []
+    own_session_ms = store.consumer_config(group.group_id).session_timeout_ms
     for member in group.members.values():
-        session_ms = store.config.consumer.session_timeout_ms
+        session_ms = own_session_ms
         if member.classic is not None:
             session_ms = member.classic.session_timeout_ms
         elif member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -99,20 +100,19 @@ def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
 def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision:
     """Decide a heartbeat. A joining member creates the group, or converts a classic one."""
     group = store.consumer_groups.get(event.group_id)
+    here = _context(store, event.group_id, context)
     if group is not None:
-        return _decision_of(
-            store, group, heartbeat(group, event, _context(store, context)), context
-        )
+        return _decision_of(store, group, heartbeat(group, event, here), context)
     if event.member_epoch != JOIN_EPOCH:
         return _refuse_beat(context, _no_such_group(event.group_id))
     group, converted = ConsumerGroup(event.group_id), []
     classic = store.groups.get(event.group_id)
     if classic is not None and (classic.members or classic.pending_joins):
-        upgraded = upgrade(classic, _context(store, context))
+        upgraded = upgrade(classic, here)
         if isinstance(upgraded, Refusal):
             return _refuse_beat(context, upgraded)
         group, converted = upgraded, all_records(upgraded)
-    outcome = heartbeat(group, event, _context(store, context))
+    outcome = heartbeat(group, event, here)
     if isinstance(outcome, Refusal):
         return _refuse_beat(context, outcome)
     if event.group_id in store.recorded:
@@ -179,12 +179,13 @@ def _remove(
 
     If only classic-protocol members remain, the group becomes classic.
     """
-    if may_downgrade(group, gone, _context(store, context), store.config.max_size):
-        classic, assignments = downgrade(group, gone, _context(store, context))
+    here = _context(store, group.group_id, context)
+    if may_downgrade(group, gone, here, store.config.max_size):
+        classic, assignments = downgrade(group, gone, here)
         written = [*records.no_group(group), group_record(classic, assignments)]
         store.due.append(GroupConverted(group.group_id))
     else:
-        written = leaving.remove_members(group, gone, _context(store, context))
+        written = leaving.remove_members(group, gone, here)
     _plan(store, group.group_id, leaving.stopped_timers(gone), context.now_ms)
     return written
 
@@ -227,14 +228,14 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
     group = store.consumer_groups[event.group_id]
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
-    outcome = classic_members.join(group, event, _context(store, context))
+    outcome = classic_members.join(group, event, _context(store, event.group_id, context))
     return _decision_of(store, group, outcome, context)
 
 
 def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -> GroupDecision:
     """Return a classic-protocol member's assignment."""
     group = store.consumer_groups[event.group_id]
-    outcome = classic_members.sync(group, event, _context(store, context))
+    outcome = classic_members.sync(group, event, _context(store, event.group_id, context))
     return _decision_of(store, group, outcome, context)
 
 
@@ -243,7 +244,7 @@ def heartbeat_classic(
 ) -> GroupDecision:
     """Renew a classic-protocol member's session."""
     group = store.consumer_groups[event.group_id]
-    outcome = classic_members.heartbeat(group, event, _context(store, context))
+    outcome = classic_members.heartbeat(group, event, _context(store, event.group_id, context))
     return _decision_of(store, group, outcome, context)
 
 

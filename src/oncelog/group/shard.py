@@ -59,7 +59,13 @@ from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.failures import coordinator_error, refusal
 from oncelog.group.states import GroupState
-from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting
+from oncelog.group.store import (
+    DecisionBuilder,
+    GroupStore,
+    OwnSettings,
+    no_own_settings,
+    refuse_waiting,
+)
 from oncelog.group.timers import TimerKey, TimerKind
 from oncelog.protocol.records.consumer_group_log import ConsumerGroupKind
 
@@ -70,8 +76,13 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     `store` is public for tests and tools that describe groups; do not change it.
     """
 
-    def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
-        self.store = GroupStore(config, topics)
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: Callable[[], Topics] = NoTopics,
+        own_settings: OwnSettings = no_own_settings,
+    ) -> None:
+        self.store = GroupStore(config, topics, own_settings)
 
     def id_of(self, event: GroupEvent) -> str | None:
         """Return the group whose transition holds an event back.

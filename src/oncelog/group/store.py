@@ -5,13 +5,14 @@ volatile state there, and returns a decision; it never changes durable state.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
+from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.offset_store import OffsetStore
@@ -27,14 +28,28 @@ MEMBER_TIMERS: Final = (
 """The timers of a consumer group's members."""
 
 
+OwnSettings: TypeAlias = Callable[[str], ConsumerGroupConfig | None]
+"""What was set for one group; None where nothing was."""
+
+
+def no_own_settings(_: str) -> None:
+    """Nothing was set for any group."""
+
+
 class GroupStore:
     """The state of one shard of the group coordinator.
 
     `recorded` (durable) names the groups that have a record in the log.
     """
 
-    def __init__(self, config: GroupConfig, topics: Callable[[], Topics] = NoTopics) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: Callable[[], Topics] = NoTopics,
+        own_settings: OwnSettings = no_own_settings,
+    ) -> None:
         self.config = config
+        self.own_settings = own_settings
         self.topics = topics
         """The existing topics."""
         self.groups: dict[str, ClassicGroup] = {}
@@ -49,6 +64,10 @@ class GroupStore:
         """Events that continue a larger deletion, each for the next tick."""
         self.retries: list[GroupEvent] = []
         """Events that are submitted again with the next sweep."""
+
+    def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
+        """The settings of one consumer group as they are now: its own, else the broker's."""
+        return self.own_settings(group_id) or self.config.consumer
 
     def resume(self, now_ms: int) -> None:
         """Restart the timers that were held back: sessions in full, all others for now."""

@@ -3,12 +3,18 @@
 The programs use the operating system's; the simulation its seed (D3).
 """
 
+import base64
 import random
 from uuid import UUID
 
-__all__ = ["fresh_uuid"]
+__all__ = ["fresh_kafka_uuid", "fresh_uuid"]
 
 
 def fresh_uuid(rng: random.Random) -> UUID:
     """A random UUID (version 4)."""
     return UUID(int=rng.getrandbits(128), version=4)
+
+
+def fresh_kafka_uuid(rng: random.Random) -> str:
+    """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(fresh_uuid(rng).bytes).rstrip(b"=").decode()

@@ -110,7 +110,8 @@ async def run(folder: Path, clock: SetClock) -> AsyncIterator[Run]:
     await broker.controller.create_topics([TopicToCreate("t")])
     for topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
         await broker.controller.internal_topic(topic)
-    coordinators = [*broker.transactions._coordinators.values()]
+    runtimes: tuple[Any, ...] = (broker.transactions, broker.groups)
+    coordinators = [each for runtime in runtimes for each in runtime._coordinators.values()]
     await until(lambda: all(c.processor.state is CoordinatorState.ACTIVE for c in coordinators))
     host, _, port = broker.bootstrap_servers.rpartition(":")
     client = Client(*await asyncio.open_connection(host, int(port)))
@@ -214,3 +215,52 @@ async def test_a_clock_set_forward_expires_no_member(tmp_path: Path) -> None:
             ApiKey.HEARTBEAT, 3, generation_id=joined.generation_id, **asked
         )
         assert answer.error_code is ErrorCode.none
+
+
+async def beat(client: Client, epoch: int, **fields: Any) -> Any:
+    """A heartbeat of the new protocol; a member that joins says everything."""
+    if epoch == 0:
+        fields |= {
+            "rebalance_timeout_ms": HOUR_MS,
+            "subscribed_topic_names": ("t",),
+            "topic_partitions": (),
+        }
+    member_id = fields.pop("member_id", "a")
+    return await client.ask(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        group_id="g",
+        member_id=member_id,
+        member_epoch=epoch,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("set_by_ms", [-HOUR_MS, HOUR_MS])
+async def test_a_clock_that_is_set_expires_no_member_of_a_consumer_group(
+    tmp_path: Path, set_by_ms: int
+) -> None:
+    async with run(tmp_path, SetClock()) as context:
+        joined = await beat(context.client, 0)
+        assert joined.error_code is ErrorCode.none
+        context.clock.set_by_ms = set_by_ms
+        context.sweep()
+        answer = await beat(context.client, joined.member_epoch)
+        assert answer.error_code is ErrorCode.none
+        context.clock.passed_ms = 46_000
+        context.sweep()
+        answer = await beat(context.client, joined.member_epoch)
+        assert answer.error_code is ErrorCode.unknown_member_id
+
+
+async def test_a_clock_set_back_between_two_runs_holds_up_no_assignment(tmp_path: Path) -> None:
+    """The last target assignment was made in what is now the future."""
+    clock = SetClock()
+    async with run(tmp_path, clock) as context:
+        assert (await beat(context.client, 0)).error_code is ErrorCode.none
+    clock.set_by_ms = -HOUR_MS
+    async with run(tmp_path, clock) as context:
+        await beat(context.client, 0, member_id="b")
+        clock.passed_ms += 2_000
+        answer = await beat(context.client, 0, member_id="a")
+        assert answer.member_epoch == 2

@@ -17,7 +17,7 @@ from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
 from oncelog.protocol.messages.metadata import MetadataRequestTopic
 from tests.unit.broker.context import Running, running
 
-CLIENT_METRICS, GROUP = 16, 32
+CLIENT_METRICS = 16
 NOT_ANNOUNCED = {
     "SaslHandshake": 17,
     "SaslAuthenticate": 36,
@@ -90,8 +90,8 @@ async def test_no_setting_of_a_broker_can_be_changed_while_it_runs(context: Runn
     )
 
 
-async def test_groups_and_client_metrics_are_not_among_the_resources(context: Running) -> None:
+async def test_client_metrics_are_not_among_the_resources(context: Running) -> None:
     client = await context.connect()
     listed = await client.ask(ApiKey.LIST_CONFIG_RESOURCES, resource_types=())
     kinds = {resource.resource_type for resource in listed.config_resources}
-    assert not kinds & {CLIENT_METRICS, GROUP}
+    assert CLIENT_METRICS not in kinds

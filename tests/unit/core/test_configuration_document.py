@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
+from oncelog.core.group_keys import GROUP_KEYS
 from tests.support.configuration import (
     DOCUMENT,
     UNREAD,
@@ -25,7 +26,7 @@ def test_the_document_says_what_the_definitions_and_their_readers_say() -> None:
 
 def test_every_key_stands_in_the_document() -> None:
     text = document()
-    for name in [*BROKER_KEYS, *TOPIC_KEYS, *UNSUPPORTED_TOPIC_KEYS]:
+    for name in [*BROKER_KEYS, *TOPIC_KEYS, *GROUP_KEYS, *UNSUPPORTED_TOPIC_KEYS]:
         assert f"`{name}`" in text
 
 

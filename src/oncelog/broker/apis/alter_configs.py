@@ -1,8 +1,8 @@
-"""Handles AlterConfigs (33), versions 0-2: replaces all configs that a topic overrides.
+"""Handles AlterConfigs (33), versions 0-2: replaces all configs that a topic or group overrides.
 
 A key that the request does not name returns to the broker's value; IncrementalAlterConfigs avoids
-that (KIP-339). Topics (resource type 2) change at once; `oncelog.broker.apis.config_changes`
-describes brokers. Gap: configs of groups and client metrics.
+that (KIP-339). Topics (resource type 2) and groups (32) change at once;
+`oncelog.broker.apis.config_changes` describes brokers. Gap: configs of client metrics.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Changes configs for AlterConfigs and IncrementalAlterConfigs.
 
-Topic configs go into the metadata store and are in effect in the logs when the reply is sent. This
-broker's configs are fixed at its start: setting one is INVALID_REQUEST, with Kafka's message for a
-config that is not dynamic; removing one that was never set changes nothing, as in Kafka. The checks
-and their order are those of Kafka's `ConfigAdminManager`.
+Topic configs go into the metadata store and are in effect in the logs when the reply is sent. Group
+configs go there too, and reach a group's members with their next heartbeats. This broker's configs
+are fixed at its start: setting one is INVALID_REQUEST, with Kafka's message for a config that is
+not dynamic; removing one that was never set changes nothing, as in Kafka. The checks and their
+order are those of Kafka's `ConfigAdminManager`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from oncelog.controller.changes import (
     decide_config_changes,
     decide_config_replacement,
 )
+from oncelog.controller.group_configs import decide_group_changes, decide_group_replacement
 from oncelog.core.config_definition import format_value
 from oncelog.core.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
+    from oncelog.controller.group_configs import GroupConfigOutcome
     from oncelog.controller.image import TopicImage
     from oncelog.controller.topics import TopicOutcome
 
@@ -30,10 +33,11 @@ __all__ = ["ResourceChanges", "ResourceOutcome", "alter"]
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 
 
 class ResourceChanges(NamedTuple):
-    """What one request asks of one topic or broker.
+    """What one request asks of one topic, broker or group.
 
     `operation` holds the numbers of the wire protocol. With `replaces`, the entries replace all
     configs of the resource.
@@ -76,6 +80,8 @@ async def _alter_one(
     if resource.resource_type == BROKER_RESOURCE:
         _refuse_broker(context, resource.name, changes)
         return ResourceOutcome(ErrorCode.none)
+    if resource.resource_type == GROUP_RESOURCE:
+        return await _alter_group(context, resource, changes, validate_only)
     if resource.resource_type != TOPIC_RESOURCE:
         text = f"Unknown resource type {resource.resource_type}"
         raise ProtocolError(ErrorCode.invalid_request, text)
@@ -88,6 +94,24 @@ async def _alter_one(
         return decide_config_changes(name, topic, changes, lambda key: _effective(context, {}, key))
 
     outcome = await context.controller.change_topic(name, decide, validate_only=validate_only)
+    return ResourceOutcome(outcome.error, outcome.message)
+
+
+async def _alter_group(
+    context: Context,
+    resource: ResourceChanges,
+    changes: Sequence[ConfigChange],
+    validate_only: bool,
+) -> ResourceOutcome:
+    group_id = resource.name
+
+    def decide(present: Mapping[str, str]) -> GroupConfigOutcome:
+        if resource.replaces:
+            config = {change.name: change.value or "" for change in changes}
+            return decide_group_replacement(context.config, group_id, config)
+        return decide_group_changes(context.config, group_id, present, changes)
+
+    outcome = await context.controller.change_group(group_id, decide, validate_only=validate_only)
     return ResourceOutcome(outcome.error, outcome.message)
 
 

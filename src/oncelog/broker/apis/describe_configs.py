@@ -1,14 +1,16 @@
-"""Handles DescribeConfigs (32), versions 1-4: returns configs of topics and of this broker.
+"""Handles DescribeConfigs (32), versions 1-4: returns configs of topics, groups and this broker.
 
 Each config carries its source. Topic resources (2) list every supported topic key. Broker resources
 (4) must name this broker, or be empty for the cluster-wide defaults, of which there are none. A key
 of Kafka's that has no effect here is listed only if it was set. All broker configs are read-only:
-they are fixed at start. Groups (32) and client metrics (16) have none. Gap: broker loggers (8) get
+they are fixed at start. Groups (32) list every key of consumer groups, whether the group exists or
+not. Client metrics (16) have none. Gap: broker loggers (8) get
 INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.apis.responses import each_once
@@ -18,6 +20,7 @@ from oncelog.core.config import ConfigSource, SynonymValue
 from oncelog.core.config_definition import ConfigSupport, ConfigType, Definition, format_value
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.group_keys import GROUP_KEYS, group_synonyms, group_value
 from oncelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-WITHOUT_CONFIGS: Final = {16: "Client metrics subscription", 32: "Group"}
-"""Resource types without configs here; Kafka's tools request them nevertheless."""
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
 
 
 def handle(context: Context, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
@@ -114,16 +117,40 @@ def _configs(
             if BROKER_KEYS[key].support is not ConfigSupport.NO_EFFECT
             or config.get(key) is not None
         ]
-    kind = WITHOUT_CONFIGS.get(resource.resource_type)
-    if kind is None:
-        text = f"Unsupported resource type: {resource.resource_type}"
-        raise ProtocolError(ErrorCode.invalid_request, text)
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        # There are none; Kafka's tools request them nevertheless.
+        _require_name(name, "Client metrics subscription")
+        return []
+    if resource.resource_type == GROUP_RESOURCE:
+        _require_name(name, "Group")
+        return _group_configs(context, request, resource)
+    text = f"Unsupported resource type: {resource.resource_type}"
+    raise ProtocolError(ErrorCode.invalid_request, text)
+
+
+def _require_name(name: str, kind: str) -> None:
     if not name:
         raise ProtocolError(ErrorCode.invalid_request, f"{kind} name must not be empty")
-    return []
 
 
-def _chosen(table: dict[str, Any], keys: Any) -> list[str]:
+def _group_configs(
+    context: Context, request: Request[DescribeConfigsRequest], resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    overrides = context.image.group_configs.get(resource.resource_name, {})
+    return [
+        _entry(
+            request,
+            GROUP_KEYS[key],
+            group_value(context.config, overrides, key),
+            group_synonyms(context.config, overrides, key),
+            read_only=False,
+        )
+        for key in _chosen(GROUP_KEYS, resource.configuration_keys)
+        if GROUP_KEYS[key].support is not ConfigSupport.NO_EFFECT or key in overrides
+    ]
+
+
+def _chosen(table: Mapping[str, Any], keys: Any) -> list[str]:
     # No list asks for all keys; so does an empty one, from clients that cannot send null.
     wanted = frozenset(keys) if keys else table.keys()
     return [key for key in sorted(table) if key in wanted]

@@ -1,8 +1,8 @@
 """Handles IncrementalAlterConfigs (44), versions 0-1: sets, deletes, appends to or subtracts.
 
-Each resource changes wholly or not at all (KIP-339). Topics (resource type 2) change at once;
-`oncelog.broker.apis.config_changes` describes brokers. Gap: broker loggers (8), client metrics (16)
-and groups (32) get INVALID_REQUEST.
+Each resource changes wholly or not at all (KIP-339). Topics (resource type 2) and groups (32)
+change at once; `oncelog.broker.apis.config_changes` describes brokers. Gap: broker loggers (8) and
+client metrics (16) get INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Version 0 asks for client metrics (16), of which there are none. In version 1 an empty list asks for
 all types: topics (2), brokers (4), broker loggers (8), client metrics (16), groups (32). An unknown
-type gets UNSUPPORTED_VERSION. Gap: groups and client metrics have no configs here.
+type gets UNSUPPORTED_VERSION. Only groups with configs of their own are listed. Gap: client metrics
+have no configs here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def handle(
     if not wanted <= set(supported):
         return ListConfigResourcesResponse(error_code=ErrorCode.unsupported_version)
     found: list[tuple[int, str]] = []
+    if GROUP in wanted:
+        found += [(GROUP, group_id) for group_id in context.image.group_configs]
     for kind in (BROKER_LOGGER, BROKER):
         if kind in wanted:
             found += [(kind, str(broker_id)) for broker_id in context.image.brokers]

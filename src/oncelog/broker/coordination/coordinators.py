@@ -10,7 +10,8 @@ the start: importing their many small classes takes a third of a broker's start.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
@@ -22,6 +23,7 @@ from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list, as_str
 from oncelog.core.errors import InvariantViolation
+from oncelog.core.group_keys import group_interval_ms
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import (
     COORDINATOR_APPEND_BYTES_MAX,
@@ -32,6 +34,7 @@ from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
+    from oncelog.group.consumer.settings import ConsumerGroupConfig
     from oncelog.group.decision import GroupEvent, GroupResult
     from oncelog.group.events import TopicDeleted, TopicsKnown
     from oncelog.group.shard import GroupCoordinatorShard
@@ -117,7 +120,14 @@ def group_coordinator(
         from oncelog.group.shard import GroupCoordinatorShard
 
         settings = group_config(config, partition.log.config.max_message_bytes)
-        return GroupCoordinatorShard(settings, topics_of(image))
+
+        def own_settings(group_id: str) -> ConsumerGroupConfig | None:
+            overrides = image().group_configs.get(group_id)
+            if overrides is None:
+                return None
+            return own_group_config(config, settings.consumer, overrides)
+
+        return GroupCoordinatorShard(settings, topics_of(image), own_settings)
 
     def topic_deleted(topic: TopicImage) -> TopicDeleted:
         from oncelog.group.events import TopicDeleted
@@ -190,5 +200,21 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
                 as_str(config.get("group.consumer.migration.policy")).lower()
             ),
             assignors=as_list(config.get("group.consumer.assignors")),
+        ),
+    )
+
+
+def own_group_config(
+    config: BrokerConfig, common: ConsumerGroupConfig, overrides: Mapping[str, str]
+) -> ConsumerGroupConfig:
+    """The settings of a consumer group that has some of its own."""
+    return replace(
+        common,
+        session_timeout_ms=group_interval_ms(config, overrides, "consumer.session.timeout.ms"),
+        heartbeat_interval_ms=group_interval_ms(
+            config, overrides, "consumer.heartbeat.interval.ms"
+        ),
+        assignment_interval_ms=group_interval_ms(
+            config, overrides, "consumer.assignment.interval.ms"
         ),
     )

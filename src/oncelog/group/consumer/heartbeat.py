@@ -290,12 +290,13 @@ def is_outdated(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
 def _may_assign(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
     """Whether enough time has passed since the last target: members that join together share one.
 
-    The first is made at once (KIP-1263).
+    The first is made at once (KIP-1263). One from the future, before the clock was set back and the
+    broker restarted, holds nothing up.
     """
     if group.assignment_timestamp_ms == 0:
         return True
-    due_ms = group.assignment_timestamp_ms + context.config.assignment_interval_ms
-    return context.config.assignment_interval_ms == 0 or context.now_ms >= due_ms
+    passed_ms = context.now_ms - group.assignment_timestamp_ms
+    return not 0 <= passed_ms < context.config.assignment_interval_ms
 
 
 # Regular expressions.

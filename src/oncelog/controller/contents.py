@@ -1,0 +1,49 @@
+"""What the metadata store holds, decoded: a value that follows the store entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.controller import layout
+from oncelog.controller.image import TopicImage
+from oncelog.core.ids import TopicId
+
+__all__ = ["Contents"]
+
+
+class Contents:
+    """Everything that an image is made of but the live brokers."""
+
+    __slots__ = ("deleted", "features", "group_configs", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicImage] = {}
+        self.deleted: dict[str, tuple[TopicId, ...]] = {}
+        self.features: dict[str, int] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
+
+    def take(self, path: str, value: bytes | None) -> None:
+        """Take over an entry; `value` None removes it.
+
+        Raises `ValueError`, `LookupError` or `TypeError` for a value that is damaged.
+        """
+        if path.startswith(layout.TOPICS_PREFIX):
+            name = path.removeprefix(layout.TOPICS_PREFIX)
+            if value is None:
+                self.topics.pop(name, None)
+            else:
+                self.topics[name] = layout.decode_topic(path, value)
+        elif path.startswith(layout.DELETED_PREFIX):
+            name = path.removeprefix(layout.DELETED_PREFIX)
+            if value is None:
+                self.deleted.pop(name, None)
+            else:
+                self.deleted[name] = layout.decode_deleted(value)
+        elif path.startswith(layout.GROUP_CONFIGS_PREFIX):
+            group_id = layout.group_of(path)
+            if value is None:
+                self.group_configs.pop(group_id, None)
+            else:
+                self.group_configs[group_id] = layout.decode_group_config(value)
+        elif path == layout.FEATURES_PATH:
+            self.features = layout.decode_features(value)

@@ -1,0 +1,66 @@
+"""What becomes of the settings that one group has of its own.
+
+Each function takes these settings as they are and returns an outcome with them as they should be,
+or the error that Kafka answers with (`ConfigurationControlManager`,
+`ControllerConfigurationValidator`). The group itself need not exist. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from oncelog.controller.changes import ConfigChange, ConfigOperation, length_problem
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
+from oncelog.core.errors import ErrorCode
+from oncelog.core.group_keys import check_group_overrides
+
+__all__ = ["GroupConfigOutcome", "decide_group_changes", "decide_group_replacement"]
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class GroupConfigOutcome(NamedTuple):
+    """The settings after a change, or why they stay as they are."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    config: Mapping[str, str] = _NOTHING
+
+
+def decide_group_changes(
+    broker: BrokerConfig,
+    group_id: str,
+    present: Mapping[str, str],
+    changes: Sequence[ConfigChange],
+) -> GroupConfigOutcome:
+    """A group's settings with some of them changed (IncrementalAlterConfigs)."""
+    config = dict(present)
+    for key, operation, value in changes:
+        if operation is ConfigOperation.DELETE:
+            config.pop(key, None)
+        elif operation is ConfigOperation.SET:
+            config[key] = value or ""
+        else:
+            text = f"Can't {operation.name} to key {key} because its type is not LIST."
+            return GroupConfigOutcome(ErrorCode.invalid_config, text)
+    return decide_group_replacement(broker, group_id, config)
+
+
+def decide_group_replacement(
+    broker: BrokerConfig, group_id: str, config: Mapping[str, str]
+) -> GroupConfigOutcome:
+    """A group with exactly these settings of its own (AlterConfigs)."""
+    if not group_id:
+        text = "Default group resources are not allowed."
+        return GroupConfigOutcome(ErrorCode.invalid_request, text)
+    problem = length_problem(config)
+    if problem is not None:
+        return GroupConfigOutcome(ErrorCode.invalid_config, problem)
+    try:
+        check_group_overrides(broker, config)
+    except ConfigError as error:
+        return GroupConfigOutcome(ErrorCode.invalid_config, str(error))
+    return GroupConfigOutcome(config=config)
