@@ -23,7 +23,7 @@ DOCUMENT = SOURCES.parents[1] / "docs" / "configuration.md"
 UNREAD = SOURCES / "core" / "unread_keys.py"
 
 UNREAD_TEXT = '''\
-"""The configuration keys that are accepted and shown, but that nothing reads so far.
+"""The config keys that are accepted and shown, but that no code reads so far.
 
 Made by `python -m tests.support.configuration` from what the sources read.
 """
