@@ -1,10 +1,8 @@
-"""Kafka clients on asyncio.
+"""Kafka clients on asyncio: `Producer`, `Consumer`, `Admin` and `TransactionDriver`.
 
-`Producer`, `Consumer`, `Admin`, and `TransactionDriver` for distributed jobs.
-
-Pure machines decide (`oncelog.client.machines`), thin shells carry bytes and time. They work
-against any Kafka broker; the newest protocol that both sides speak is used. The room sees peer,
-runtime, protocol and core only.
+Pure machines decide (`oncelog.client.machines`), thin shells do the I/O. The clients work with any
+Kafka broker, and use the newest protocol version that both sides support. This package imports
+peer, runtime, protocol and core only.
 """
 
 from oncelog.client.admin import Admin

@@ -44,7 +44,7 @@ __all__ = ["Admin"]
 T = TypeVar("T")
 
 ResourceKind = Literal["topic", "broker", "group"]
-"""What has settings."""
+"""The type of a resource with configs."""
 
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
@@ -113,11 +113,11 @@ class Admin:
                 self._check_topic(str(topic.name), topic.error_code, topic.error_message)
 
         await self._cluster.retrying(call, self._timeout_ms)
-        # The controller answers before every broker has heard of it.
+        # The controller replies before every broker knows the topic.
         await self._cluster.retrying(partial(self._check_gone, names), self._timeout_ms)
 
     async def list_topics(self) -> dict[str, TopicDescription]:
-        """All topics by name, internal ones included."""
+        """Return all topics by name, internal ones included."""
 
         async def call() -> dict[str, TopicDescription]:
             response = await self._cluster.request_any(
@@ -128,7 +128,10 @@ class Admin:
         return await self._retrying(call)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """One topic. Raises `FatalError` (unknown_topic_or_partition) when it does not exist."""
+        """Describe one topic.
+
+        Raises `FatalError` (unknown_topic_or_partition) when it does not exist.
+        """
 
         async def call() -> TopicDescription:
             response = await self._cluster.request_any(
@@ -143,7 +146,7 @@ class Admin:
         return await self._retrying(call)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give each topic that many partitions in all, and wait until the new ones have leaders.
+        """Increase topics' partition counts to these totals, and wait for the leaders.
 
         Raises `FatalError`: invalid_partitions for a count that is not larger than the present one,
         unknown_topic_or_partition. Keys move to other partitions: records of one key written before
@@ -157,7 +160,7 @@ class Admin:
                 self._check_topic(str(result.name), result.error_code, result.error_message)
 
         await self._retrying(call)
-        # The controller answers before every broker has heard of it.
+        # The controller replies before every broker knows the partitions.
         await self._retrying(partial(self._check_counts, counts))
 
     async def describe_configs(
@@ -190,10 +193,10 @@ class Admin:
         to_delete: Sequence[str] = (),
         kind: ResourceKind = "topic",
     ) -> None:
-        """Set some settings of a topic, broker or group, and give others back to the default.
+        """Set some configs of a topic, broker or group, and delete others.
 
-        Those not named stay. All or nothing. Raises `FatalError` (invalid_config,
-        unknown_topic_or_partition). Source: KIP-339.
+        All other configs remain. All changes are applied or none. Raises `FatalError`
+        (invalid_config, unknown_topic_or_partition). Source: KIP-339.
         """
         request = admin_requests.alter_configs_request(kind, name, to_set, to_delete)
 
@@ -255,7 +258,7 @@ class Admin:
     ) -> None:
         """Finalize these levels, all or none; level 0 switches a feature off.
 
-        With `dry_run` the cluster only says whether it would. Raises `FatalError`:
+        With `dry_run` the cluster only validates the request. Raises `FatalError`:
         invalid_update_version for a level that is not supported, or lies in the other direction;
         unsupported_version where a broker knows no dry run. Source: KIP-584, KIP-778.
         """
@@ -311,9 +314,9 @@ class Admin:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """What each partition's leader remembers of its producers, and what they have open.
+        """Return the producer state of each partition, from its leader.
 
-        Partitions that are gone are left out. Source: KIP-664.
+        It includes open transactions. Deleted partitions are left out. Source: KIP-664.
         """
         wanted = tuple(partitions)
         return await self._retrying(
@@ -382,7 +385,7 @@ class Admin:
         return await self._retrying(partial(group_admin.describe_group, self._cluster, group_id))
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that a group committed, open transactions left out; nothing for an unknown group."""
+        """Return a group's committed offsets, without open transactions; empty if unknown."""
         return await fetch_offsets(self._cluster, group_id, None, False, self._timeout_ms)
 
     async def alter_group_offsets(

@@ -49,9 +49,9 @@ PORT_DEFAULT = 9092
 
 
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Read ``host:port,host:port`` (or a list of such).
+    """Parse ``host:port,host:port`` (or a list of such).
 
-    Raises `ValueError` for a text that is none.
+    Raises `ValueError` for an invalid text.
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
@@ -72,9 +72,9 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
 class Cluster:
     """See the module's docstring.
 
-    transaction_version_max: 1 makes the client speak TV1 where TV2 is on offer, as older clients
-    do. first_contact_ms: how long `connect` goes on trying; None leaves it to its caller.
-    `network`, `clock` and `rng` are injected by tests and the simulation.
+    transaction_version_max: 1 makes the client use TV1 where TV2 is available, as older clients do.
+    first_contact_ms: how long `connect` retries; None leaves it to its caller. `network`, `clock`
+    and `rng` are injected by tests and the simulation.
     """
 
     def __init__(
@@ -177,9 +177,9 @@ class Cluster:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> ResponseT:
-        """One request on one connection.
+        """Send one request on one connection.
 
-        Raises `ConnectionLostError`, or `FatalError` when versions do not meet.
+        Raises `ConnectionLostError`, or `FatalError` when the versions do not match.
         """
         try:
             return await connection.request(api, request, at_most=at_most, timeout_ms=timeout_ms)
@@ -191,7 +191,7 @@ class Cluster:
     async def request_any(
         self, api: ApiKey, request: RequestFor[ResponseT], at_most: int | None = None
     ) -> ResponseT:
-        """One request to whichever broker answers. Raises as `request`."""
+        """Send one request to any broker. Raises as `request` does."""
         return await self.request(await self.any_connection(), api, request, at_most)
 
     async def request_node(
@@ -202,14 +202,14 @@ class Cluster:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> ResponseT:
-        """One request to the broker `node_id`. Raises as `request`."""
+        """Send one request to the broker `node_id`. Raises as `request` does."""
         connection = await self.connection(node_id)
         return await self.request(connection, api, request, at_most, timeout_ms)
 
     # --- connections ------------------------------------------------------------------
 
     async def connect(self, timeout_ms: float) -> None:
-        """Reach some broker, trying for `timeout_ms`; who is not reached meanwhile is logged.
+        """Connect to any broker, trying for `timeout_ms`, and log those that cannot be reached.
 
         Raises `ConnectionLostError`, or `AuthenticationError` at once.
         """
@@ -218,7 +218,7 @@ class Cluster:
         await self.retrying(self.any_connection, timeout_ms)
 
     async def connection(self, node_id: int) -> Connection:
-        """The connection to a broker, opened if there is none. Raises `ConnectionLostError`."""
+        """Return the connection to a broker, opened if necessary. Raises `ConnectionLostError`."""
         connection = self._connections.get(node_id)
         if connection is not None and not connection.is_closed:
             return connection
@@ -234,7 +234,7 @@ class Cluster:
             return connection
 
     async def any_connection(self) -> Connection:
-        """Some open connection.
+        """Return any open connection.
 
         Opens one to a known broker or a bootstrap server if there is none.
         """
@@ -277,13 +277,13 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None, *, create: bool = False
     ) -> dict[str, ClientError]:
-        """Ask for the brokers and for `topics` (None: all).
+        """Request metadata of the brokers and of `topics` (None: all).
 
         `create` lets the broker create topics that do not exist.
 
-        A topic that the broker does not know is dropped from the cache; when all are asked for, so
-        is every topic that the answer leaves out. Returns the errors of topics for which asking
-        again is no use (invalid name, not authorized). Raises as `request`.
+        An unknown topic is dropped from the cache; when all are requested, so is every topic that
+        the reply leaves out. Returns the errors of topics for which a retry cannot help (invalid
+        name, not authorized). Raises as `request` does.
         """
         names = None if topics is None else sorted(set(topics))
         request = requests.metadata_request(names, create=create)
@@ -332,7 +332,7 @@ class Cluster:
         return await self.retrying(ask, timeout_ms)
 
     async def leader(self, topic_partition: TopicPartition) -> int:
-        """Broker id of the partition's leader, from the cache or asked for once.
+        """Return the broker id of the partition's leader, from the cache or requested once.
 
         Raises `RetriableError`.
         """
@@ -349,7 +349,7 @@ class Cluster:
     # --- coordinators -----------------------------------------------------------------
 
     async def coordinator(self, kind: int, key: str) -> Connection:
-        """A connection to the coordinator of a group or transactional id.
+        """Return a connection to the coordinator of a group or transactional id.
 
         Raises `RetriableError` while there is none.
         """
@@ -384,9 +384,10 @@ class Cluster:
         request: RequestFor[ResponseT],
         at_most: int | None = None,
     ) -> ResponseT:
-        """One request to the coordinator.
+        """Send one request to the coordinator.
 
-        A lost connection makes the next call look it up again. Raises as `request`.
+        After a lost connection the next call looks the coordinator up again. Raises as `request`
+        does.
         """
         connection = await self.coordinator(kind, key)
         try:
@@ -398,9 +399,9 @@ class Cluster:
     def coordinator_error(
         self, kind: int, key: str, code: ErrorCode, message: str = ""
     ) -> ClientError:
-        """The error for a coordinator's answer.
+        """Return the error of a coordinator's reply.
 
-        Forgets the coordinator when the answer says that it is another.
+        Forgets the coordinator when the reply means that another broker is.
         """
         if code in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
             self.forget_coordinator(kind, key)

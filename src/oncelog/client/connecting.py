@@ -1,9 +1,9 @@
-"""Connector: opens a client's connections, with the patience of Java's clients.
+"""Opens a client's connections, with the backoff of Java's clients.
 
-A broker that was not reached is asked again after `reconnect.backoff.ms`, twice as long after each
-failure, up to `reconnect.backoff.max.ms`. One attempt may take
-`socket.connection.setup.timeout.ms`, with the same growth. Until a first broker has answered,
-whoever cannot be reached is logged: a wrong address is known in seconds while the client tries on.
+A broker that could not be reached is tried again after `reconnect.backoff.ms`, twice as long after
+each failure, up to `reconnect.backoff.max.ms`. One attempt may take
+`socket.connection.setup.timeout.ms`, with the same growth. Until a first broker has replied, failed
+addresses are logged: a wrong address is known in seconds while the client retries.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = logging.getLogger("oncelog.client")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait between attempts to connect, and for one (Kafka's defaults)."""
+    """The backoff between attempts to connect, and the timeout of one (Kafka's defaults)."""
 
     reconnect_backoff_ms: float = 50
     reconnect_backoff_max_ms: float = 1_000
@@ -78,7 +78,7 @@ class Connector:
             waiting.cancel()
 
     def failure_count(self, address: tuple[str, int]) -> int:
-        """How often in a row the address was not reached."""
+        """Return how often in a row the address could not be reached."""
         return self._failures.get(address, (0, 0.0))[0]
 
     async def open(
@@ -126,7 +126,7 @@ class Connector:
         return connection
 
     def warn(self, text: str) -> None:
-        """Say what keeps a client from its first contact; not more often than is of use."""
+        """Log why a client has no first connection, at most once per interval."""
         now_ms = self._clock.monotonic_ms()
         is_due = self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_AGAIN_MS
         if is_due and not self._had_contact and not self.is_closed:

@@ -1,9 +1,8 @@
 """Consumer: reads assigned partitions, record by record or as batches of bytes.
 
-It has no background task: a fetch happens when somebody asks. What may be seen is decided by
-`machines.fetching` (INV-3); where each partition stands is this shell's only state. Group
-membership (subscribe, rebalance) is not part of it; commits are those of a consumer that assigns
-its partitions itself.
+It has no background task: only a call fetches. `machines.fetching` decides which records are
+visible (INV-3); this shell's only state is each partition's position. It has no group membership
+(subscribe, rebalance); commits are those of a consumer that assigns its partitions itself.
 """
 
 import asyncio
@@ -43,7 +42,7 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 @dataclass(slots=True)
 class _Fetched:
-    """Records not handed out yet; `epoch` is that of the batch before `offset`, up to which was."""
+    """Fetched records that were not returned yet; `epoch` is that of the batch before `offset`."""
 
     records: deque[ConsumerRecord]
     offset: int
@@ -51,22 +50,22 @@ class _Fetched:
 
 
 class Consumer:
-    """Reads from partitions that it is given.
+    """Reads records from assigned partitions.
 
     ``async with Consumer("localhost:9092") as consumer: consumer.assign([TopicPartition("topic",
     0)]); await consumer.poll()``
 
-    isolation_level: "read_committed" (default) sees committed transactions only, and nothing past
-    the oldest open one (INV-3); "read_uncommitted" sees everything below the high watermark.
-    auto_offset_reset: where a partition without position or committed offset begins, and where it
-    goes on when its offset is gone: "earliest", "latest", or "none" to raise
-    `OffsetOutOfRangeError`. A log that lost its tail is noticed (KIP-320): the consumer goes back
-    to where it parts from what was read, and reads the records that took those offsets; under
-    "none" it raises `LogTruncationError`, which names that offset.
-    fetch_max_wait_ms: how long a broker may wait for data. max_partition_fetch_bytes: bytes of one
-    partition per fetch; a larger batch comes whole. check_crcs: whether batches that were damaged
-    on their way or on the broker's disk are refused: reading raises `FatalError` (corrupt_message)
-    until a `seek` goes past them. Further options are those of `Producer` for the connection layer.
+    isolation_level: "read_committed" (default) returns committed transactions only, and no record
+    past the oldest open one (INV-3); "read_uncommitted" returns all records below the high
+    watermark. auto_offset_reset: where reading starts without position or committed offset, or when
+    the position is out of range: "earliest", "latest", or "none" to raise `OffsetOutOfRangeError`.
+    A log that lost its tail is detected (KIP-320): the consumer returns to the offset at which the
+    log diverges from what it read, and reads the records that replaced the lost ones; under "none"
+    it raises `LogTruncationError`, which names that offset. fetch_max_wait_ms: how long a broker
+    may wait for data. max_partition_fetch_bytes: bytes of one partition per fetch; a larger batch
+    is returned whole. check_crcs: whether to refuse batches that were damaged in transit or on the
+    broker's disk: reading raises `FatalError` (corrupt_message) until a `seek` goes past them.
+    Further options are those of `Producer` for the connection layer.
     """
 
     @kafka_names(Role.CONSUMER)
@@ -105,7 +104,7 @@ class Consumer:
         await self._cluster.connect(self._retry_timeout_ms)
 
     async def close(self) -> None:
-        """Close the connections. Commits nothing."""
+        """Close the connections, without a commit."""
         await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":
@@ -122,7 +121,7 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
 
-        Positions of those that stay are kept.
+        Those that were assigned before retain their positions.
         """
         wanted = set(partitions)
         self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
@@ -133,9 +132,9 @@ class Consumer:
         return list(self._positions)
 
     def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at `offset`.
+        """Set a partition's position to `offset`.
 
-        With a leader epoch the consumer first asks whether the log before it is still the same.
+        With a leader epoch the consumer first checks that the log before it is still the same.
         """
         self._check_assigned(topic_partition)
         at = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
@@ -143,12 +142,12 @@ class Consumer:
         self._fetched.pop(topic_partition, None)
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """Offset of the next record that `poll` will give."""
+        """Return the offset of the next record that `poll` will return."""
         self._check_assigned(topic_partition)
         return (await self.positions())[topic_partition].offset
 
     async def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each assigned partition stands, with leader epochs: what `commit` would commit."""
+        """Return the positions of all assigned partitions, as `commit` would commit them."""
         await self._resolve_positions()
         found = {}
         for tp, position in self._positions.items():
@@ -164,7 +163,7 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group committed (None: everything); partitions without a commit are left out."""
+        """Return the group's committed offsets (None: all); partitions without one are left out."""
         return await fetch_offsets(
             self._cluster,
             self._require_group(),
@@ -176,11 +175,10 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit offsets of **next** records (None.
+        """Commit the offsets of **next** records, outside any transaction.
 
-        The present positions), outside any transaction.
-
-        Raises `FatalError` (unknown_member_id) when the group has members of its own.
+        `offsets` None commits the present positions. Raises `FatalError` (unknown_member_id) when
+        the group has members of its own.
         """
         group_id = self._require_group()
         if offsets is None:
@@ -231,14 +229,14 @@ class Consumer:
     ) -> FetchedPartition:
         """One fetch of one partition as whole record batches.
 
-        Needs no assignment and moves no position. With `topic_id`, a topic of that name with
-        another id is not read: raises `FatalError` (inconsistent_topic_id).
+        Needs no assignment and changes no position. With `topic_id`, a topic of that name with
+        another id raises `FatalError` (inconsistent_topic_id).
 
-        Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Asks again while the
-        leader moves; raises `RetriableError` after ``retry_timeout_ms``, and
-        `OffsetOutOfRangeError` when the log does not hold `offset`. `leader_epoch` is that of the
-        batch before `offset` (`FetchedPartition.leader_epoch`): if the log lost that batch since,
-        `LogTruncationError` is raised.
+        Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Retries while the leader
+        changes; raises `RetriableError` after ``retry_timeout_ms``, and `OffsetOutOfRangeError`
+        when the log does not contain `offset`. `leader_epoch` is that of the batch before `offset`
+        (`FetchedPartition.leader_epoch`): if the log lost that batch since, `LogTruncationError` is
+        raised.
         """
         wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
         at = Position(offset, leader_epoch)
@@ -297,7 +295,7 @@ class Consumer:
     async def _go_on(
         self, topic_partition: TopicPartition, before: Position, found: Position | Diverged
     ) -> None:
-        """Take over what the leader says of a position: it stands, or its log was cut."""
+        """Apply the leader's answer about a position: it is valid, or its log was truncated."""
         if self._positions.get(topic_partition) != before:
             return  # The user went elsewhere meanwhile.
         if isinstance(found, Position):

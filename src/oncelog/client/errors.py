@@ -1,13 +1,13 @@
-"""What can go wrong for a client, in the three kinds a caller can act on (KIP-1050).
+"""Defines the errors of a client, in three kinds that callers handle differently (KIP-1050).
 
-- `RetriableError`: it may work later, and the client already tried until its own deadline. Nothing
-  is broken.
-- `AbortableError`: the transaction is lost; abort it and begin again with the same producer.
+- `RetriableError`: a later attempt may succeed; the client already retried until its own deadline.
+- `AbortableError`: the transaction has failed; abort it and begin the next one with the same
+  producer.
 - `FatalError`: this producer (or this request) can never succeed; `FencedError` means that another
   instance took over.
 
-Every error carries the wire's `code`. `classify` holds the whole table; it is a pure function of
-the code and of what was asked.
+Every error has the protocol's `code`. `classify` has the whole table; it is a pure function of the
+code and the operation.
 """
 
 from enum import Enum
@@ -43,7 +43,7 @@ class ClientError(OncelogError):
 
 
 class RetriableError(ClientError):
-    """It may work later.
+    """A later attempt may succeed.
 
     Raised once the client's own retries ran out of time; the outcome may be unknown.
     """
@@ -79,14 +79,14 @@ class FatalError(ClientError):
 
 
 class AuthenticationError(FatalError):
-    """The broker does not let us in, or is not the one it should be (SASL, TLS).
+    """Authentication failed: the broker refused us, or is not the right one (SASL, TLS).
 
     The message names the broker, and mechanism and principal, but no secret.
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
-        # The sentence says it all; TLS has no code of its own.
+        # The message is complete; TLS has no code of its own.
         self.args = (message,)
 
 
@@ -95,9 +95,9 @@ class FencedError(FatalError):
 
 
 class IllegalStateError(ClientError):
-    """The call is not allowed now (sending outside a transaction, say).
+    """The call is not allowed in this state (sending outside a transaction, for example).
 
-    Nothing was sent and nothing changed.
+    No request was sent and no state changed.
     """
 
     def __init__(self, message: str) -> None:
@@ -109,11 +109,11 @@ class OffsetOutOfRangeError(FatalError):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log lost its tail, and records that were read with it (KIP-320).
+    """The log lost records that the consumer has read (KIP-320).
 
-    A consumer stood at `offset` of `topic_partition`. What it has in common with the log ends at
-    `diverging`; the offsets from there on hold other records, or none yet. Seek to `diverging` to
-    read those. None: the leader knows nothing that both have in common.
+    The consumer's position in `topic_partition` was `offset`. Its records equal the log's up to
+    `diverging`; later offsets have other records, or none yet. Seek to `diverging` to read those.
+    None: the leader knows no common offset.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class Operation(Enum):
-    """What was asked when a code came back: the same code means different things (KIP-588)."""
+    """The operation that got a code: the same code has different meanings (KIP-588)."""
 
     PRODUCE = "produce"
     """A batch of an idempotent or plain producer."""
@@ -186,11 +186,12 @@ All others cost the transaction only.
 
 
 def classify(code: ErrorCode, operation: Operation, message: str = "") -> ClientError:
-    """The error that `code` means after `operation`. `code` must not be `none`.
+    """Return the error that `code` means after `operation`. `code` must not be `none`.
 
-    Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH answers a produce whose transaction
-    was timed out by the coordinator or taken over: abortable, because the coordinator decides which
-    of the two when asked next. From the coordinator itself it is final.
+    Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH from a produce means that the
+    coordinator aborted the transaction by timeout or that another producer took over: abortable,
+    because the next request to the coordinator decides which. From the coordinator itself it is
+    fatal.
     """
     if code.retriable:
         return RetriableError(code, message)

@@ -1,4 +1,4 @@
-"""What an administrator asks about features and their finalized levels, and changes (KIP-584)."""
+"""Describes and updates features and their finalized levels for `Admin` (KIP-584)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -23,7 +23,7 @@ _UPGRADE_TYPES: Final[Mapping[FeatureChange, int]] = {
     "unsafe downgrade": 3,
 }
 _CHANGE_AND_DRY_RUN_SINCE: Final = 1
-"""The version of UpdateFeatures that tells the kinds of downgrade apart, and a dry run."""
+"""The UpdateFeatures version with types of downgrade and a dry run."""
 
 
 async def describe_features(cluster: Cluster, node_id: int | None) -> dict[str, FeatureLevels]:

@@ -1,4 +1,4 @@
-"""One Fetch request to one broker, shared by the consumer and the transactional log."""
+"""Sends one Fetch request to one broker, for the consumer and the transactional log."""
 
 import asyncio
 from collections.abc import Mapping
@@ -39,10 +39,10 @@ async def fetch_from(
     wait_ms: int,
     max_bytes: int,
 ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
-    """The answer for each partition of `wanted`.
+    """Return the answer for each partition of `wanted`.
 
     A lost connection marks the topics' metadata as stale. Raises `RetriableError` and `FatalError`;
-    the errors of single partitions stand in their answers.
+    errors of single partitions are in their answers.
     """
     names = {tp.topic for tp in wanted}
     ids = {name: cluster.metadata.topic_id(name) for name in names}

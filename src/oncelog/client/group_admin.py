@@ -1,8 +1,6 @@
-"""What an administrator asks about groups, and does to them.
+"""Describes and changes groups for `Admin`.
 
-Groups of the classic protocol and of the new one (KIP-848) are described by different requests;
-here they look the same. Plain values on one side, messages on the other; `oncelog.client.admin` is
-the public face.
+Groups of the classic protocol and of KIP-848 have different requests, but the same results here.
 """
 
 import struct
@@ -102,7 +100,7 @@ async def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription
     if group.error_code is not ErrorCode.none:
         raise _group_error(cluster, group_id, group.error_code)
     if group.group_state == _DEAD:
-        # What versions before 6 say about a group that does not exist.
+        # Versions before 6 describe a group that does not exist in this way.
         raise FatalError(ErrorCode.group_id_not_found, group_id)
     members = tuple(
         GroupMember(
@@ -140,7 +138,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 async def commit_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Commit offsets as somebody who is no member of the group.
+    """Commit offsets of a group without being a member.
 
     Raises `FatalError` (unknown_member_id) when the group has members of its own.
     """

@@ -1,4 +1,4 @@
-"""What an administrator asks about logs, and does to them: sizes on disk, records to delete."""
+"""Describes logs' sizes on disk, and deletes records, for `Admin`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -44,9 +44,9 @@ async def describe_data_folders(cluster: Cluster, node_id: int) -> list[DataFold
 async def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: float
 ) -> dict[TopicPartition, int]:
-    """Delete what lies before these offsets (-1: the high watermark).
+    """Delete the records before these offsets (-1: the high watermark).
 
-    Returns where each log begins now. Raises `FatalError` (offset_out_of_range, policy_violation).
+    Returns the new start of each log. Raises `FatalError` (offset_out_of_range, policy_violation).
     """
     by_node: dict[int, list[TopicPartition]] = {}
     for topic_partition in before:

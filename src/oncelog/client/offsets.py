@@ -1,4 +1,4 @@
-"""Where logs begin and end: ListOffsets, shared by consumer and admin."""
+"""Finds the start and end offsets of logs (ListOffsets), for consumer and admin."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,8 @@
-"""Who chooses a record's partition where its sender did not: `partitioner.class`.
+"""Partitioners for records without a partition: `partitioner.class`.
 
-Without one the key's hash decides (murmur2, as Java's clients), and records without a key stay with
-a partition until its batch is full. Kafka's round robin is here by its name; any function may take
-their place.
+By default the key's hash decides (murmur2, as in Java's clients), and records without a key use one
+partition until its batch is full. Kafka's round robin is available by its name; any function may
+replace them.
 """
 
 from collections import Counter
@@ -19,7 +19,10 @@ _ROUND_ROBIN: Final = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 
 class RoundRobin:
-    """One record to each partition in turn, whatever its key. Source: `RoundRobinPartitioner`."""
+    """Assigns records to the partitions in turn, whatever their keys.
+
+    Source: `RoundRobinPartitioner`.
+    """
 
     def __init__(self) -> None:
         self._sent_count: Counter[str] = Counter()
@@ -34,9 +37,9 @@ class RoundRobin:
 
 
 def find_partitioner(given: str | Partitioner | None) -> Partitioner | None:
-    """A function, Kafka's name of the round robin, or ``module:function``. None for the default.
+    """Return a partitioner by function, Kafka's name or ``module:function``; None by default.
 
-    Raises `ValueError` for what is none of these.
+    Raises `ValueError` for anything else.
     """
     if not isinstance(given, str):
         return given

@@ -1,8 +1,8 @@
-"""Which partition a record goes to, and the records that wait to know it.
+"""Assigns records to partitions, and holds those whose topic's metadata is not known yet.
 
-A record without a partition, of a topic that metadata does not know yet, is held here until the
-sender's task has the metadata, and all later ones of that topic behind it, in the order of `send`.
-It must not know transactions: the producer says why waiting records fail.
+A record without a partition waits here until the sender's task has the topic's metadata, with all
+later ones of that topic behind it, in the order of `send`. This module does not know transactions:
+the producer supplies the error of waiting records.
 """
 
 from collections.abc import Callable
@@ -63,10 +63,10 @@ class Placement:
     def put(
         self, topic: str, partition: int | None, record: Record, token: Token, created_ms: float
     ) -> None:
-        """Queue a record for `partition`, or for one that its key or the rotation chooses.
+        """Queue a record for `partition`, or for one chosen by its key or the rotation.
 
-        One whose partition is given waits as well behind others that wait for its topic: they may
-        belong to the same partition, and came first.
+        One with a partition also waits behind others of its topic: they may belong to the same
+        partition, and were sent first.
         """
         waits = topic in self._held
         if not waits and partition is None:
@@ -78,7 +78,7 @@ class Placement:
             self._machine.append(TopicPartition(topic, partition), record, token, created_ms)
 
     def place(self) -> None:
-        """Give the held records of topics that are known by now their partitions."""
+        """Assign the held records whose topics are known now."""
         for topic in [t for t in self._held if self._partition_count(t)]:
             for created_ms, record, token, partition in self._held.pop(topic):
                 self.held_size -= size_of(record)
@@ -120,7 +120,7 @@ class Placement:
                 del self._held[topic]
 
     def _choose_later(self, topic: str, record: Record, token: Token) -> int | None:
-        """As `_choose`, in the sender's task: a partitioner's failure is that of its record."""
+        """Like `_choose`, in the sender's task: a partitioner's exception fails its record."""
         try:
             return self._choose(topic, record)
         except Exception as error:  # noqa: BLE001 - a function of the user's

@@ -45,27 +45,27 @@ Delivery = asyncio.Future[RecordMetadata]
 
 
 class Producer:
-    """Sends records to Kafka.
+    """Sends records to Kafka, idempotently or in transactions.
 
     ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``.
-    With `transactional_id` every `send` belongs to a transaction: `init_transactions` once, then
-    `begin_transaction`, sends, `commit_transaction` or `abort_transaction`, over and over. After an
-    `AbortableError` abort and begin again; after a `FatalError` close the producer.
+    With `transactional_id` every `send` belongs to a transaction: call `init_transactions` once,
+    then `begin_transaction`, sends, `commit_transaction` or `abort_transaction`, over and over.
+    After an `AbortableError` abort and begin again; after a `FatalError` close the producer.
 
-    acks: "all" (default), 1 or 0. Less than "all", or retries=0, gives up idempotence; with
-    ``enable_idempotence=True`` or a transactional id it is refused. partitioner: who chooses
-    partitions (`oncelog.client.partitioners`). linger_ms: how long a record waits for others to
-    share its batch. batch_size: bytes after which a batch is full. compression_type: none, gzip,
-    snappy, lz4 or zstd. transaction_timeout_ms: after this long without an end the coordinator
-    aborts the transaction. delivery_timeout_ms: after this long without an acknowledgement a record
-    fails with `DeliveryTimeoutError`. buffer_memory: bytes that may wait; `send` beyond it raises
+    acks: "all" (default), 1 or 0. Less than "all", or retries=0, disables idempotence; with
+    ``enable_idempotence=True`` or a transactional id it is refused. partitioner: see
+    `oncelog.client.partitioners`. linger_ms: how long a record waits for others to share its batch.
+    batch_size: the size of a full batch in bytes. compression_type: none, gzip, snappy, lz4 or
+    zstd. transaction_timeout_ms: after this time the coordinator aborts an open transaction.
+    delivery_timeout_ms: after this time without an acknowledgement a record fails with
+    `DeliveryTimeoutError`. buffer_memory: the bytes that may be queued; `send` beyond it raises
     `RetriableError`, `wait_for_memory` waits. max_block_ms: how long a call to the transaction
-    coordinator is repeated before it raises `RetriableError`. Further options go to the connection
+    coordinator is retried before it raises `RetriableError`. Further options go to the connection
     layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms,
-    reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms. All options may be
-    given by Kafka's names, TLS and SASL by these alone: ``**{"security.protocol": "SASL_SSL"}``.
+    reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms. Options may have
+    Kafka's names; TLS and SASL must: ``**{"security.protocol": "SASL_SSL"}``.
 
-    Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configuration for the names.
+    Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configs for the names.
     """
 
     @kafka_names(Role.PRODUCER)
@@ -149,7 +149,7 @@ class Producer:
         return producer
 
     def reattach(self, producer_id: int, producer_epoch: int) -> None:
-        """Go on in the next transaction, once everything sent before is acknowledged."""
+        """Continue in the next transaction, once all earlier batches are acknowledged."""
         self._transaction = TransactionMachine()
         self._transaction.attach(producer_id, producer_epoch, self._calls.adopt_version())
         self._machine.identify(producer_id, producer_epoch)
@@ -227,9 +227,7 @@ class Producer:
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Queue one record.
-
-        The future it returns gives its `RecordMetadata` once it is acknowledged.
+        """Queue one record; the future yields its `RecordMetadata` when it is acknowledged.
 
         Without `partition` the partitioner decides: by the key (murmur2, as Java's); without a key
         batches rotate over the partitions. Raises at once outside a transaction (transactional
@@ -250,11 +248,10 @@ class Producer:
     ) -> Delivery:
         """Queue one encoded record batch (format v2, offsets from 0).
 
-        The future gives the metadata of its first record.
-
-        Producer id, epoch, sequence, the transactional bit and the CRC are stamped in when it is
-        sent; a `bytearray` is stamped in place. Raises `ValueError` when the bytes are not exactly
-        one batch of `record_count` records.
+        The future yields the metadata of its first record. Producer id, epoch, sequence, the
+        transactional bit and the CRC are written into it when it is sent; a `bytearray` is changed
+        in place. Raises `ValueError` when the bytes are not exactly one batch of `record_count`
+        records.
         """
         sender = self._check_may_send()
         header = read_header(records_bytes)
@@ -303,10 +300,10 @@ class Producer:
         self._machine.identify(producer_id, epoch)
 
     async def begin_transaction(self) -> None:
-        """Begin.
+        """Begin a transaction.
 
-        Nothing is sent yet, unless the last transaction left its epoch in doubt (TV1): then the
-        next one is asked for first, with errors as in `init_transactions`.
+        No request is sent, unless the last transaction left its epoch in doubt (TV1): then the next
+        epoch is requested first, with errors as in `init_transactions`.
         """
         self._require_transactional()
         transaction = self._transaction
@@ -439,9 +436,9 @@ class Producer:
         return self._transaction.is_added(topic_partition)
 
     def sending(self) -> bool:
-        """A produce is about to leave: from here on the coordinator must be told of the end.
+        """Record that a produce is about to be sent: the coordinator must be told of the end.
 
-        Says whether it may imply TV2.
+        Returns whether the produce may use TV2.
         """
         if self._transactional_id is not None:
             self._transaction.call_begins()

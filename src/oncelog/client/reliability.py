@@ -12,7 +12,7 @@ log = logging.getLogger("oncelog.client")
 
 
 class Reliability(NamedTuple):
-    """What an acknowledgement means: `acks` as on the wire, and whether batches are numbered."""
+    """The meaning of an acknowledgement: `acks` on the wire, and whether batches have sequences."""
 
     acks: int
     idempotent: bool
@@ -25,9 +25,9 @@ def reliability(
     max_in_flight: int,
     transactional_id: str | None,
 ) -> Reliability:
-    """The settings together. Raises `ValueError` where they contradict each other.
+    """Combine the configs. Raises `ValueError` where they contradict each other.
 
-    Idempotence is on where nothing is said about it (None), unless `acks` or `retries` rule it out.
+    Idempotence defaults to on (None), unless `acks` or `retries` rule it out.
     """
     if acks not in ACKS:
         raise ValueError(f"acks must be 'all', 1 or 0, not {acks!r}")
@@ -54,7 +54,7 @@ def reliability(
 
 
 def _conflict(acks: int, retries: int) -> str:
-    """What idempotence needs and does not have; "" for nothing."""
+    """Return the requirement of idempotence that is not met; "" for none."""
     if acks != -1:
         return "acks=all"
     return "retries above 0" if retries == 0 else ""

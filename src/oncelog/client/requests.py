@@ -1,9 +1,6 @@
-"""The client's requests, and what it takes from the answers.
+"""Builds the client's requests and reads their replies, as plain values.
 
-Plain values on one side, messages on the other.
-
-Pure functions. Versions are chosen when a request is encoded (`oncelog.peer.connection`), not
-here.
+Pure functions. `oncelog.peer.connection` chooses versions when a request is encoded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +37,7 @@ from oncelog.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition
 
 OFFSETS_BY_NAME_MAX = 9
-"""OffsetCommit and OffsetFetch name topics up to this version; later ones give their ids."""
+"""OffsetCommit and OffsetFetch name topics up to this version; later ones have their ids."""
 
 CONSUMER_REPLICA_ID = -1
 PRODUCE_BY_NAME_MAX = 12
@@ -286,7 +283,7 @@ def txn_offset_commit_request(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> txn_offset_commit.TxnOffsetCommitRequest:
-    """TxnOffsetCommit of somebody who is no member of the group (generation -1)."""
+    """Build the TxnOffsetCommit of a client that is no member of the group (generation -1)."""
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group_id,
@@ -305,7 +302,7 @@ def txn_offset_commit_request(
 def offset_commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> offset_commit.OffsetCommitRequest:
-    """OffsetCommit of somebody who is no member of the group."""
+    """Build the OffsetCommit of a client that is no member of the group."""
     return offset_commit.OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,

@@ -57,10 +57,10 @@ class Token:
 
 
 class SenderDelegate(Protocol):
-    """What the producer decides for its sender."""
+    """The producer's decisions for its sender."""
 
     async def identify(self) -> None:
-        """Give the machine a producer id and epoch; called when it needs one.
+        """Set the machine's producer id and epoch; called when it needs them.
 
         Raises `ClientError`.
         """
@@ -78,9 +78,9 @@ class SenderDelegate(Protocol):
         ...
 
     def sending(self) -> bool:
-        """A produce request is about to be sent.
+        """Called before a produce request is sent.
 
-        True when it may add its partitions to the transaction by itself (TV2).
+        True when it may add its partitions to the transaction itself (TV2).
         """
         ...
 
@@ -123,7 +123,7 @@ class Sender:
         self._retry_at_ms: float | None = None
         self._task: asyncio.Task[None] | None = None
         self.failure: FatalError | None = None
-        """Set when the sender itself broke: nothing will be sent any more."""
+        """Set when the sender's task failed: no more requests are sent."""
 
     def start(self) -> None:
         """Start the task."""
@@ -155,9 +155,9 @@ class Sender:
             await self._changed.wait()
 
     def settle(self, outcomes: Sequence[BatchEnd]) -> None:
-        """Tell the users how their records ended.
+        """Resolve the futures of finished batches.
 
-        One failed batch loses its transaction, so the queued ones go with it.
+        One failed batch fails its transaction, so the queued ones fail too.
         """
         failed = [outcome for outcome in outcomes if outcome.error is not None]
         if failed and failed[0].error is not None and self._transactional_id is not None:
@@ -272,7 +272,7 @@ class Sender:
             self._give_up(FatalError(error.code, error.message))
             self._lost(send)
         except FatalError as error:
-            # The broker does not let us in; nothing was sent.
+            # The broker refused the connection; no request was sent.
             self._give_up(error)
             self._lost(send)
 
@@ -395,9 +395,9 @@ def _acknowledge(outcome: BatchEnd) -> None:
 
 
 def _fail_records(batch: ProducerBatch, code: ErrorCode, faults: dict[int, str | None]) -> None:
-    """Tell the users of a refused batch whose record was at fault (KIP-467).
+    """Fail the futures of a refused batch, with the error of each record at fault (KIP-467).
 
-    The others' records were not written either, and may be sent again.
+    The other records were not written either, and may be sent again.
     """
     if code.retriable:
         return

@@ -37,7 +37,7 @@ B = TypeVar("B", bound="_Blocking[Any]")
 
 
 class _Blocking(Generic[C]):
-    """A client with a loop of its own."""
+    """A client with its own event loop."""
 
     def __init__(self, client: C) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class _Blocking(Generic[C]):
         self._loop.run(self._client.start())
 
     def close(self) -> None:
-        """Close the connections and the thread, without a flush. Again it does nothing."""
+        """Close the connections and the thread, without a flush. A second call does nothing."""
         if self._loop.is_closed:
             return
         try:
@@ -142,7 +142,7 @@ class Consumer(_Blocking[consumer.Consumer]):
         return self._client.assignment()
 
     def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at `offset`."""
+        """Set a partition's position to `offset`."""
         self._client.seek(topic_partition, offset)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

@@ -1,7 +1,6 @@
-"""What an administrator asks about transactions, and does to them (KIP-664, KIP-994, KIP-1152).
+"""Describes and ends transactions for `Admin` (KIP-664, KIP-994, KIP-1152).
 
-Coordinators know transactional ids; partition leaders know producers and what they have open. Plain
-values on one side, messages on the other; `oncelog.client.admin` is the public face.
+Coordinators know transactional ids; partition leaders know producers and their open transactions.
 """
 
 from collections.abc import Iterable
@@ -70,7 +69,7 @@ async def list_transactions(
 
 
 def _require_filters(connection: Connection, wanted: list_api.ListTransactionsRequest) -> None:
-    """Refuse a filter that the broker would not see: it would list what was not asked for."""
+    """Refuse a filter that the broker does not support: it would ignore it."""
     needed = 0
     if wanted.duration_filter != _NO_FILTER:
         needed = _DURATION_SINCE
@@ -83,7 +82,7 @@ def _require_filters(connection: Connection, wanted: list_api.ListTransactionsRe
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """What its coordinator says about one id. Raises `FatalError` (transactional_id_not_found)."""
+    """Describe one id by its coordinator. Raises `FatalError` (transactional_id_not_found)."""
     request = describe_api.DescribeTransactionsRequest(
         transactional_ids=(transactional_id,), include_life=True
     )
@@ -133,9 +132,9 @@ def _partitions(topics: tuple[describe_api.TopicData, ...]) -> tuple[TopicPartit
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-    """What the leader of each partition remembers of its producers.
+    """Return the producer state of each partition, from its leader.
 
-    A partition that is gone is left out. Raises `RetriableError` while one has no leader.
+    A deleted partition is left out. Raises `RetriableError` while one has no leader.
     """
     by_node: dict[int, list[TopicPartition]] = {}
     for topic_partition in partitions:

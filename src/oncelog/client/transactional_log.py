@@ -1,7 +1,7 @@
-"""One partition as a register: a record per key, written and read by transactions.
+"""Uses one partition as a register: a record per key, written and read in transactions.
 
-For drivers of distributed jobs that keep a small state in a compacted topic (INV-10): the record is
-part of the job's own transaction, and it is found again whatever other producers have open.
+For drivers of distributed jobs with a small state in a compacted topic (INV-10): the record is part
+of the job's own transaction, and other producers' open transactions do not hide it.
 """
 
 import asyncio
@@ -121,11 +121,11 @@ async def committed_value(
     *,
     is_final: bool = True,
 ) -> bytes | None:
-    """The value that the last committed record of `key` has, None when there is none.
+    """Return the value of the last committed record of `key`, None when there is none.
 
-    Reads from the log's start to the high watermark. With `is_final` a record of a transaction that
-    has not ended is waited for until `timeout_ms`, then it raises `RetriableError`: call it after
-    InitProducerId, which ended all of the caller's own.
+    Reads from the log's start to the high watermark. With `is_final` it waits up to `timeout_ms`
+    for a record of an open transaction, then raises `RetriableError`: call it after InitProducerId,
+    which ended all of the caller's own.
     """
 
     async def call() -> bytes | None:

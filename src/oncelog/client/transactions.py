@@ -1,11 +1,9 @@
-"""Calls to the transaction coordinator, each with its retries.
+"""Calls the transaction coordinator with retries, and drives transactions without a producer.
 
-And the driver that runs transactions without a producer of its own.
-
-`TransactionCalls` holds no state but names: producers and drivers keep the producer id and epoch.
-Every call may be repeated safely: adding is idempotent, InitProducerId with an expected epoch
-answers a repeat alike (KIP-360), and a repeated EndTxn is recognised by its epoch (KIP-890) or by
-the state it meets (TV1).
+`TransactionCalls` stores only names: producers and drivers store the producer id and epoch. Every
+call may be repeated safely: adding is idempotent, InitProducerId with an expected epoch replies
+alike to a repeat (KIP-360), and a repeated EndTxn is recognised by its epoch (KIP-890) or by the
+state it finds (TV1).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ T = TypeVar("T")
 ADD_PARTITIONS_CLIENT_MAX = 3
 END_TXN_TV1_MAX = 4
 TXN_OFFSET_COMMIT_TV1_MAX = 4
-"""Newest versions that say "TV1": the next ones imply KIP-890's behaviour at the broker."""
+"""The newest versions that mean TV1: the next ones imply KIP-890's behaviour at the broker."""
 
 CONCURRENT_BACKOFF_MS = 5
 CONCURRENT_BACKOFF_MAX_MS = 100
@@ -125,7 +123,7 @@ class TransactionCalls:
                     ApiKey.ADD_PARTITIONS_TO_TXN, request, ADD_PARTITIONS_CLIENT_MAX
                 )
             errors = requests.add_partitions_errors(response)
-            # OPERATION_NOT_ATTEMPTED only says that another partition failed; that one's code
+            # OPERATION_NOT_ATTEMPTED only means that another partition failed; that one's code
             # decides.
             errors.sort(key=lambda item: item[1] is ErrorCode.operation_not_attempted)
             for topic_partition, code in errors:
@@ -258,7 +256,7 @@ class TransactionDriver:
         self._appended: set[TopicPartition] = set()
 
     async def __aenter__(self) -> "TransactionDriver":
-        """Return the driver; `open` is a call of its own, because it fences."""
+        """Return the driver; `open` is a separate call, because it fences."""
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -297,11 +295,11 @@ class TransactionDriver:
         return self._producer_id, self._producer_epoch
 
     async def new_epoch(self) -> tuple[int, int]:
-        """The (producer id, epoch) for the next transaction, with sequences from 0.
+        """Return the (producer id, epoch) for the next transaction, with sequences from 0.
 
-        Under TV2 that is what the last `end` returned. Under TV1 it is asked for with the current
-        epoch as condition, so a driver that was superseded gets `FencedError` (KIP-360). What the
-        current epoch left open is aborted first.
+        Under TV2 the last `end` returned it. Under TV1 it is requested with the current epoch as
+        expected, so a driver that was superseded gets `FencedError` (KIP-360). An open transaction
+        of the current epoch is aborted first.
         """
         self._check_open()
         if self._is_open and not self._epoch_is_fresh:
@@ -320,9 +318,9 @@ class TransactionDriver:
         *,
         require_stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group committed (None: everything); partitions without an offset are left out.
+        """Return the group's committed offsets (None: all); partitions without one are left out.
 
-        With `require_stable` it waits until no transaction holds offsets of these partitions open
+        With `require_stable` it waits until no open transaction has offsets of these partitions
         (KIP-447).
         """
         return await fetch_offsets(
@@ -330,9 +328,9 @@ class TransactionDriver:
         )
 
     async def add_offsets(self, group_id: str) -> None:
-        """Tell the coordinator that offsets of `group_id` follow.
+        """Add the offsets partition of `group_id` to the transaction.
 
-        Under TV2 `txn_offset_commit` does so by itself.
+        Under TV2 `txn_offset_commit` does so itself.
         """
         self._check_open()
         if self.transaction_version < 2 and group_id not in self._added_groups:

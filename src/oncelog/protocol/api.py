@@ -92,7 +92,7 @@ NEVER: Final = 1 << 15
 
 
 class Row(NamedTuple):
-    """What is spoken of an API."""
+    """The supported versions of one API."""
 
     min: int
     max: int

@@ -1,8 +1,8 @@
 """The header of a record batch (format v2), read and patched in place.
 
 A batch stays bytes from the socket to the disk and back (D4): this module reads the 61 bytes in
-front of the records, checks the CRC-32C, and says where a leader writes what it assigns. It must
-not know what a record looks like; `oncelog.protocol.record` does.
+front of the records, checks the CRC-32C, and writes the fields that a leader assigns. It does not
+parse records; `oncelog.protocol.record` does.
 
 Layout (`DefaultRecordBatch.java`): base offset i64, length i32, partition leader epoch i32, magic
 i8, CRC u32, attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer
@@ -26,7 +26,7 @@ LENGTH_PREFIX_SIZE: Final = 12
 """Base offset and length, which the length field itself does not count."""
 
 CRC_START: Final = 21
-"""Where the bytes that the CRC covers begin, relative to the batch."""
+"""The start of the bytes that the CRC covers, relative to the batch."""
 
 MAGIC: Final = 2
 
@@ -69,7 +69,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
-    """What stands in front of a batch's records. Timestamps are milliseconds since the epoch."""
+    """The header of a record batch. Timestamps are milliseconds since the epoch."""
 
     base_offset: int
     length: int

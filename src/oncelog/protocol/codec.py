@@ -1,4 +1,4 @@
-"""Every message but Produce and Fetch: bytes to values and back, for each version.
+"""Encodes and decodes every message but Produce and Fetch, in each version.
 
 Requests parse to, and responses are written from, the one class of their message
 (`oncelog.protocol.messages`), whatever the version on the wire. Frames here never include their
@@ -122,7 +122,7 @@ def reader(
     flexible: bool,
     elements_count_max: int = MESSAGE_ELEMENTS_COUNT_MAX,
 ) -> Reader:
-    """A function that reads a version of a message at a position. Bytes after it are not looked at.
+    """Return a function that reads a version of a message at a position, ignoring bytes after it.
 
     It raises `ProtocolError` (invalid_request) and nothing else.
     """

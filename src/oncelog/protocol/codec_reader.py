@@ -34,13 +34,13 @@ LAYOUTS: Final[dict[str, str]] = {
     "error_code": "h",
     "uuid": "16s",
 }
-"""How the kinds of fixed size are packed."""
+"""The struct format of each kind of fixed size."""
 
 _CHANGES: Final[dict[str, str]] = {
     "error_code": "errors_get({0}, unknown_server_error)",
     "uuid": "uuid_of({0})",
 }
-"""What makes the value of a kind of what was unpacked, where that is not the value itself."""
+"""The expression that converts an unpacked value, where a kind needs one."""
 
 
 def _has_arrays(cls: type, version: int) -> bool:
@@ -88,7 +88,7 @@ class ReaderSource:
         self._run: list[tuple[str, str]] = []
         """Layout and variable of the fields of fixed size that come next."""
         self._changes: list[str] = []
-        """What is done with them once they are unpacked."""
+        """Lines to add once they are unpacked."""
         line, block = self.source.line, self.source.block
         with block("def read(buffer, position):"):
             line("limit = len(buffer)")
@@ -158,9 +158,9 @@ class ReaderSource:
         self._changes.clear()
 
     def _length(self, variable: str, layout: str) -> None:
-        """Read a length or count; -1 stands for null.
+        """Read a length or count; -1 means null.
 
-        A compact one is one more than it says, in one byte as a rule.
+        A compact one is stored as one more, usually in one byte.
         """
         if not self._flexible:
             self._run.append((layout, variable))
@@ -174,7 +174,7 @@ class ReaderSource:
 
     @contextmanager
     def _unless(self, null: str, variable: str, is_nullable: bool) -> Iterator[None]:
-        """What is added within is for a value that is not null."""
+        """Lines added within apply only if the value is not null."""
         if not is_nullable:
             yield
             return

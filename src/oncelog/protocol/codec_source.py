@@ -54,14 +54,14 @@ class Source:
         self.line(f"){after}")
 
     def variable(self, wanted: str) -> str:
-        """A name that nothing else in the function has."""
+        """Return a name that is unique in the function."""
         while wanted in self._taken:
             wanted += "_"
         self._taken.add(wanted)
         return wanted
 
     def constant(self, wanted: str, value: Any) -> str:
-        """What to write for a value: its literal, or a name that stands for it."""
+        """Return the source of a value: its literal, or a name bound to it."""
         if value is None or type(value) in (bool, int, float, str, bytes) or value == ():
             return repr(value)
         name = self._names.get(id(value))
@@ -87,7 +87,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """All lines so far."""
+        """Return all lines so far."""
         return "\n".join(self._lines) + "\n"
 
     def compiled(self, name: str, title: str) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ class WriterSource:
             self.source.line(f"{self._out} += {bytes(len(layout))!r}")
 
     def _length(self, value: str, layout: str) -> None:
-        """Write a length or count. A compact one is one more than it says."""
+        """Write a length or count. A compact one is stored as one more."""
         if not self._flexible:
             self._run.append((layout, value))
             self._pack()
@@ -111,7 +111,7 @@ class WriterSource:
 
     @contextmanager
     def _unless_null(self, variable: str, layout: str, is_nullable: bool) -> Iterator[None]:
-        """What is added within is for a value that is not null."""
+        """Lines added within apply only if the value is not null."""
         if not is_nullable:
             yield
             return

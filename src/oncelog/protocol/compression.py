@@ -206,7 +206,7 @@ def _grow(decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limi
 
 
 _OUTPUT_FULL: Final = "failed to write whole buffer"
-"""What Rust's writer into a slice says when the slice is full."""
+"""The error of Rust's slice writer when the slice is full."""
 
 _COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (
     _copy,

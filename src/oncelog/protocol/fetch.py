@@ -1,10 +1,10 @@
 """Fetch, versions 4 to 18, both directions, written by hand (D4).
 
-An encoded response is a gather list: the record bytes stand in it as they were given. What changes
-with the version: 5 log start offset, 7 sessions and error code (KIP-227), 9 current leader epoch,
-11 rack and preferred replica, 12 compact types, diverging epoch, current leader, 13 topic ids in
-place of names, 15 replica state as a tagged field, 16 endpoints, 17 directory id, 18 high watermark
-of the follower. This module must not look into the records.
+An encoded response is a gather list: it contains the record buffers unchanged. What changes with
+the version: 5 log start offset, 7 sessions and error code (KIP-227), 9 current leader epoch, 11
+rack and preferred replica, 12 compact types, diverging epoch, current leader, 13 topic ids in place
+of names, 15 replica state as a tagged field, 16 endpoints, 17 directory id, 18 high watermark of
+the follower. This module must not look into the records.
 """
 
 from collections.abc import Sequence
@@ -196,7 +196,7 @@ def _parse_compact(buffer: Buffer, version: int, position: int) -> FetchRequest:
 def _read_forgotten(
     buffer: Buffer, version: int, position: int, topic_count: int, total: int
 ) -> tuple[list[ForgottenTopic], int]:
-    """What the session no longer wants, and the position after it; few requests have any."""
+    """Read the partitions that the session no longer fetches, and the position after them."""
     forgotten = []
     for _ in range(topic_count):
         name, topic_id, position = read_topic(buffer, version, position)

@@ -1,7 +1,7 @@
 """The client's side of Fetch, versions 4 to 18: requests written, responses read.
 
-Use it through `oncelog.protocol.fetch`, which says what changes with the version. The records of a
-parsed response are memoryviews into the frame.
+Use it through `oncelog.protocol.fetch`, which documents the versions. The records of a parsed
+response are memoryviews into the frame.
 """
 
 from struct import error as StructError  # noqa: N812 - it is an exception class

@@ -1,4 +1,4 @@
-"""What Fetch's messages carry, and the layouts that both of their directions share.
+"""Defines the values of Fetch's messages, and the layouts that both directions share.
 
 The codecs are `oncelog.protocol.fetch` (the broker's side) and `oncelog.protocol.fetch_client`.
 """
@@ -38,7 +38,7 @@ LEADER: Final = integers(">iiB")
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition; sizes in bytes."""
+    """The request for one partition; sizes in bytes."""
 
     partition: int
     fetch_offset: int
@@ -97,7 +97,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class FetchPartitionResponse(NamedTuple):
-    """What one partition gives.
+    """The reply for one partition.
 
     `records` is one buffer, or several that follow each other; None is sent as empty.
     """

@@ -1,4 +1,4 @@
-"""How the messages of `oncelog.protocol.messages` are declared.
+"""Declares the fields of the messages in `oncelog.protocol.messages`.
 
 A message is one dataclass for all versions (as Kafka's generator has it): its fields in the order
 of the wire, each annotated with how it is encoded and which versions carry it. A field that a
@@ -58,17 +58,14 @@ ResponseT = TypeVar("ResponseT")
 
 
 class RequestFor(Generic[ResponseT]):
-    """Base of a request's class: names the class of its response to the type checker.
-
-    So whoever sends a request knows what comes back.
-    """
+    """The base of a request's class: names the class of its response to the type checker."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """How a value is encoded: the name of a type of Kafka's protocol guide."""
+    """The encoding of a value: the name of a type of Kafka's protocol guide."""
 
     name: str
 
@@ -89,7 +86,7 @@ class Nullable:
 
 
 NEVER_NULL: Final = Nullable(1 << 15)
-"""None stands for a version that does not carry the field; it is never null on the wire."""
+"""None means that a version does not have the field; it is never null on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +97,10 @@ class Tag:
 
 
 OWN_TAGS: Final = 10_000
-"""From here on tagged fields are ours: Kafka numbers its own from 0.
+"""Tagged fields from here on are ours: Kafka numbers its own from 0.
 
-A peer that does not know one steps over it (KIP-482), and a broker sends ours only to those that
-ask with one.
+A peer that does not know one skips it (KIP-482), and a broker sends ours only to those that send
+one.
 """
 
 
@@ -123,7 +120,7 @@ class Bare:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Up to this version the field stands in front of the others."""
+    """Up to this version the field precedes the others."""
 
     last: int
 
@@ -142,7 +139,7 @@ Uuid = Annotated[UUID | None, WireType("uuid")]
 
 
 class FieldShape(NamedTuple):
-    """What a reader or writer of one version needs to know of a field."""
+    """The encoding of a field in one version."""
 
     name: str
     default: Any

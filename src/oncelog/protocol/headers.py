@@ -34,9 +34,9 @@ The body of a version that we do not know is never read, so neither are the tags
 
 
 class RequestHeader(NamedTuple):
-    """What stands in front of every request.
+    """The header of a request.
 
-    `body_offset` is where the body begins in the frame.
+    `body_offset` is the offset of the body in the frame.
     """
 
     api_key: int
@@ -96,7 +96,7 @@ def request_header_bytes(
 
 @cache
 def response_header_packer(api: ApiKey | int, version: int) -> Callable[[int], bytes]:
-    """What makes the header of a response, to a request of this version, of its correlation id."""
+    """Return a function from a correlation id to a response's header, for this request version."""
     tagged = api != ApiKey.API_VERSIONS and is_flexible(api, version)
     return _TAGGED_RESPONSE.pack if tagged else INT32.pack
 

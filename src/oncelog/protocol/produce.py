@@ -88,7 +88,7 @@ class ProduceTopicResponse(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader that a response names can be reached."""
+    """The address of a leader that a response names."""
 
     node_id: int
     host: str

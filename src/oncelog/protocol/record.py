@@ -44,7 +44,7 @@ _CONTROL_VALUE: Final = integers(">hi")
 _CONTROL_VERSION: Final = 0
 _NULL: Final = b"\x01"
 _MARKER_FROM_CRC: Final = Struct(HEADER_FROM_CRC.format + "5shhBhiB")
-"""All of a marker that the CRC covers: the record of every marker has one size and shape."""
+"""The part of a marker that the CRC covers: every marker's record has one size and shape."""
 _MARKER_RECORD_START: Final = b"".join(map(varint, (16, 0, 0, 0, _CONTROL_KEY.size)))
 """Length, attributes, two deltas, and the length of the key."""
 _MARKER_VALUE_SIZE: Final = varint(_CONTROL_VALUE.size)[0]
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """What a control record says: how a producer's transaction ended, and who decided it."""
+    """The contents of a control record: the end of a transaction, and the coordinator epoch."""
 
     commit: bool
     coordinator_epoch: int

@@ -1,9 +1,9 @@
-"""Records of a batch as slices of its bytes: to tell which to keep, and to write a batch of those.
+"""Slices a batch into records without decoding them, and builds a batch of some of them.
 
 Compaction reads every record for its key and writes most of them back as they are. So a record is
-not decoded further than its key, and what is kept of a batch stays the bytes that its producer
-wrote. A batch that lost records keeps its base offset, last offset delta and sequences, so that no
-offset moves and its producer's last sequence can still be told (INV-2, `MemoryRecords.filterTo`).
+decoded only up to its key, and retained records are the bytes that their producer wrote. A batch
+that lost records keeps its base offset, last offset delta and sequences, so that no offset changes
+and its producer's last sequence is preserved (INV-2, `MemoryRecords.filterTo`).
 
 A batch with a tombstone, or an end marker whose transaction is gone, gets a *delete horizon*
 (KIP-534): attribute bit 6, and the base timestamp is then the time from which these may be removed.
@@ -46,7 +46,7 @@ _RECORD_SIZE_MIN: Final = 7
 
 
 class RecordSlice(NamedTuple):
-    """Where one record stands in the decompressed records of its batch, and what decides on it."""
+    """One record's position in the decompressed records of its batch, and its key."""
 
     start: int
     """Its first byte, which begins its length."""
@@ -126,14 +126,14 @@ def _slice_at(data: bytes, start: int, base_offset: int) -> RecordSlice:
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """From when on the batch's tombstones, or its end marker, may be removed; None: not set yet."""
+    """Return when the batch's tombstones, or its end marker, may be removed; None: not set yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON_MASK else None
 
 
 def thinned_batch(
     header: BatchHeader, data: bytes, kept: Sequence[RecordSlice], horizon_ms: int | None = None
 ) -> bytearray:
-    """The batch with only the `kept` of its records, which `data` holds, in the same codec.
+    """Return the batch with only the `kept` records of `data`, in the same codec.
 
     `horizon_ms` gives it a delete horizon, which it must not have yet.
     """
@@ -155,7 +155,7 @@ def thinned_batch(
 
 
 def emptied_batch(header: BatchHeader) -> bytearray:
-    """The batch without records: it tells its producer's last sequence, and its last offset."""
+    """Return the batch without records, with its producer's last sequence and its last offset."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
     return _batch(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
 

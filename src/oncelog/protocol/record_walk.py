@@ -1,8 +1,8 @@
-"""What a leader may check of a batch's records, one by one, without making values of them.
+"""Checks a batch's records one by one, without decoding them to values.
 
 Structure (sizes, counts, nothing left over), offset deltas, timestamps and keys, as Kafka's
 `LogValidator` and `DefaultRecord` do. It costs about ten times what an append costs
-(docs/differences.md), so it is done only where the records have to be looked at anyway.
+(docs/differences.md), so it is done only where the records have to be parsed anyway.
 """
 
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ EVERY_TIME: Final = Times(-INT64_MAX - 1, INT64_MAX)
 
 
 class Walked(NamedTuple):
-    """What was found; the lists hold indexes of records within the batch."""
+    """The findings; the lists hold indexes of records within the batch."""
 
     max_timestamp_ms: int
     """The largest timestamp, -1 when no record has one."""
@@ -38,10 +38,10 @@ class Walked(NamedTuple):
 
 
 def walk_records(data: bytes, header: BatchHeader, times: Times = EVERY_TIME) -> Walked:
-    """Go through the records in `data`, which are those of `header`, decompressed.
+    """Check the decompressed records in `data`, which belong to `header`.
 
-    Raises `ProtocolError` (invalid_record) where they are no records, or not as many as the header
-    says.
+    Raises `ProtocolError` (invalid_record) where they cannot be parsed, or are not as many as in
+    the header.
     """
     count, base_timestamp = header.record_count, header.base_timestamp
     if count * RECORD_SIZE_MIN > len(data):

@@ -1,8 +1,7 @@
-"""An event loop on a thread of its own, for code that must block.
+"""An event loop on its own thread, for code that must block.
 
-Spark calls us on threads that we do not choose.
-
-Connections live as long as the loop does, so that a micro-batch pays for none.
+Spark chooses the threads that call us. Connections live as long as the loop does, so that a
+micro-batch opens none.
 """
 
 import asyncio
@@ -34,10 +33,10 @@ class StoppableLoop:
     def call(
         self, coroutine: Coroutine[Any, Any, T], is_stopping: Callable[[], bool] | None = None
     ) -> T:
-        """Run to the end and return the result, or raise what it raised.
+        """Run a coroutine to its end and return its result, or raise its exception.
 
-        The caller's own interruption cancels it. `is_stopping` is asked once a second: the call
-        then ends with `StoppedError`.
+        The caller's own interruption cancels it. `is_stopping` is called once a second: when it is
+        true the call ends with `StoppedError`.
         """
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:

@@ -1,10 +1,10 @@
-"""What a query's last micro-batch did, beside what Spark says of it.
+"""Adds the sink's metrics of a query's last micro-batch to Spark's progress.
 
 A `foreachBatch` sink cannot add to `StreamingQueryProgress`: Spark gives such a sink the name
 ``ForeachBatchSink``, -1 output rows and no metrics, and Python can change none of them. So
 `last_progress` returns Spark's own dictionary with one more entry, ``oncelog``.
 
-Pure but for the look at the runs of this process.
+Pure, except that it reads the runs of this process.
 """
 
 import json
@@ -22,7 +22,7 @@ _PHASES: Final = {"after_init": "begin", "tasks_done": "write", "txn_ended": "co
 
 
 def last_progress(query: Any) -> dict[str, Any] | None:
-    """``query.lastProgress``, and under ``oncelog`` what the exactly-once sink did in that batch.
+    """Return ``query.lastProgress``, with the exactly-once sink's metrics under ``oncelog``.
 
     - ``outcome``: ``committed``, ``drained`` (it was committed before a crash; computed, not
       written), ``failed`` or ``running``
@@ -48,7 +48,7 @@ def last_progress(query: Any) -> dict[str, Any] | None:
 
 
 def describe_batch(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the steps of one micro-batch tell (`oncelog.spark.progress`)."""
+    """Describe the steps of one micro-batch (`oncelog.spark.progress`)."""
     last: dict[str, Mapping[str, Any]] = {step["step"]: step for step in steps}
     outcome = _OUTCOMES.get(steps[-1]["step"], "running") if steps else "running"
     written = last.get("tasks_done", {}) if outcome == "committed" else {}
@@ -67,7 +67,7 @@ def describe_batch(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _durations_ms(steps: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Of the last attempt."""
+    """Return the durations of the last attempt."""
     durations: dict[str, int] = {}
     since_ms = 0
     for step in steps:

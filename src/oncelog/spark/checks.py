@@ -1,6 +1,6 @@
-"""What the sink refuses before it writes anything: frames, settings and modes that do not fit.
+"""Checks frames, settings and modes, and refuses unsuitable ones before the first write.
 
-Each refusal is one sentence that names what was found and what to do.
+Each refusal is one sentence that names the fault and the remedy.
 """
 
 import re
@@ -70,7 +70,7 @@ def check_configuration(df: DataFrame) -> None:
 
 
 def check_columns(df: DataFrame, topic: str | None) -> None:
-    """Columns as in Spark's own Kafka sink; a wrong one is named with what it must be."""
+    """Check the columns, as Spark's own Kafka sink does; the error names the expected type."""
     types = {column.name: column.dataType for column in df.schema.fields}
     text = (StringType, BinaryType)
     if "value" not in types:

@@ -319,7 +319,8 @@ def _frame(section: Buffer, timestamps_ms: Int64s, codec: str) -> EncodedBatch:
     payload: Buffer = section
     if codec != "none":
         compressed = compress(codec, section)
-        # What does not shrink goes as it is, so that no batch is larger than was asked for.
+        # Data that does not shrink is sent uncompressed, so that no batch exceeds the requested
+        # size.
         payload, codec = (
             (section, "none") if len(compressed) >= len(section) else (compressed, codec)
         )

@@ -1,11 +1,11 @@
-"""Spark's commit log, completed for a batch whose transaction ended just before its process died.
+"""Completes Spark's commit log after a crash between EndTxn and ``commits/N``.
 
-Between EndTxn and ``commits/N`` the output of batch N is visible and Spark does not know. It would
-run the batch again: the sink drops the rows then, but the state of the second run replaces that of
-the first, and where operators are not deterministic the two differ. So before a query starts, and
-if the marker says that batch N is committed, ``commits/N`` is written as Spark would have written
-it. Spark goes on with batch N + 1, on the state of the run whose output is visible: its state
-stores committed version N + 1 in the tasks of the write stage, before the transaction ended.
+In between, the output of batch N is visible, but Spark would run the batch again: the sink drops
+the rows then, but the state of the second run replaces that of the first, and where operators are
+not deterministic the two differ. So before a query starts, and if the marker says that batch N is
+committed, ``commits/N`` is written as Spark would have written it. Spark continues with batch N +
+1, on the state of the run whose output is visible: its state stores committed version N + 1 in the
+tasks of the write stage, before the transaction ended.
 
 The entry needs the watermark after batch N, which the marker carries. Entries of format v1 only:
 those of `STATE_FORMAT` 2 name the state's checkpoints, which are not known any more. Then, and when
@@ -35,7 +35,7 @@ class Checkpoint(Protocol):
     """The files of a query's checkpoint, named by their paths in it."""
 
     def last_entry(self, log: str) -> int:
-        """The number of the last file in a folder, -1 if there is none."""
+        """Return the number of the last file in a folder, -1 if there is none."""
 
     def read(self, name: str) -> str:
         """The text of a file."""
@@ -83,10 +83,10 @@ def complete_commit_log(
 
 
 def watermark_after(execution: Any) -> int:
-    """The watermark that Spark will write to the commit log once the current batch has ended.
+    """Return the watermark that Spark will write to the commit log when the current batch ends.
 
     `execution` is the query's MicroBatchExecution, after all tasks of the batch. Spark asks its
-    tracker the same once more when the batch has ended, and gets the same answer.
+    tracker again when the batch has ended, and gets the same answer.
     """
     tracker = execution.watermarkTracker()
     tracker.updateWatermark(execution.lastExecution().executedPlan())
@@ -94,7 +94,7 @@ def watermark_after(execution: Any) -> int:
 
 
 def text_of(jvm: Any, stream: Any) -> str:
-    """All text of an input stream of the JVM, which is closed."""
+    """Return all text of an input stream of the JVM, which is closed."""
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
@@ -117,7 +117,7 @@ class _SparkCheckpoint:
         )
 
     def last_entry(self, log: str) -> int:
-        """The number of the last file in a folder, -1 if there is none."""
+        """Return the number of the last file in a folder, -1 if there is none."""
         folder = self._path(log)
         if not self._manager.exists(folder):
             return -1

@@ -1,10 +1,10 @@
-"""The driver as the one sender of a micro-batch.
+"""Sends a small micro-batch from the driver alone.
 
-A write stage costs more than a small micro-batch is worth: workers, a shuffle, a barrier. Where the
-rows are few they are collected, and go out over a connection that stays open from batch to batch.
-Spark refuses barrier stages under dynamic allocation; there the executors still encode, and their
-blobs come to the driver one source partition at a time. A task that Spark repeats does no harm
-then, as tasks send nothing (INV-2).
+A write stage takes longer than a small micro-batch: workers, a shuffle, a barrier. A few rows are
+collected instead, and sent over a connection that stays open from batch to batch. Spark refuses
+barrier stages under dynamic allocation; there the executors still encode, and their blobs come to
+the driver one source partition at a time. A repeated task does no harm then, as tasks send nothing
+(INV-2).
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from oncelog.spark.targets import Targets
 __all__ = ["DirectWriter"]
 
 DRIVER_TASK = -1
-"""What stands for the driver in a report."""
+"""The driver's task number in a report."""
 
 
 class DirectWriter:
@@ -44,10 +44,10 @@ class DirectWriter:
         targets: Targets,
         blobs: Iterable[list[Blob]],
     ) -> list[TaskReport]:
-        """Send blobs, in their order, and tell where they stand once all are acknowledged.
+        """Send blobs, in their order; return their offsets once all are acknowledged.
 
-        `blobs` is taken on the caller's thread, so that Spark's jobs behind it stay the query's.
-        Raises `WriteStageError` when the cluster did not take them.
+        `blobs` is read on the caller's thread, so that its Spark jobs belong to the query. Raises
+        `WriteStageError` when the cluster refused a blob.
         """
         try:
             producer = self._runner.call(self._attached(identity))

@@ -4,9 +4,9 @@
 sockets: the batch is a `MicroBatch`, the transaction a `Transaction`, and both have fakes in the
 tests. Theory of operation, with N the batch and the marker that of the last committed one:
 
-1. At the start InitProducerId ends what a former run left open; after it the marker is known for
-   certain: it is in the marker topic, and in the group's stable offsets, whichever is newer.
-2. marker = N: compute the batch and write nothing. marker = N - 1: go on. Anything else fails
+1. At the start InitProducerId ends a former run's transaction; after it the marker is certain: it
+   is in the marker topic, and in the group's stable offsets, whichever is newer.
+2. marker = N: compute the batch and write nothing. marker = N - 1: continue. Any other marker fails
    closed (`marker.compare`).
 3. A new epoch, so that a zombie is fenced (INV-5) and sequences restart at 0.
 4. The write stage, every record acknowledged, each partition by exactly one task, in its first
@@ -16,12 +16,12 @@ tests. Theory of operation, with N the batch and the marker that of the last com
 6. An outcome in doubt is settled by 1 and 2: InitProducerId either waits for a commit that is under
    way or aborts, and the marker says which.
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
-   would hold the last stable offset for all readers. What no attempt can mend, a mistake of the
-   user's or a missing permission, is tried once.
-8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4.
-   Neither the group's offsets nor the transactional id of a query that has nothing to do expires.
-9. A marker that is found nowhere, though this driver committed or read it less than a day ago, was
-   deleted: no rival's marker can have come and expired since. It is believed.
+   would hold the last stable offset for all readers. A failure that no attempt can avoid, such as a
+   user's mistake or a missing permission, is tried once.
+8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4. So
+   neither the group's offsets nor the transactional id of an idle query expires.
+9. A marker that is missing, though this driver committed or read it less than a day ago, was
+   deleted: no rival's marker can have been written and expired since. The driver's copy is trusted.
 """
 
 import threading
@@ -87,7 +87,7 @@ _HOPELESS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What the tasks write under."""
+    """The producer id and epoch of the tasks."""
 
     producer_id: int
     producer_epoch: int
@@ -95,9 +95,9 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task wrote to one partition.
+    """The records that one task wrote to one partition.
 
-    All of it is acknowledged. Offsets are those of the first and last record.
+    All of them are acknowledged. Offsets are those of the first and last record.
     """
 
     task: int
@@ -108,7 +108,7 @@ class TaskReport:
 
 
 class MicroBatch(Protocol):
-    """One micro-batch as Spark hands it over."""
+    """One micro-batch of Spark."""
 
     query_id: str
     batch_id: int
@@ -117,30 +117,30 @@ class MicroBatch(Protocol):
         """The sources' lines of the checkpoint's ``offsets/N``."""
 
     def planned_at_s(self) -> float | None:
-        """When the batch was planned, in seconds since 1970; None if nothing tells."""
+        """When the batch was planned, in seconds since 1970; None if unknown."""
 
     def initial_offsets(self) -> Mapping[TopicPartition, int] | None:
-        """Where batch 0 of this query begins, if its sources tell."""
+        """The start offsets of batch 0 of this query, if its sources report them."""
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         """Run the write stage.
 
-        Raises `WriteStageError` when it was not one clean attempt; then nothing of it may be
+        Raises `WriteStageError` when it was not one clean attempt; then none of its records may be
         committed.
         """
 
     def next_watermark_ms(self) -> int | None:
-        """The watermark after the batch, known once it is written; None if Spark does not tell."""
+        """Return the watermark after the batch, once it is written; None if Spark has none."""
 
     def drain(self) -> None:
         """Compute the batch and drop its rows, so that state stores commit."""
 
     def is_stopping(self) -> bool:
-        """Whether the query is being stopped: then a failure is not worth another attempt."""
+        """Whether the query is being stopped: then a failed attempt is not repeated."""
 
 
 class Transaction(Protocol):
-    """What is needed of `oncelog.client.TransactionDriver`."""
+    """The part of `oncelog.client.TransactionDriver` that the driver uses."""
 
     @property
     def producer_id(self) -> int: ...  # noqa: D102
@@ -155,7 +155,7 @@ class Transaction(Protocol):
         """
 
     async def new_epoch(self) -> object:
-        """An epoch that no batch was written under, asked for only when the current one was.
+        """Return an epoch that no batch was written under; the current one if it is unused.
 
         Raises when another driver took over.
         """
@@ -174,7 +174,7 @@ class Transaction(Protocol):
         """TxnOffsetCommit with generation -1."""
 
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
-        """One record in the transaction, in a partition that no task writes to."""
+        """Append one record of the transaction to a partition that no task writes to."""
 
     async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
         """The last committed value of `key`; definitive after `open`."""
@@ -236,10 +236,10 @@ class BatchDriver:
         return self._marker
 
     def process(self, batch: MicroBatch) -> None:
-        """Bring one micro-batch to its end: committed by this call, or found committed and drained.
+        """Complete one micro-batch: commit it, or find it committed and drain it.
 
         Raises `FailClosedError` when neither is safe, `WriteStageError` or a `ClientError` when the
-        attempts are used up; nothing is committed then.
+        attempts are used up; then no record is committed.
         """
         with self._lock:
             self._process(batch)
@@ -256,9 +256,9 @@ class BatchDriver:
     def renew(self) -> None:
         """Commit the last marker and its offsets again, `RENEWAL_S` after the last commit.
 
-        Does nothing in the middle of a batch, which will commit its own. Raises `ClientError` when
-        it did not succeed: the next batch, or the next renewal, begins anew. Not so once another
-        driver took over: then only a batch may fence that one.
+        Does nothing during a batch, which commits its own. Raises `ClientError` when it failed: the
+        next batch, or the next renewal, opens the transaction again. After another driver took over
+        only a batch may, because that fences it.
         """
         if not self._lock.acquire(blocking=False):
             return
@@ -273,7 +273,7 @@ class BatchDriver:
             self._lock.release()
 
     def close(self) -> None:
-        """Forget the transaction. None is open between two batches, so nothing is sent."""
+        """Forget the transaction. None is open between two batches, so no request is sent."""
         self._is_open = False
 
     def _process(self, batch: MicroBatch) -> None:
@@ -291,8 +291,8 @@ class BatchDriver:
                 failure = error
             except _InDoubtError as error:
                 failure = error.reason
-            # The next `_open` leaves nothing of this attempt open, and the marker it reads settles
-            # what is in doubt.
+            # The next `_open` ends this attempt's transaction, and its marker resolves a commit in
+            # doubt.
             self._is_open = False
             self._progress.step("failed", batch.batch_id, attempt=attempt, error=_one_line(failure))
             if _is_hopeless(failure) or batch.is_stopping():
@@ -316,8 +316,8 @@ class BatchDriver:
         if last is not None and last.batch.query_id != identity.query_id:
             check_start(batch.initial_offsets(), self._offsets, options.accept)
         if verdict is Verdict.DRAIN and self._is_computed:
-            # An EndTxn of this very call, in doubt until now, went through: the state of that run
-            # stands.
+            # An EndTxn of this very call, in doubt until now, succeeded: the state of that run is
+            # valid.
             self._progress.step("txn_ended", batch.batch_id)
             return
         if verdict is Verdict.DRAIN:
@@ -410,9 +410,9 @@ class BatchDriver:
         return planned_at_s is None or self._now_s() - planned_at_s > UNMARKED_AGE_S_MAX
 
     def _settle_last(self, identity: BatchIdentity, failure: Exception) -> None:
-        """After the last attempt.
+        """End the transaction after the last attempt.
 
-        Leave nothing open, and raise unless the batch turns out to be committed and computed.
+        Raises unless the batch turns out to be committed and computed.
         """
         try:
             self._open()
@@ -454,7 +454,7 @@ class BatchDriver:
 
 
 def another_cluster(source: str, sink: str) -> str:
-    """Why the offsets of a source on cluster `source` are not committed to cluster `sink`."""
+    """Return why offsets of a source on cluster `source` are not committed to cluster `sink`."""
     return (
         f"a source reads from cluster {source} and the sink writes to cluster {sink}, whose groups "
         "cannot hold that cluster's offsets: pass commit_source_offsets=False, and the "

@@ -19,7 +19,7 @@ class DriverOptions:
     application_id: str
     marker_partition: TopicPartition | None = None
     cluster_id: str | None = None
-    """Of the sink's cluster, if it tells."""
+    """The sink's cluster id, if known."""
     marker_topic_is_new: bool = False
     """The marker topic was not there before this run, so it holds no marker."""
     commit_source_offsets: bool = True

@@ -27,7 +27,7 @@ from oncelog.spark.targets import Targets
 __all__ = ["BLOB_DDL", "BLOB_SCHEMA", "TASK_COLUMN", "Blob", "BlobOrder", "Encoder"]
 
 TASK_COLUMN: Final = "task"
-"""The column of a blob that says which task sends it."""
+"""The column of a blob with the task that sends it."""
 
 BLOB_SCHEMA: Final = pa.schema(
     [
@@ -87,7 +87,7 @@ class Encoder:
             ]
 
     def _targets_of(self, rows: Any, turn: int) -> tuple[Int64s, int]:
-        """The target of each row, and the turn of the wheel after them."""
+        """Return the target of each row, and the next state of the rotation."""
         size = max(rows.nbytes // len(rows), 1)
         spread = turn + np.arange(len(rows), dtype=np.int64) // max(self.batch_size // size, 1)
         topic, partition = _column(rows, "topic"), _column(rows, "partition")

@@ -1,9 +1,9 @@
-"""What the Spark room raises.
+"""Defines the errors of the Spark package.
 
-Every message says what to do next, because a streaming query shows its user nothing else.
+Every message contains the remedy, because a streaming query shows its user nothing else.
 
-A refusal (`FailClosedError`) is not a failure to write: nothing was written, and going on might
-write something twice (INV-10).
+A refusal (`FailClosedError`) is not a failure to write: no record was written, and continuing might
+write one twice (INV-10).
 """
 
 from oncelog.core.errors import OncelogError
@@ -107,6 +107,6 @@ class JavaNotFoundError(PipelineError):
 
 
 def loss_message(what: str) -> str:
-    """One message for all losses: what was found, and how to go on."""
+    """Return the message of a data loss: the finding, and how to continue."""
     lost = "Records were deleted before this query read them"
     return f"{what}. {lost}; failOnDataLoss=false goes on without them"

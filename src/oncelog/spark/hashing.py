@@ -77,9 +77,9 @@ def _mix_tail(hashes: npt.NDArray[np.uint32], data: Uint8s, tails: Int64s, left:
 
 
 def partitions_for_keys(keys: Any, counts: Int64s | int) -> Int64s:
-    """The default partition of each key of a binary array, given the partition count of its topic.
+    """Return each key's default partition, given the partition count of its topic.
 
-    A null key gives that of an empty one.
+    A null key gets that of an empty one.
     """
     data, offsets = binary_parts(keys)
     hashes = murmur2(data, offsets[:-1], np.diff(offsets))

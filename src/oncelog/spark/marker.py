@@ -3,8 +3,8 @@
 The marker is a record of the marker topic (compacted, the application id as key), and the metadata
 string of one of the offsets that the batch commits. Both are part of the batch's own transaction,
 so they become visible with its output or not at all, and either is enough to find it again.
-`compare` holds the rules of what may run. It is pure: it knows neither Spark nor Kafka. Anything
-that is not surely safe fails closed.
+`compare` decides which batch may run. It is pure: it knows neither Spark nor Kafka. A case that is
+not certainly safe fails closed.
 
 Offsets of a group expire (``offsets.retention.minutes``, a week) and go with a deleted topic;
 records of a compacted topic do not. Without a marker, batch 0 is either the first there ever was,
@@ -62,7 +62,7 @@ left on.
 
 
 class Verdict(Enum):
-    """What to do with a batch that Spark hands over."""
+    """The decision about a micro-batch."""
 
     RUN = "run"
     """Write it: the batch before it is the last one committed."""
@@ -75,10 +75,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """What tells one micro-batch from all others.
-
-    The query of the checkpoint, its number, and what it reads.
-    """
+    """Identifies one micro-batch."""
 
     query_id: str
     batch_id: int
@@ -96,7 +93,7 @@ class Marker:
     sequence: int
     batch: BatchIdentity
     watermark_ms: int | None = None
-    """What Spark's commit log is to hold of the batch (`oncelog.spark.commit_log`)."""
+    """The batch's future entry in Spark's commit log (`oncelog.spark.commit_log`)."""
 
     def encode(self) -> str:
         """One line of JSON, about 150 bytes (Kafka's ``offset.metadata.max.bytes`` is 4096)."""
@@ -158,12 +155,12 @@ def compare(
     replaces_query: str | None = None,
     may_have_expired: bool = False,
 ) -> Verdict:
-    """Decide whether `batch` runs, given the marker that the transactions of this application left.
+    """Decide whether `batch` runs, given the marker that this application's transactions left.
 
     Raises `FailClosedError` in every case but two: the batch is the one committed last (drain), or
-    the one right after it (run). `accept` holds reasons (of `ACCEPTABLE`) to run all the same;
-    `replaces_query` the id of a query whose checkpoint is lost; `may_have_expired` says that a
-    marker of this very batch could be gone by now.
+    the one right after it (run). `accept` has reasons (of `ACCEPTABLE`) to run nevertheless;
+    `replaces_query` is the id of a query whose checkpoint is lost; `may_have_expired` means that a
+    marker of this very batch could have expired.
     """
     if committed is None:
         return _without_marker(batch, accept, may_have_expired)
@@ -175,7 +172,7 @@ def compare(
 
 
 def check_query(committed: Marker, query_id: str | None, replaces_query: str | None) -> None:
-    """Refuse a query that is not the one of the marker, nor told to replace it.
+    """Refuse a query that is neither the marker's nor the one to replace it.
 
     `query_id` is None for a query whose checkpoint is empty.
     """
@@ -197,10 +194,10 @@ def check_start(
     committed: Mapping[TopicPartition, int],
     accept: Collection[str],
 ) -> None:
-    """Refuse batch 0 of a query that replaces another one unless it begins where that one ended.
+    """Refuse batch 0 of a replacing query unless it begins where the replaced one ended.
 
-    `begins` is where the batch begins, None if its source does not tell. A partition that the
-    group has no offset of is new and may begin anywhere.
+    `begins` is where the batch begins, None if its source does not report it. A partition without
+    an offset of the group is new and may begin anywhere.
     """
     if OTHER_START in accept:
         return

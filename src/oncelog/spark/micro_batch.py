@@ -1,7 +1,7 @@
-"""One micro-batch on Spark's driver: its rows, written in the way that costs least.
+"""Writes one micro-batch from Spark's driver, in the cheapest way.
 
-Not at all where the batch has no partition; by the driver where rows are few, or where Spark has no
-barriers; else encoded by one stage, shuffled, and sent by a barrier stage.
+A batch without partitions needs no write; the driver writes a few rows, or all where Spark has no
+barriers; otherwise one stage encodes, Spark shuffles, and a barrier stage sends.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ from oncelog.spark.write_stage import (
 
 
 class SparkBatch(QueryBatch):
-    """One micro-batch, as `oncelog.spark.driver.MicroBatch` wants it."""
+    """One micro-batch, as an `oncelog.spark.driver.MicroBatch`."""
 
     def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)
@@ -50,13 +50,13 @@ class SparkBatch(QueryBatch):
         self._is_large = False
 
     def source_lines(self) -> tuple[str, ...]:
-        """What `offsets/N` holds of the sources. It is read once."""
+        """The sources' lines of `offsets/N`. The file is read once."""
         if self._lines is None:
             self._lines = super().source_lines()
         return self._lines
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
-        """Write the rows once, and tell what was written where."""
+        """Write the rows once; return the offsets of each task and partition."""
         run = self._run
         targets = run.targets()
         number = f"{identity.producer_id}/{identity.producer_epoch}"
@@ -102,7 +102,7 @@ class SparkBatch(QueryBatch):
         return run.direct.write(identity, self.batch_id, targets, blobs)
 
     def _collected(self, records: DataFrame) -> Any | None:
-        """All rows, if they turn out to be few. Guessed at first, from what the sources read."""
+        """Return all rows, if they are few. The first guess comes from the sources' offsets."""
         expected = self._run.records_since(kafka_offsets(self.source_lines()))
         if self._is_large or expected is None or expected > FEW_ROWS_COUNT_MAX:
             return None
@@ -151,7 +151,7 @@ class SparkBatch(QueryBatch):
 
 @contextmanager
 def _one_message() -> Iterator[None]:
-    """Say in one sentence why a job failed."""
+    """Return in one sentence why a job failed."""
     try:
         yield
     except (Py4JError, PySparkException) as error:

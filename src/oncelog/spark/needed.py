@@ -1,4 +1,4 @@
-"""Imported first: says how to install the extra where its packages are missing."""
+"""Imported first: raises an error with the installing command where packages are missing."""
 
 from oncelog.runtime.installation import require_extra
 

@@ -28,7 +28,7 @@ class LoggedOffsets:
     batch_id: int
     source_lines: tuple[str, ...]
     planned_at_s: float | None = None
-    """When Spark planned the batch, by its driver's clock; None if the entry does not say."""
+    """When Spark planned the batch, by its driver's clock; None if the entry has no time."""
 
 
 def parse(batch_id: int, text: str) -> LoggedOffsets:
@@ -57,12 +57,12 @@ def _planned_at_s(metadata: str) -> float | None:
 
 
 def kafka_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int]:
-    """The next offset to read of each partition that these sources carry.
+    """Return the next offset to read of each partition, from these sources' lines.
 
     Empty when none of them is Kafka's.
 
-    A partition that two sources read (a union of two branches makes Spark read twice) is given the
-    lower of its offsets: everything below it is done.
+    For a partition that two sources read (a union of two branches makes Spark read twice) the lower
+    offset counts: everything below it is done.
     """
     offsets: dict[TopicPartition, int] = {}
     for line in source_lines:
@@ -72,7 +72,7 @@ def kafka_offsets(source_lines: Iterable[str]) -> dict[TopicPartition, int]:
 
 
 def cluster_ids(source_lines: Iterable[str]) -> set[str]:
-    """Ids of the clusters that the sources read, as far as they tell."""
+    """Return the ids of the sources' clusters, as far as known."""
     found = (_identity(line).get("cluster") for line in source_lines)
     return {cluster for cluster in found if isinstance(cluster, str)}
 
@@ -80,11 +80,11 @@ def cluster_ids(source_lines: Iterable[str]) -> set[str]:
 def initial_offsets(
     source_lines: Iterable[str], notes: Iterable[str] = ()
 ) -> dict[TopicPartition, int] | None:
-    """Where the sources' first batch begins, None unless all that are Kafka's tell.
+    """Return where the sources' first batch begins; None unless all Kafka sources report it.
 
-    Our source tells it in its line. `notes` are texts of files beside the log: what Spark's Kafka
-    source keeps in ``sources/N/0``, and what ours kept before in ``oncelog-starting-offsets-*``. A
-    partition that two sources read begins at the lower offset.
+    Our source has it in its line. `notes` are texts of files beside the log: Spark's Kafka source
+    has it in ``sources/N/0``, our earlier versions in ``oncelog-starting-offsets-*``. A partition
+    that two sources read begins at the lower offset.
     """
     lines = tuple(source_lines)
     told = [_offsets(_identity(line).get("begin")) for line in lines]

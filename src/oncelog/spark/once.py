@@ -1,7 +1,7 @@
-"""`write_once`: all rows of a batch DataFrame, in one Kafka transaction.
+"""`write_once` writes all rows of a batch DataFrame in one Kafka transaction.
 
-The protocol is that of a micro-batch (`oncelog.spark.driver`): this is batch 0 of a query that has
-no other one. There is no checkpoint; the marker alone tells whether the rows are there.
+The protocol is that of a micro-batch (`oncelog.spark.driver`): this is batch 0 of a query without
+any other. There is no checkpoint; only the marker shows whether the rows are written.
 """
 
 import threading
@@ -34,7 +34,7 @@ from oncelog.spark.writer import KafkaStart
 __all__ = ["write_once"]
 
 QUERY_ID: Final = "write_once"
-"""Stands in the marker where a streaming query has the id of its checkpoint."""
+"""In the marker in place of the id of a streaming query's checkpoint."""
 
 
 def write_once(
@@ -99,7 +99,7 @@ def write_once(
 
 
 class OnceQuery:
-    """Stands where a run has its streaming query."""
+    """Represents the streaming query for a run."""
 
     query_id = QUERY_ID
     checkpoint = ""
@@ -132,7 +132,7 @@ class OnceBatch(SparkBatch):
         self._begun_at_s = time.time()
 
     def source_lines(self) -> tuple[str, ...]:
-        """Nothing tells what a batch reads; its name alone identifies it."""
+        """No lines: only the name identifies the batch."""
         return ("{}",)
 
     def planned_at_s(self) -> float | None:
@@ -140,7 +140,7 @@ class OnceBatch(SparkBatch):
         return self._begun_at_s
 
     def initial_offsets(self) -> None:
-        """No source tells."""
+        """None: the sources do not report it."""
 
     def drain(self) -> None:
         """A batch has no state: what is committed need not be computed again."""

@@ -1,7 +1,7 @@
-"""What is asked of the clusters before a query starts, so that it need not fail later.
+"""Checks the clusters before a query starts, so that it need not fail later.
 
-Nothing is fenced and no record is written here: a query that is refused disturbs no other one. Each
-refusal is one sentence that says what to do.
+No producer is fenced and no record is written here: a refused query disturbs no other one. Each
+refusal is one sentence with the remedy.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from oncelog.spark.sink_options import SinkOptions
 __all__ = ["SinkCluster", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
-"""A cluster that says nothing for so long is named as the reason."""
+"""A cluster without a reply for so long is named as the reason."""
 
 MARKER_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -40,7 +40,7 @@ log = logging.getLogger("oncelog.spark")
 
 @dataclass(frozen=True, slots=True)
 class SinkCluster:
-    """What a run has to know of the sink's cluster."""
+    """The properties of the sink's cluster that a run needs."""
 
     cluster_id: str | None
     marker_topic_is_new: bool
@@ -170,7 +170,7 @@ async def _check_sources(
 
 
 async def _cluster_id(source: Mapping[str, str]) -> str | None:
-    """The id of a source's cluster; None if it does not tell us, which its own reader will say."""
+    """Return the id of a source's cluster; None if not available, which the source reports."""
     try:
         given = client_options(Role.ADMIN, source)
         servers = given.pop("bootstrap_servers")
@@ -184,7 +184,7 @@ async def _cluster_id(source: Mapping[str, str]) -> str | None:
 async def _marker(
     transaction: TransactionDriver, options: SinkOptions, cluster: SinkCluster
 ) -> Marker | None:
-    """The marker as it stands now; only after InitProducerId it is definitive."""
+    """Return the current marker; it is definitive only after InitProducerId."""
     application_id, place = options.driver.application_id, options.driver.marker_partition
     offsets = await transaction.fetch_offsets(application_id, None, require_stable=False)
     texts: list[str | None] = [committed.metadata for committed in offsets.values()]

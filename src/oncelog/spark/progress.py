@@ -1,10 +1,9 @@
-"""Where a query stands within a micro-batch.
+"""Records the steps of a micro-batch, and the crash points of tests.
 
-One JSON line per step, and the named points where a test may kill it.
-
-Written before and after each step that a crash can fall between, so that a test that kills at
-a random moment can tell afterwards which row of the crash table it hit (`crash_row`). The lines
-survive SIGKILL because they are in the kernel when `write` returns. Losing them loses no guarantee.
+One JSON line is written before and after each step that a crash can interrupt, so that a test that
+kills at a random moment can determine afterwards which row of the crash table applied
+(`crash_row`). The lines survive SIGKILL because they are in the kernel when `write` returns. No
+guarantee depends on them.
 """
 
 import json
@@ -116,7 +115,7 @@ class CrashPoint:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "CrashPoint | None":
-        """What ``ONCELOG_CRASH_POINT`` asks for, if it is set."""
+        """Return the crash point in ``ONCELOG_CRASH_POINT``, if set."""
         text = environment.get(ENVIRONMENT_VARIABLE)
         if not text:
             return None
@@ -128,7 +127,7 @@ class CrashPoint:
         return name == self.name and self.batch_id in (None, batch_id)
 
     def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
-        """SIGKILL the processes named, then this one. Nothing is cleaned up: that is the point."""
+        """Send SIGKILL to these processes, then to this one, without any cleanup."""
         for pid in (*self.pids, os.getpid()):
             try:
                 send(pid, signal.SIGKILL)
@@ -137,7 +136,7 @@ class CrashPoint:
 
 
 def read_progress(path: str) -> list[dict[str, Any]]:
-    """All steps written so far. A line cut by a full disk ends the list."""
+    """Return all steps written so far. A line cut by a full disk ends the list."""
     steps: list[dict[str, Any]] = []
     try:
         text = Path(path).read_text()
@@ -152,10 +151,10 @@ def read_progress(path: str) -> list[dict[str, Any]]:
 
 
 def crash_row(steps: Iterable[Mapping[str, Any]], checkpoint: str | None = None) -> CrashRow:
-    """Which row of the crash table a process hit whose last steps these are.
+    """Return the row of the crash table for a process with these last steps.
 
-    With the checkpoint's folder (a local path), Spark's own two logs tell the ends of a batch
-    apart, which the sink cannot see.
+    With the checkpoint's folder (a local path), Spark's own two logs distinguish the ends of a
+    batch, which the sink cannot see.
     """
     last = next(iter(reversed(list(steps))), None)
     row = (

@@ -1,4 +1,4 @@
-"""What every exactly-once sink knows of a query: its run, its checkpoint, its micro-batches.
+"""Common parts of the exactly-once sinks: a query's run, checkpoint and micro-batches.
 
 Where the rows go is the sink's own business: `oncelog.spark.run` and `oncelog.spark.micro_batch`
 for Kafka, `oncelog.spark.jdbc` for PostgreSQL.
@@ -45,11 +45,11 @@ __all__ = [
 DESCRIPTION: Final = "spark.job.description"
 
 STARTING_OFFSETS: Final = ("oncelog-starting-offsets-*.json", "sources/*/0")
-"""Where sources note the beginning of a query, within its checkpoint."""
+"""The folder within a checkpoint where sources record the beginning of a query."""
 
 
 class Query(Protocol):
-    """What a run has to know of its query."""
+    """The part of a streaming query that a run uses."""
 
     run_id: str
     query_id: str
@@ -62,7 +62,7 @@ class Query(Protocol):
         """Return when it has ended."""
 
     def next_watermark_ms(self) -> int | None:
-        """The watermark after the batch that was computed last, None if nothing tells."""
+        """Return the watermark after the batch that was computed last, None if unknown."""
 
 
 class SparkQuery:
@@ -88,12 +88,12 @@ class SparkQuery:
 
     def wait(self) -> None:
         """Return when it has ended, however."""
-        # The query failed, or the JVM is gone; its user is told elsewhere.
+        # The query failed, or the JVM has ended; Spark reports that itself.
         with suppress(Py4JError, PySparkException, OSError):
             self._query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
 
     def next_watermark_ms(self) -> int | None:
-        """The watermark after the batch that was computed last, None if Spark does not tell."""
+        """Return the watermark after the batch that was computed last, None if Spark has none."""
         try:
             return watermark_after(self._execution)
         except Py4JError:
@@ -131,7 +131,7 @@ class QueryRun:
         return self._query.next_watermark_ms()
 
     def call_at_end(self, close: Callable[[], None]) -> None:
-        """Have `close` called once the query has ended, on a thread of its own."""
+        """Call `close` once the query has ended, on a separate thread."""
 
         def wait_and_call() -> None:
             try:
@@ -146,7 +146,7 @@ _RUNS: Final[WeakValueDictionary[str, QueryRun]] = WeakValueDictionary()
 
 
 class QueryBatch:
-    """One micro-batch on Spark's driver; where its rows go is for a subclass to say."""
+    """One micro-batch on Spark's driver; subclasses write its rows."""
 
     def __init__(self, query: QueryRun, df: DataFrame, batch_id: int) -> None:
         self._query = query
@@ -155,7 +155,7 @@ class QueryBatch:
         self.batch_id = int(batch_id)
 
     def source_lines(self) -> tuple[str, ...]:
-        """What `offsets/N` holds of the sources."""
+        """The sources' lines of `offsets/N`."""
         return self._logged().source_lines
 
     def planned_at_s(self) -> float | None:
@@ -163,7 +163,7 @@ class QueryBatch:
         return self._logged().planned_at_s
 
     def initial_offsets(self) -> dict[TopicPartition, int] | None:
-        """Where the sources' first batch begins, if they tell."""
+        """Return where the sources' first batch begins, if they report it."""
         context, root = self._query.context, self._query.checkpoint
         notes = [
             text for pattern in STARTING_OFFSETS for text in read_matching(context, root, pattern)
@@ -200,7 +200,7 @@ class QueryBatch:
 
 
 class SinkRun(Protocol):
-    """What a sink keeps as long as a query's run lasts."""
+    """The parts of a sink that live as long as a query's run."""
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
@@ -213,9 +213,9 @@ R = TypeVar("R", bound=SinkRun)
 
 
 class RunningSink(Generic[R]):
-    """What Spark calls per micro-batch.
+    """The function that Spark calls per micro-batch.
 
-    Holds one run at a time: the writer may be started again after its query ended.
+    It has one run at a time: the writer may be started again after its query ended.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class RunningSink(Generic[R]):
         self._batch = batch
         self._run: R | None = None
         self._run_id = ""
-        # A query that starts may run its first batch before the caller of start() looks at it.
+        # A starting query may run its first batch before the caller of start() has it.
         self._lock = threading.Lock()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -240,7 +240,7 @@ class RunningSink(Generic[R]):
         run.process(self._batch(run, df, batch_id))
 
     def run_of(self, query: Any, context: Any) -> R:
-        """The run of this query, made when it is first asked for."""
+        """Return the run of this query, created on first use."""
         with self._lock:
             if self._run is None or self._run_id != str(query.runId):
                 if self._run is not None:

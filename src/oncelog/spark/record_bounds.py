@@ -1,7 +1,7 @@
-"""Where each record of a batch begins and ends, in NumPy.
+"""Finds where each record of a batch begins and ends, in NumPy.
 
-It is the only thing about a record that depends on the one before it. Records of the same size that
-follow each other are found many at a time; where sizes vary, that is tried now and then.
+Only this depends on the record before. Consecutive records of the same size are found many at a
+time; where sizes vary, that is tried now and then.
 """
 
 from typing import Final
@@ -69,9 +69,9 @@ def record_bounds(section: bytes, count: int) -> tuple[Int64s, Int64s]:
 
 
 def _same_size(data: Uint8s, prefix_size: int, stride: int, count: int) -> int:
-    """How many records after the first one in `data`, of `count`, begin with the same length.
+    """Count the records after the first one in `data`, of `count`, that have the same length.
 
-    Each that does tells where the next one begins.
+    Each of them shows where the next one begins.
     """
     most = min(count, len(data) // stride - 1)
     found, window = 0, RUN_WINDOW_COUNT

@@ -24,10 +24,10 @@ from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
 
 RENEWAL_LOOK_S: Final = 60.0
-"""How often an idle query looks at its marker; `oncelog.spark.driver` says when it is due."""
+"""How often an idle query checks its marker; `oncelog.spark.driver` decides when it is due."""
 
 METADATA_AGE_S_MAX: Final = 30.0
-"""Partition counts of the target topics are asked for again after this time."""
+"""Partition counts of the target topics are requested again after this time."""
 
 T = TypeVar("T")
 
@@ -35,10 +35,7 @@ log = logging.getLogger("oncelog.spark")
 
 
 class Run(QueryRun):
-    """One run of one query.
-
-    Its connections, its driver, and what does not change between micro-batches.
-    """
+    """One run of one query: its connections, its driver, and state across micro-batches."""
 
     def __init__(
         self, query: Query, context: Any, options: SinkOptions, cluster: SinkCluster
@@ -86,7 +83,7 @@ class Run(QueryRun):
             try:
                 self._driver.prepare()
             except StoppedError:
-                # The query has ended already, and says why.
+                # The query has ended already, and raises the reason.
                 return
             except ClientError as error:
                 raise explained(error, self.options) from error
@@ -99,9 +96,9 @@ class Run(QueryRun):
             raise explained(error, self.options) from error
 
     def _renew(self) -> None:
-        """Spark calls nobody while a query has nothing to do; this thread looks after its marker.
+        """Renew the marker of an idle query, on a thread, as Spark calls nothing then.
 
-        It goes on after any failure: the next look, or the next batch, begins anew.
+        It continues after any failure: the next check, or the next batch, starts again.
         """
         while not self._closing.wait(RENEWAL_LOOK_S):
             with self._in_use:
@@ -113,7 +110,7 @@ class Run(QueryRun):
                     log.warning("the batch marker could not be renewed: %s", error)
 
     def targets(self) -> Targets:
-        """The partitions that may be written to, asked for anew when the answer is old."""
+        """The partitions that may be written to, requested again when the reply is old."""
         now = time.monotonic()
         if self._targets is None or now - self._targets_at > METADATA_AGE_S_MAX:
             self._targets = self.call(self._ask_targets())
@@ -143,9 +140,9 @@ class Run(QueryRun):
         self._written_count = record_count
 
     def records_since(self, read_to: Mapping[TopicPartition, int]) -> int | None:
-        """About how many rows to expect of a micro-batch that reads up to these offsets.
+        """Estimate the rows of a micro-batch that reads up to these offsets.
 
-        None when nothing is known: before the first one, and for partitions that are new.
+        None when unknown: before the first one, and for new partitions.
         """
         if self._read_to is None or self._read_to.keys() != read_to.keys():
             return None
@@ -190,7 +187,7 @@ class Run(QueryRun):
         return Targets(wanted, counts, await self._ask_size_limits(wanted))
 
     async def _ask_size_limits(self, topics: tuple[str, ...]) -> tuple[int, ...]:
-        """Each topic's ``max.message.bytes``; what nobody may tell us is learned by refusals."""
+        """Request each topic's ``max.message.bytes``; without permission refusals show it."""
         try:
             settings = await self._admin.describe_configs(topics)
         except ClientError:

@@ -35,7 +35,7 @@ class _Written:
 
 
 class Deliveries:
-    """What one sender sends in one transaction, and where it stands once it is acknowledged.
+    """Sends one sender's batches of one transaction, and reports their offsets.
 
     A target partition may have one sender per (producer id, epoch) only: each begins at sequence 0
     (INV-2).
@@ -60,7 +60,7 @@ class Deliveries:
             try:
                 future = self._producer.send_batch(topic, partition, blob.data, blob.record_count)
             except ClientError:
-                # The transaction is lost already; the batch that lost it says why.
+                # The transaction has failed already; the batch that failed it has the reason.
                 await self._settle(len(self._pending))
                 raise
             self._pending.append((blob, future))
@@ -68,7 +68,7 @@ class Deliveries:
                 await self._settle(len(self._pending) // 2)
 
     async def finish(self, task: int) -> list[TaskReport]:
-        """Wait until everything is acknowledged, and tell what was written."""
+        """Wait until everything is acknowledged, and return the reports."""
         await self._producer.flush()
         await self._settle(len(self._pending))
         return [
@@ -83,7 +83,7 @@ class Deliveries:
         ]
 
     async def _settle(self, count: int) -> None:
-        """Wait for the oldest `count` batches and note where their records stand."""
+        """Wait for the oldest `count` batches and record their offsets."""
         for blob, future in self._pending[:count]:
             try:
                 metadata = await future

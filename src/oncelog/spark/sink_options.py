@@ -1,4 +1,4 @@
-"""What `exactly_once` was given."""
+"""Defines the options of `exactly_once`."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +16,7 @@ MARKER_TOPIC: Final = "__oncelog_markers"
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything `exactly_once` was given."""
+    """All options of `exactly_once`."""
 
     bootstrap_servers: str
     driver: DriverOptions

@@ -8,9 +8,9 @@ Columns and options are those of Spark's own Kafka source (`oncelog.spark.source
 reader runs on Spark's driver, in one planner process per query; `read` runs in tasks and keeps its
 connection as long as the worker process lives.
 
-It reads up to the last stable offset (INV-3, INV-7), so what is planned is always readable. What a
-batch reads is told by its offsets alone (`oncelog.spark.source_offsets`): one that runs again reads
-the same records or says that they are gone.
+It reads up to the last stable offset (INV-3, INV-7), so what is planned is always readable. A
+batch's offsets alone determine what it reads (`oncelog.spark.source_offsets`): one that runs again
+reads the same records or fails because they are gone.
 """
 
 import logging
@@ -101,7 +101,7 @@ class OncelogSource(DataSource):
         return OncelogBatchReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused: Spark would run a failed task again and not tell what it wrote before."""
+        """Refuse: Spark would run a failed task again and not report what it wrote before."""
         raise UsageError(
             "write.format('oncelog') could write a row twice when a task fails: use "
             "oncelog.spark.write_once(df, ...), one transaction for all rows"
@@ -145,10 +145,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_cluster": None}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's names from here on
-        """Where the query begins.
+        """Return where the query begins.
 
-        Spark asks again after a crash in batch 0, and does not keep the answer; the batch's end
-        does.
+        Spark calls this again after a crash in batch 0, and does not store the result; the batch's
+        end does.
         """
         cluster = self._connected()
         state = cluster.state()
@@ -186,7 +186,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._connected().state()
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """For the query's progress: what could be read when last asked."""
+        """Return the last known end of the partitions, for the query's progress."""
         return places_json(self._last_ends) if self._last_ends else None
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
@@ -223,12 +223,12 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(now, diverged=self._connected().diverged(read)) if read else now
 
     def _positions(self, begun: SourceOffset, now: ClusterState) -> Places:
-        """Where the next batch begins in each partition."""
+        """Return where the next batch begins in each partition."""
         positions = positions_after(begun, now, self._check(begun, now))
         return positions | self._beginnings([tp for tp in now.ends if tp not in positions])
 
     def _check(self, begun: SourceOffset, now: ClusterState) -> list[Gap]:
-        """What is missing; raises `DataLossError` unless that may be."""
+        """Check for missing records; raise `DataLossError` unless that is allowed."""
         gaps = [gap for gap in compare_with(begun, now) if not self._is_unstable(gap, begun)]
         for gap in gaps:
             self._lost(gap.what)
@@ -245,7 +245,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return all(ends[tp] >= begun.ends[tp] for tp in gap.partitions)
 
     def _beginnings(self, new: list[TopicPartition]) -> Places:
-        """Where partitions begin that the query did not know."""
+        """Return where new partitions begin."""
         beginnings = self._connected().beginnings(new) if new else {}
         for tp, offset in beginnings.items():
             if offset > 0:
@@ -311,7 +311,7 @@ class OncelogBatchReader(DataSourceReader):
         return _ranges(options, begins, ends, state.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Runs in a task. Where there is nothing to read, Spark hands over a partition of none."""
+        """Read one range, in a task. Without any, Spark passes a partition of None."""
         if not isinstance(partition, OffsetRange):
             return iter(())
         return read_range(self._options, self._schema, partition)

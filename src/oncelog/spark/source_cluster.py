@@ -1,6 +1,6 @@
-"""What the source asks the cluster: which partitions there are, and where they begin and end.
+"""Queries the cluster for the source: partitions, and where they begin and end.
 
-One loop and one set of connections for as long as a query's planner lives.
+One event loop and one set of connections live as long as a query's planner.
 """
 
 import re
@@ -27,19 +27,19 @@ __all__ = ["SourceCluster", "places_at"]
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS: Final = 10_000
-"""A wrong address is said after this time. A broker that is restarting answers before."""
+"""A wrong address is reported after this time. A restarting broker replies earlier."""
 
 CALL_TIMEOUT_MS: Final = 60_000
 """``default.api.timeout.ms`` of Java's consumer."""
 
 NO_MATCH: Final = -1
-"""What ListOffsets answers where no record is as young as the time asked for."""
+"""The reply of ListOffsets if no record is at or after the time."""
 
 
 class SourceCluster:
-    """The planner's questions to the cluster, asked on one loop with connections that last.
+    """The planner's requests to the cluster, on one event loop with lasting connections.
 
-    Raises `PipelineError` in one sentence when the cluster does not answer.
+    Raises `PipelineError` in one sentence when the cluster does not reply.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -56,11 +56,11 @@ class SourceCluster:
             raise
 
     def state(self, start: SourceOffset | None = None) -> ClusterState:
-        """The subscribed partitions, their identities, and where each ends.
+        """Return the subscribed partitions, their topic ids, and where each ends.
 
         The end is the last stable offset under read_committed. A broker that has just started may
-        not know its topics for a moment: those that `start` knows, or that are subscribed to by
-        name, are asked for again (``fetchOffset.numRetries``) before they count as missing. Raises
+        not know its topics yet: those that `start` knows, or that are subscribed to by name, are
+        requested again (``fetchOffset.numRetries``) before they count as missing. Raises
         `UsageError` for a subscribed one that neither exists nor is known.
         """
         return self._call(self._state(start))
@@ -70,19 +70,19 @@ class SourceCluster:
         return self._call(self._offsets(wanted, isolation))
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> Places:
-        """Where the partitions begin."""
+        """Return where the partitions begin."""
         return self.offsets(dict.fromkeys(partitions, EARLIEST))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Places:
-        """Where the partitions end for a reader of uncommitted records."""
+        """Return where the partitions end for a reader of uncommitted records."""
         return self.offsets(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
 
     def diverged(self, read: Mapping[TopicPartition, Position]) -> Places:
-        """Of the logs that lost what was read of them, where they parted from it (KIP-320)."""
+        """Return where truncated logs diverge from what was read of them (KIP-320)."""
         return self._call(self._diverged(read))
 
     def group_offsets(self, group_id: str) -> Places:
-        """What the group committed, waiting for transactions that are still ending."""
+        """Return the group's committed offsets, after transactions that are still ending."""
         return self._call(self._group_offsets(group_id))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The source's offsets and the planning of micro-batches: values to values, and nothing else.
+"""Plans micro-batches and encodes the source's offsets, as pure functions.
 
 An offset is Spark's own JSON, ``{"topic":{"0":23}}``, and beside the topics one entry of ours,
 ``"@oncelog"``, a name that no topic can have:
@@ -54,7 +54,7 @@ Places = dict[TopicPartition, int]
 
 
 def places_json(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Spark compares offsets as text, so topics and partitions stand in a fixed order."""
+    """Encode places as JSON. Spark compares offsets as text, so the order is fixed."""
     result: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(places):
         result.setdefault(topic, {})[str(partition)] = places[TopicPartition(topic, partition)]
@@ -72,7 +72,7 @@ def parse_places(value: Mapping[str, Mapping[str, int]]) -> Places:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """Where a micro-batch ends: the next offset to read of each partition."""
+    """The end of a micro-batch: the next offset to read of each partition."""
 
     ends: Places
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class SourceOffset:
         return self.begins == self.ends
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Encode it for Spark's log."""
         identity: dict[str, Any] = {}
         if self.cluster_id is not None:
             identity["cluster"] = self.cluster_id
@@ -123,7 +123,7 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What the cluster said of the subscribed partitions: identities, and where they end."""
+    """The cluster's state of the subscribed partitions: topic ids, and where they end."""
 
     ends: Places
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
@@ -131,18 +131,18 @@ class ClusterState:
     unsubscribed: frozenset[str] = frozenset()
     """Topics that the query's offsets know and that exist, but are not subscribed to any more."""
     epochs: Places = field(default_factory=dict)
-    """The leader epoch of each partition, where the leader tells."""
+    """The leader epoch of each partition, where the leader reports it."""
     diverged: Places = field(default_factory=dict)
-    """Where logs end that the query read further, before they lost their tail."""
+    """The ends of logs that the query read further, before they lost their tail."""
 
 
 class GapKind(Enum):
-    """Why records that the query has to read are not there."""
+    """Why records that the query has to read are missing."""
 
     REPLACED = "replaced"
-    """Another log stands there now, to be read from its beginning."""
+    """Another log has its name now, to be read from its beginning."""
     SHORTENED = "shortened"
-    """The log ends before the place where the query stands."""
+    """The log ends before the query's position."""
     DIVERGED = "diverged"
     """The log lost its tail, and other records may have taken the offsets since."""
     GONE = "gone"
@@ -159,9 +159,9 @@ class Gap:
 
 
 def to_validate(start: SourceOffset, now: ClusterState) -> dict[TopicPartition, Position]:
-    """Where the query stands in the logs whose leader epoch has changed since.
+    """Return the query's positions in logs whose leader epoch has changed.
 
-    Nothing has to be asked of the others, nor of a topic that was made again.
+    The others need no validation, nor does a topic that was created again.
     """
     return {
         tp: Position(start.ends[tp], epoch)
@@ -172,10 +172,10 @@ def to_validate(start: SourceOffset, now: ClusterState) -> dict[TopicPartition, 
 
 
 def compare_with(start: SourceOffset, now: ClusterState) -> list[Gap]:
-    """What is missing between where the query stands and what the cluster holds.
+    """Find the records that the query has to read and the cluster does not have.
 
-    Brokers that tell no topic ids (Metadata before v10) show a topic that was made again only by an
-    end below where the query stands.
+    Brokers that report no topic ids (Metadata before v10) show a topic that was created again only
+    by an end below the query's position.
     """
     if start.cluster_id and now.cluster_id and start.cluster_id != now.cluster_id:
         what = (
@@ -225,11 +225,11 @@ def _what(tp: TopicPartition, begin: int, end: int | None, now: ClusterState) ->
 
 
 def positions_after(start: SourceOffset, now: ClusterState, gaps: Sequence[Gap]) -> Places:
-    """Where the query goes on, with `gaps` accepted.
+    """Return the positions from which the query continues, with `gaps` accepted.
 
-    Partitions of new logs are left out: they begin where the cluster says. A log that lost its
-    tail goes on at its end, or counts as new where topic ids cannot tell that it is the same. What
-    is gone stays where it was: the same topic comes back when a broker was only starting.
+    Partitions of new logs are left out: the cluster decides where they begin. A log that lost its
+    tail continues at its end, or counts as new where topic ids cannot prove that it is the same. A
+    missing topic's positions remain: the same topic comes back when a broker was only starting.
     """
     positions = dict(start.ends)
     for gap in gaps:
@@ -274,7 +274,7 @@ def next_offset(
 
 
 def begins_of(start: SourceOffset, end: SourceOffset) -> Places:
-    """Where the batch between two offsets begins, as far as they tell."""
+    """Return where the batch between two offsets begins, as far as they contain it."""
     return {tp: begin for tp, begin in {**start.ends, **end.begins}.items() if tp in end.ends}
 
 
@@ -305,7 +305,7 @@ def waiting(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
 
 
 def parts_of(sizes: Sequence[int], parts_min: int | None, size_max: int | None) -> list[int]:
-    """How many tasks read each range: no more than `size_max` offsets each, and about `parts_min`.
+    """Return how many tasks read each range: of at most `size_max` offsets, about `parts_min`.
 
     Rounding may miss `parts_min` by a few, as in Spark's source.
     """

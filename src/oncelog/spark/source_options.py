@@ -33,9 +33,9 @@ FETCH_OFFSET_INTERVAL_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends, as the option `name` says.
+    """The start or end of reading, from the option `name`.
 
-    `places` holds offsets (-2 earliest, -1 latest) for ``offsets``, and milliseconds for ``times``.
+    `places` has offsets (-2 earliest, -1 latest) for ``offsets``, and milliseconds for ``times``.
     """
 
     name: str
@@ -276,7 +276,7 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
 
 
 def _bound(given: _GivenOptions, side: Literal["starting", "ending"]) -> Bound | None:
-    """What wins is what wins in Spark: one time, then times, then offsets."""
+    """Return the bound with Spark's precedence: one time, then times, then offsets."""
     name = f"{side}Timestamp"
     if (text := given.get(name)) is not None:
         if not text.isdecimal():

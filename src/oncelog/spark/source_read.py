@@ -1,4 +1,4 @@
-"""What the source's tasks do: fetch one range of a partition, and make large Arrow batches of it.
+"""Reads one range of a partition in a task, as large Arrow batches.
 
 A connection lasts as long as Spark keeps the worker process. 500 rows per Arrow batch cost nine
 times as much as 10,000.
@@ -39,14 +39,14 @@ ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 """
 
 FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes per fetch, unless ``max.partition.fetch.bytes`` says otherwise."""
+"""Bytes per fetch, unless ``max.partition.fetch.bytes`` is set."""
 
 FETCH_SIZE_BYTES_MIN: Final = 64 * 1024
 LIKELY_RECORD_SIZE_BYTES: Final = 1024
-"""A range of few records is not worth megabytes: its first fetch asks for what they may take."""
+"""A range of few records does not need megabytes: its first fetch is smaller."""
 
 RETRY_TIMEOUT_MS: Final = 2_000
-"""The consumer asks again for this time; then the range looks at what was the matter."""
+"""The consumer retries for this time; then the range looks for the reason."""
 
 GONE_TIMEOUT_S: Final = 10.0
 """A topic that brokers do not know for this time is gone. One that has just started may not know
@@ -57,7 +57,7 @@ UNKNOWN_TOPIC: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_
 
 @dataclass
 class OffsetRange(InputPartition):
-    """What one task reads: [start, end) of one partition, of the topic with this id."""
+    """The range of one task: [start, end) of one partition, of the topic with this id."""
 
     topic: str
     partition: int
@@ -103,7 +103,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
     parts: list[DecodedRecords] = []
     rows = size = 0
     for offset, batches in _RangeFetcher(options, wanted).fetches():
-        # A batch may begin before the offset that was asked for, with records that were deleted.
+        # A batch may begin before the requested offset, with records that were deleted.
         for records in decode_batches(batches, offset, wanted.end):
             if len(records):
                 parts.append(records)
@@ -131,7 +131,7 @@ class _RangeFetcher:
         self._waits_since_s: float | None = None
 
     def fetches(self) -> Iterator[tuple[int, Any]]:
-        """What each fetch brought, with the offset that it asked for."""
+        """Yield each fetch's result, with the offset that it requested."""
         offset = self._wanted.start
         while offset < self._wanted.end:
             try:

@@ -1,7 +1,7 @@
-"""The names of the source's options: Spark's own, and what is different here.
+"""Lists the names of the source's options: Spark's own, and the differences.
 
-Data only. docs/spark.md shows the table, and a test compares the two. Kafka's settings, with the
-prefix ``kafka.``, stand in `oncelog.client.settings`.
+Data only. docs/spark.md shows the table, and a test compares the two. Kafka's configs, with the
+prefix ``kafka.``, are in `oncelog.client.settings`.
 """
 
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ class Targets:
 
     @property
     def total(self) -> int:
-        """How many partitions there are."""
+        """The count of partitions."""
         return sum(self.counts)
 
     def topic_partition(self, number: int) -> TopicPartition:

@@ -1,10 +1,10 @@
-"""What executors do: rows to record batches, and record batches to their partitions.
+"""Runs on executors: encodes rows as record batches, and sends them to their partitions.
 
 Between the two Spark shuffles the record batches, so that each target partition has one sender. An
 `EncodeTask` may run as often as Spark likes, since it sends nothing. A `WriteTask` runs once per
 producer epoch: a second attempt would begin at sequence 0 under the same (producer id, epoch), and
 the broker would take its batches for duplicates of the first attempt's and drop them (INV-2,
-INV-10). So it refuses to be one. Neither begins or ends a transaction. Both are pickled.
+INV-10). So a second attempt refuses to run. Neither begins or ends a transaction. Both are pickled.
 """
 
 import asyncio
@@ -99,8 +99,8 @@ class WriteTask:
             blobs: list[Blob] | None = first
             while blobs is not None:
                 await deliveries.send(blobs)
-                # Blocks the loop for as long as Spark takes to deliver; the producer's requests
-                # wait meanwhile, and nothing else runs here.
+                # Blocks the event loop until Spark delivers; the producer's requests wait
+                # meanwhile, and no other task runs here.
                 blobs = next(rest, None)
                 await asyncio.sleep(0)
             reports = await deliveries.finish(task)

@@ -17,7 +17,7 @@ REFRESH_S: Final = 0.5
 
 
 def watch(query: Any, console: "Console | None" = None) -> None:
-    """Wait until the query ends, and show how it does: rows/s, batch time, transaction, lag.
+    """Wait until the query ends, and show its progress: rows/s, batch time, transaction, lag.
 
     Shows nothing where standard error is no terminal. Ctrl-C stops the query. Raises what
     `query.awaitTermination` raises.
@@ -45,7 +45,7 @@ def watch(query: Any, console: "Console | None" = None) -> None:
 
 @contextlib.contextmanager
 def _interruption() -> Iterator[threading.Event]:
-    """Note Ctrl-C instead of raising in the middle of a call to the JVM, which would break it.
+    """Record Ctrl-C instead of raising in the middle of a call to the JVM, which would break it.
 
     Signals come to the main thread only; elsewhere nothing is changed.
     """
@@ -94,13 +94,13 @@ def _transaction(transaction: Mapping[str, Any], durations: Mapping[str, int]) -
 
 
 class Restarts:
-    """Batches that began anew: an attempt failed, or a crash came between two commits."""
+    """Batches that started again: an attempt failed, or a crash came between two commits."""
 
     def __init__(self) -> None:
         self._by_batch: dict[int, int] = {}
 
     def count(self, progress: Mapping[str, Any] | None) -> int:
-        """How many there were, this progress included, which may come twice."""
+        """Count them, including this progress, which Spark may report twice."""
         if progress is not None and "oncelog" in progress:
             ours = progress["oncelog"]
             again = max(ours["attempts"] - 1, 0) + (ours["outcome"] == "drained")

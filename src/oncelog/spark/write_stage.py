@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
 
 
 def partition_count(df: DataFrame) -> int | None:
-    """Partitions of what Spark hands over, None if it is not the computed plan of a stream."""
+    """Return the partition count of the DataFrame, None if it is not a stream's computed plan."""
     try:
         return int(df._jdf.queryExecution().analyzed().rdd().getNumPartitions())  # noqa: SLF001 - the plan is in the JVM only
     except Py4JError:
@@ -138,9 +138,9 @@ def without_adaptive_plans(session: Any) -> Iterator[None]:
 
 
 def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:
-    """Run the stage's job under a tag of its own.
+    """Run the stage's job under its own tag.
 
-    The job group is the query's and must stay: it is how `stop` cancels.
+    The job group is the query's and must remain: `stop` cancels by it.
     """
     context.addJobTag(tag)
     try:
@@ -150,11 +150,9 @@ def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:
 
 
 def check_one_attempt(context: Any, tag: str) -> None:
-    """The second look at what the tasks already refuse.
+    """Check again that the write stage ran once and none of its tasks failed.
 
-    The write stage ran once and none of its tasks failed.
-
-    Spark's status arrives with a delay, so what is not known yet is not held against the stage.
+    The tasks check it too. Spark's status arrives with a delay, so unknown values pass.
     """
     tracker = context._jsc.sc().statusTracker()  # noqa: SLF001 - the Python tracker cannot ask by tag
     jobs = list(tracker.getJobIdsForTag(tag))
@@ -172,9 +170,9 @@ def check_one_attempt(context: Any, tag: str) -> None:
 
 
 def failure_of(error: Exception) -> PipelineError:
-    """What a failed job means, in one sentence.
+    """Return the error for a failed job, in one sentence.
 
-    A mistake of the user's or lost data, which no retry mends, or a failed stage.
+    It is a user's mistake or lost data, which no retry can fix, or a failed stage.
     """
     text = str(error)
     ours = _OURS.search(text)
@@ -187,7 +185,7 @@ def failure_of(error: Exception) -> PipelineError:
 
 
 def _cause(text: str) -> str:
-    """The line that tells most: the end of the Python traceback, or the JVM's innermost cause."""
+    """Return the most useful line: the end of a Python traceback, or the JVM's innermost cause."""
     causes = [cause for cause in _CAUSE.findall(text) if "An error occurred while" not in cause]
     if not causes:
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The `DataStreamWriter` of the exactly-once sinks: it refuses at `start()` what would fail later.
+"""The `DataStreamWriter` of the exactly-once sinks: `start()` refuses what would fail later.
 
 Spark's own writer lets most mistakes through: without a checkpoint it takes a temporary one,
 another format replaces the sink without a word, and a wrong address is found by the first batch.
@@ -53,7 +53,7 @@ class ExactlyOnceWriter(DataStreamWriter):
         self._given: dict[str, str] = {}
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """As Spark's; an option that changes the mode is refused."""
+        """Set an option, as in Spark; one that changes the mode is refused."""
         if key.lower() == ASYNC_PROGRESS.lower() and str(value).lower() == "true":
             raise UnsupportedModeError(
                 f"{ASYNC_PROGRESS} notes progress behind the batches' backs; exactly_once needs it "
@@ -63,14 +63,14 @@ class ExactlyOnceWriter(DataStreamWriter):
         return super().option(key, value)
 
     def options(self, **options: Any) -> DataStreamWriter:
-        """As Spark's."""
+        """Set options, as in Spark."""
         for key, value in options.items():
             if value is not None:
                 self.option(key, value)
         return self
 
     def trigger(self, **how: Any) -> DataStreamWriter:
-        """As Spark's; only plain micro-batches."""
+        """Set the trigger, as in Spark; only plain micro-batches are allowed."""
         for mode in ("continuous", "realTime"):
             if how.get(mode) is not None:
                 raise UnsupportedModeError(
@@ -104,10 +104,9 @@ class ExactlyOnceWriter(DataStreamWriter):
         queryName: str | None = None,  # noqa: N803
         **options: Any,
     ) -> StreamingQuery:
-        """Check everything, start the query, and take the application id over.
+        """Check everything, start the query, and take over the application id.
 
-        Raises `PipelineError` of the kind and with the sentence that says what to do; then no query
-        runs.
+        Raises a `PipelineError` with the remedy; then no query runs.
         """
         if path is not None or format is not None or partitionBy is not None:
             raise UsageError("start() of exactly_once takes no path, format or partitionBy")
@@ -128,7 +127,7 @@ class ExactlyOnceWriter(DataStreamWriter):
             complete_before_start(self._spark, location, self._committed)
 
     def _query_id(self) -> tuple[str | None, bool]:
-        """The id of the checkpoint's query, None if there is none yet; and whether that is sure."""
+        """Return the checkpoint's query id, None if there is none; and whether that is certain."""
         location = self._given.get(CHECKPOINT.lower())
         if location is None:
             root = self._spark.conf.get(CHECKPOINT_CONF, None)
@@ -144,7 +143,7 @@ class ExactlyOnceWriter(DataStreamWriter):
 
 
 class KafkaStart:
-    """Looks at the cluster before a query starts, and makes its run."""
+    """Checks the cluster before a query starts, and creates its run."""
 
     def __init__(self, df: DataFrame, options: SinkOptions) -> None:
         self._frame = df

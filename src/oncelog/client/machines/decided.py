@@ -1,8 +1,8 @@
-"""The last committed value of one key in a log that many transactions write to.
+"""Finds the last committed value of one key in a log with many transactional writers.
 
-A reader under read_committed stops at the oldest open transaction, whoever's it is. This one reads
-to the high watermark, control batches included, and decides each record of its key by the end of
-that record's own transaction. So it depends on no other producer. It is pure: bytes in, value out.
+A read_committed reader stops at the oldest open transaction of any producer. This one reads to the
+high watermark, control batches included, and decides each record of its key by the end of that
+record's own transaction. So it depends on no other producer. It is pure.
 """
 
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -31,7 +31,7 @@ class DecidedValue:
         return bool(self._open)
 
     def read(self, buffer: Buffer, position: int) -> int:
-        """Take the bytes of one fetch, asked for at offset `position`; returns the next offset.
+        """Process the bytes of one fetch at offset `position`; return the next offset.
 
         A batch cut off at the end is ignored. Raises `ProtocolError` for a damaged one.
         """

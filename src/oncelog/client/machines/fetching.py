@@ -1,9 +1,9 @@
-"""What a reader may see of fetched bytes (INV-3), and where it goes on.
+"""Decides which fetched batches a reader may see (INV-3), and the next offset.
 
-A broker sends whole batches up to the last stable offset together with the aborted transactions
-among them. The reader leaves out control batches always, and under read_committed the batches of
-aborted producers: a producer counts as aborted from its transaction's first offset until its abort
-marker. Batches are judged by their headers and stay bytes.
+A broker sends whole batches up to the last stable offset, and the aborted transactions among them.
+The reader always drops control batches, and under read_committed the batches of aborted producers:
+a producer counts as aborted from its transaction's first offset until its abort marker. Only
+headers are parsed; batches stay bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,14 +21,14 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Aborted(NamedTuple):
-    """One aborted transaction of a fetch answer."""
+    """One aborted transaction of a fetch reply."""
 
     first_offset: int
     producer_id: int
 
 
 class Visible(NamedTuple):
-    """The bytes that the reader may see, the offset to go on from, and the epoch before it.
+    """The visible bytes, the next offset, and the leader epoch before it.
 
     `leader_epoch` is -1 when there was no whole batch.
     """
@@ -45,12 +45,12 @@ def visible_batches(
     *,
     check_crcs: bool = True,
 ) -> Visible:
-    """Filter the records of one fetch answer for one partition, asked for at offset `position`.
+    """Filter one partition's records of a fetch reply, which starts at offset `position`.
 
-    `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Nothing is
-    copied unless something is left out. With `check_crcs` the records end before the first batch,
-    marker or not, that is not as it was written. Raises `ProtocolError` when the bytes are no
-    batches, or begin with a damaged one.
+    `aborted` is None under read_uncommitted. A batch cut off at the end is ignored. Bytes are
+    copied only if a batch is dropped. With `check_crcs` the records end before the first batch,
+    marker or not, whose CRC is wrong. Raises `ProtocolError` when the bytes are no batches, or
+    begin with a damaged one.
     """
     pending = list(aborted or ())
     heapify(pending)

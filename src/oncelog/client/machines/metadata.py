@@ -1,10 +1,8 @@
-"""What the client believes about the cluster: brokers, topics, leaders.
+"""Caches the cluster's metadata: brokers, topics, leaders. Old news never replaces newer.
 
-Old news never replaces newer.
-
-Leader epochs order what different brokers tell (KIP-320): a partition's leader with a lower epoch
-than the one known is kept out, unless the topic's id changed. This module sends nothing;
-`oncelog.client.cluster` feeds it.
+Leader epochs order the answers of different brokers (KIP-320): a partition's leader with a lower
+epoch than the known one is ignored, unless the topic's id changed. This module sends nothing;
+`oncelog.client.cluster` updates it.
 """
 
 from collections.abc import Iterable
@@ -17,7 +15,7 @@ __all__ = ["MetadataCache"]
 
 
 class MetadataCache:
-    """Topics that were asked for, and every broker of the last answer.
+    """The requested topics, and every broker of the last reply.
 
     `controller_id` is -1 while unknown.
     """
@@ -38,7 +36,7 @@ class MetadataCache:
         self.controller_id = controller_id
 
     def update_topic(self, topic: TopicDescription) -> None:
-        """Take over a topic's description, but keep each leader that is newer than the one told."""
+        """Apply a topic's description, except leaders older than the known ones."""
         known = self.topics.get(topic.name)
         self._stale.discard(topic.name)
         if known is not None and known.topic_id == topic.topic_id:
@@ -60,27 +58,27 @@ class MetadataCache:
         self._stale.add(name)
 
     def is_fresh(self, name: str) -> bool:
-        """Whether the topic is known, every partition has a leader, and nothing contradicted it."""
+        """Whether the topic is known, every partition has a leader, and none contradicts it."""
         topic = self.topics.get(name)
         if topic is None or name in self._stale:
             return False
         return all(p.leader >= 0 for p in topic.partitions)
 
     def leader(self, topic_partition: TopicPartition) -> int | None:
-        """Broker id of the partition's leader; None when unknown or when there is none."""
+        """Return the broker id of the partition's leader; None if unknown or without a leader."""
         partition = self.partition(topic_partition)
         if partition is None or partition.leader not in self.nodes:
             return None
         return partition.leader
 
     def usable_leader(self, topic_partition: TopicPartition) -> int | None:
-        """As `leader`, but None while the topic is marked stale."""
+        """Like `leader`, but None while the topic is marked stale."""
         if topic_partition.topic in self._stale:
             return None
         return self.leader(topic_partition)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionDescription | None:
-        """What is known of the partition."""
+        """Return the partition's metadata."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None

@@ -1,9 +1,10 @@
-"""Where a reader stands, and whether the log before it is still the one that it read (KIP-320).
+"""Tracks a reader's position, and whether the log before it is still the same (KIP-320).
 
-A log whose tail was lost gives the same offsets out again, under a new leader epoch. So a position
-carries the epoch of the batch before it. Whenever the leader or its epoch changes, the leader is
-asked where that epoch ends (OffsetForLeaderEpoch): an end below the position means that what the
-reader read there is gone, and that other records have its offsets. This module sends nothing.
+A log that lost its tail assigns the same offsets again, under a new leader epoch. So a position
+contains the epoch of the batch before it. Whenever the leader or its epoch changes, the leader is
+asked where that epoch ends (OffsetForLeaderEpoch): an end below the position means that records
+which the reader read are lost, and that other records have their offsets. This module sends
+nothing.
 
 Sources: `SubscriptionState`, `OffsetsForLeaderEpochUtils` (Java).
 """
@@ -27,8 +28,8 @@ class Leadership(NamedTuple):
 class Position(NamedTuple):
     """The next offset to read.
 
-    `epoch` is the leader epoch of the batch before it, -1 when unknown: then there is nothing to
-    compare. `validated` is the leadership under which the log before it was last found unchanged.
+    `epoch` is the leader epoch of the batch before it, -1 when unknown: then the position cannot be
+    validated. `validated` is the leadership under which it was last validated.
     """
 
     offset: int
@@ -47,10 +48,10 @@ class Diverged(NamedTuple):
 
 
 def under(position: Position, now: Leadership) -> Position | None:
-    """The position as it stands under the present leader; None if that has to be asked first.
+    """Return the position under the present leader; None if it has to be validated first.
 
-    A topic that was made again under its name is another log: the epochs of the former one say
-    nothing about it.
+    A topic that was created again under its name is another log: the epochs of the former one do
+    not apply.
     """
     before = position.validated
     if before == now:
@@ -65,9 +66,9 @@ def under(position: Position, now: Leadership) -> Position | None:
 def compare(
     position: Position, epoch: int, end_offset: int, now: Leadership | None
 ) -> Position | Diverged:
-    """What follows from the leader's answer that `epoch` ends at `end_offset`.
+    """Decide by the leader's answer that `epoch` ends at `end_offset`.
 
-    `epoch` is the largest that the leader has up to the position's; -1 if it has none.
+    `epoch` is the leader's largest up to the position's; -1 if it has none.
     """
     if epoch == NO_EPOCH or end_offset < 0:
         return Diverged(-1, NO_EPOCH)

@@ -43,7 +43,7 @@ An upper estimate of its varints.
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What does not change during a producer's life.
+    """The configs of a producer, which do not change.
 
     `retry_delay_ms(attempts)` is the backoff, randomness included.
     """
@@ -97,7 +97,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """The end of a batch: acknowledged when `error` is None.
+    """The result of a batch: acknowledged when `error` is None.
 
     Offsets and times are -1 where unknown.
     """
@@ -141,9 +141,9 @@ class ProducerMachine:
     # --- identity ---------------------------------------------------------------------
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """Go on under this identity, with sequences from 0.
+        """Continue with this producer id and epoch, with sequences from 0.
 
-        No batch may still carry the former one (INV-2).
+        No batch may still have the former ones (INV-2).
         """
         require(
             not self.has_sequenced,
@@ -238,12 +238,10 @@ class ProducerMachine:
     # --- sending ----------------------------------------------------------------------
 
     def drain(self, now_ms: float, leader_of: Callable[[TopicPartition], int | None]) -> list[Send]:
-        """What to send now: at most one batch per partition, grouped by leader.
+        """Return the requests to send now: at most one batch per partition, grouped by leader.
 
-        Call again until empty.
-
-        `leader_of` returns None for a partition that may not be sent to yet (no leader known, not
-        in the transaction yet).
+        Call again until empty. `leader_of` returns None for a partition that may not be sent to yet
+        (no leader known, not in the transaction yet).
         """
         by_node: dict[int, list[ProducerBatch]] = {}
         size_by_node: dict[int, int] = {}
@@ -283,9 +281,9 @@ class ProducerMachine:
         log_append_time_ms: int = -1,
         message: str = "",
     ) -> list[BatchEnd]:
-        """The broker answered `batch` with `code`.
+        """Handle the broker's `code` for `batch`.
 
-        Returns its outcome, or nothing when it will be tried again.
+        Returns its outcome, or nothing when it will be retried.
         """
         lane = self._lanes[batch.topic_partition]
         if batch not in lane.in_flight:
@@ -331,9 +329,9 @@ class ProducerMachine:
         return outcomes
 
     def abandon(self, error: ClientError) -> list[BatchEnd]:
-        """The transaction (or the producer) is given up.
+        """Fail all queued batches: the transaction (or the producer) has failed.
 
-        Fail what is queued, and let nothing in flight be tried again.
+        Batches in flight are not retried.
         """
         self._abandoned = error
         outcomes: list[BatchEnd] = []
@@ -351,7 +349,7 @@ class ProducerMachine:
         return outcomes
 
     def resume(self) -> None:
-        """Undo `abandon`: the producer goes on under the same identity, without a gap."""
+        """Undo `abandon`: the producer continues with the same id and epoch, without a gap."""
         require(self.is_idle, "INV-2: batches of an abandoned transaction are not resolved yet")
         self._abandoned = None
 
@@ -381,9 +379,9 @@ class ProducerMachine:
         return sum(len(lane.in_flight) for lane in self._lanes.values())
 
     def next_deadline_ms(self, now_ms: float) -> float | None:
-        """When something becomes due by time alone: a linger, a backoff, a delivery timeout.
+        """Return the time of the next linger, backoff or delivery timeout.
 
-        None when nothing is queued.
+        None when no batch is queued.
         """
         deadlines: list[float] = []
         for lane in self._lanes.values():

@@ -1,11 +1,12 @@
-"""A transactional producer's states.
+"""The state machine of a transactional producer.
 
-What it may do now, what the coordinator must be told first, and what an end changes.
+It decides which calls are allowed, what the coordinator must be told first, and the effect of an
+end.
 
-Two protocols (KIP-890). Under TV1 a partition is added to the transaction before the first produce
-to it, and the epoch stays the same from transaction to transaction. Under TV2 a produce adds its
-partition by itself, and every end brings the next epoch. The machine knows neither time nor
-connections; its shell makes the calls and reports how they went.
+There are two protocols (KIP-890). Under TV1 a partition is added to the transaction before the
+first produce to it, and all transactions have the same epoch. Under TV2 a produce adds its
+partition itself, and every end bumps the epoch. The machine knows neither time nor connections; its
+shell makes the calls and reports their results.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ __all__ = ["State", "TransactionMachine"]
 
 
 class State(Enum):
-    """Where a transactional producer stands."""
+    """The state of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
     READY = "ready"
@@ -92,7 +93,7 @@ class TransactionMachine:
     def begin(self) -> None:
         """Begin a transaction.
 
-        Nothing is sent: the coordinator learns of it with the first partition.
+        No request is sent: the first partition registers it with the coordinator.
         """
         if self.state is not State.READY:
             raise self.refusal("begin a transaction")
@@ -107,7 +108,7 @@ class TransactionMachine:
             raise self.refusal("send")
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that the coordinator must be told of before a produce (TV1); none under TV2.
+        """Return the partitions to add at the coordinator before a produce (TV1); none under TV2.
 
         Sorted.
         """
@@ -165,10 +166,9 @@ class TransactionMachine:
             self.error = error
 
     def ending(self, commit: bool) -> None:
-        """The user wants the end. Raises the error that made a commit impossible.
+        """Start to commit or abort. Raises the error that made a commit impossible.
 
-        The same end may be asked for again when its outcome stayed unknown; the other one may not
-        (INV-4).
+        The same end may be repeated while its outcome is unknown; the other one may not (INV-4).
         """
         what = "commit" if commit else "abort"
         if self.attached:

@@ -1,7 +1,7 @@
-"""Kafka's setting names, for every client of ours.
+"""Kafka's config names for all of our clients.
 
-`table` says which there are and which keyword each stands for, `names` turns what a user gave into
-keywords, `security` makes TLS and SASL of their settings, `stores` reads certificates and keys.
+`table` lists them with the keyword of each, `names` converts a user's options to keywords,
+`security` builds TLS and SASL from their configs, `stores` reads certificates and keys.
 """
 
 from oncelog.client.settings.names import Role, client_options, hide_secrets, kafka_names

@@ -36,7 +36,7 @@ class Login:
 
 
 def parse_jaas(text: str, mechanism: str) -> Login:
-    """Read the line. Raises `ConfigError`, which shows nothing of it but the module's name."""
+    """Parse the line. Raises `ConfigError`, which shows only the module's name."""
     line = _LINE.fullmatch(text)
     if line is None:
         raise ConfigError(

@@ -1,11 +1,11 @@
-"""From Kafka's setting names to the keywords of our classes: one way for all of them.
+"""Converts Kafka's config names to the keywords of our classes.
 
-`Producer`, `Consumer`, `Admin` and `TransactionDriver` take both kinds at once::
+`Producer`, `Consumer`, `Admin` and `TransactionDriver` accept both at once::
 
     Producer("host:9092", linger_ms=5, **{"security.protocol": "SSL"})
 
-A name may carry the prefix ``kafka.``, as Spark's options do. One map may serve several classes: a
-setting of another class than the one that is made is passed over.
+A name may carry the prefix ``kafka.``, as Spark's options do. One map may serve several classes:
+configs of another class are ignored.
 """
 
 import difflib
@@ -31,10 +31,10 @@ log = logging.getLogger("oncelog.client")
 
 
 def client_options(role: Role, given: Mapping[str, object]) -> dict[str, Any]:
-    """The keywords that `given` means for a class: Kafka's names, and keywords as they are.
+    """Return a class's keywords for `given`: Kafka's names, and keywords unchanged.
 
     Raises `ConfigError` in one sentence for an unknown name (with the nearest known one), one that
-    cannot be had here, a bad value, or a setting that is given twice.
+    is not supported here, a bad value, or a config that is given twice.
     """
     options: dict[str, Any] = {name: value for name, value in given.items() if not _is_kafkas(name)}
     security: dict[str, object] = {}
@@ -70,7 +70,7 @@ def hide_secrets(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def kafka_names(role: Role) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Let the constructor of a class take Kafka's names beside its keywords."""
+    """Let the constructor of a class accept Kafka's names beside its keywords."""
 
     def decorate(construct: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(construct)

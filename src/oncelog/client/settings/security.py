@@ -1,7 +1,7 @@
-"""Security: TLS and SASL from Kafka's settings.
+"""Builds TLS and SASL from Kafka's configs.
 
-Names are those of Kafka's Java clients. Where people of other clients write another name it is
-taken too, and said in `ALIASES`. Errors name settings, never values of secret ones.
+Names are those of Kafka's Java clients; names of other clients are accepted as listed in `ALIASES`.
+Errors name configs, never values of secret ones.
 """
 
 import importlib
@@ -83,14 +83,14 @@ _TLS_13_SUITE: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to reach a broker: neither means plain text and no name."""
+    """How to connect to a broker: without either, in plain text and unauthenticated."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> "Security":
-        """Of settings by Kafka's names (no others). Raises `ConfigError` in one sentence."""
+        """Parse configs by Kafka's names (no others). Raises `ConfigError` in one sentence."""
         named = {ALIASES.get(name, name): value for name, value in given.items()}
         protocol = str(named.pop("security.protocol", "PLAINTEXT")).upper()
         if protocol not in _SECURITY_PROTOCOLS:
@@ -109,7 +109,7 @@ class Security:
         return cls(_tls(texts) if has_tls else None, _sasl(texts, named) if has_sasl else None)
 
     def network(self) -> Network:
-        """The real network, with TLS if that is wanted. Raises `ConfigError`."""
+        """Return the real network, with TLS if configured. Raises `ConfigError`."""
         try:
             return SystemNetwork(self.tls.context() if self.tls is not None else None)
         except TlsError as error:
@@ -117,7 +117,7 @@ class Security:
 
 
 class _Texts:
-    """The settings as texts; "" counts as not given."""
+    """The configs as texts; "" counts as unset."""
 
     def __init__(self, named: Mapping[str, object]) -> None:
         self._named = named

@@ -1,6 +1,6 @@
 """Certificates and keys: PEM as text or in files, PKCS12 where `cryptography` is installed.
 
-A store's format is seen in its bytes, whatever its name or ``ssl.*store.type`` says: files that
+A store's format is detected from its bytes, whatever its name or ``ssl.*store.type``: files that
 Java calls JKS have been PKCS12 for years. Errors name the setting and the command that helps.
 """
 
@@ -18,7 +18,7 @@ _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", r
 
 
 class Store(NamedTuple):
-    """What a file holds: certificates, and perhaps a key, as PEM."""
+    """The contents of a file: certificates, and perhaps a key, as PEM."""
 
     certificates: str
     key: Secret | None

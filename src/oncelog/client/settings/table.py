@@ -1,4 +1,4 @@
-"""Which settings of Kafka's clients there are here, and the keyword that each stands for."""
+"""Lists the supported configs of Kafka's clients, and the keyword of each."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -158,7 +158,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "value.serializer",
     }
 )
-"""Settings that a copied configuration may hold and that change nothing here; they are logged."""
+"""Configs that a copied configuration may have and that have no effect here; they are logged."""
 
 REFUSED: Final = {
     "interceptor.classes": "classes of Java cannot be loaded",

@@ -26,7 +26,7 @@ class ConsumerGroupDescribeTopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeAssignment:
-    """What a member is assigned, now or as the target."""
+    """The current or target assignment of a member."""
 
     topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
 

@@ -17,7 +17,7 @@ class ConsumerGroupHeartbeatTopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatRequest(RequestFor["ConsumerGroupHeartbeatResponse"]):
-    """ConsumerGroupHeartbeat, versions 0 to 1. What is None (or -1) has not changed."""
+    """ConsumerGroupHeartbeat, versions 0 to 1. A field of None (or -1) has not changed."""
 
     group_id: String = ""
     member_id: String = ""

@@ -24,7 +24,7 @@ VALUE_VERSION: Final = 0
 
 
 class ConsumerGroupKind(IntEnum):
-    """What a record is about: the number that its key begins with."""
+    """The type of a record: the number that its key begins with."""
 
     GROUP_EPOCH = 3
     PARTITION_METADATA = 4
@@ -45,7 +45,7 @@ class ConsumerGroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpochValue:
-    """The group's epoch, and a hash of what it is subscribed to (0: of nothing)."""
+    """The group's epoch, and a hash of its subscribed topics (0: none)."""
 
     epoch: Int32 = 0
     metadata_hash: Annotated[Int64, Tag(0)] = 0
@@ -71,7 +71,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadataValue:
-    """What Kafka 4.0 kept of the topics that a group is subscribed to."""
+    """Kafka 4.0's record of the subscribed topics."""
 
     topics: tuple[TopicMetadata, ...] = ()
 
@@ -86,7 +86,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMemberMetadata:
-    """What is kept of a member that speaks the classic protocol."""
+    """The additional state of a member that speaks the classic protocol."""
 
     session_timeout_ms: Int32 = 0
     supported_protocols: tuple[ClassicProtocol, ...] = ()
@@ -94,7 +94,7 @@ class ClassicMemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadataValue:
-    """Who a member is and what it is subscribed to."""
+    """A member's metadata and subscription."""
 
     instance_id: String | None = None
     rack_id: String | None = None
@@ -125,7 +125,7 @@ class TargetPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetAssignmentMemberValue:
-    """What a member is to own once the group has settled."""
+    """The target assignment of a member."""
 
     topic_partitions: tuple[TargetPartitions, ...] = ()
 
@@ -134,7 +134,7 @@ class TargetAssignmentMemberValue:
 class OwnedPartitions:
     """Partitions of one topic that a member owns.
 
-    `assignment_epochs`, one per partition, are the member epochs at which it was given them.
+    `assignment_epochs`, one per partition, are the member epochs at which each was assigned.
     """
 
     topic_id: Uuid = None
@@ -144,7 +144,7 @@ class OwnedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignmentValue:
-    """What a member owns, and how far it is on the way to its target."""
+    """A member's assignment, and its progress towards its target."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0

@@ -1,13 +1,12 @@
-"""Reading an internal partition from end to end, fast: batches checked, records cut out unread.
+"""Scans an internal partition fast: it checks batches and slices records without decoding.
 
 A coordinator reads its whole partition when it starts, mostly batches of one record that a later
 one supersedes. So nothing is decoded here: a record is its offset, timestamp, key and value, as a
 plain tuple. Such batches are read in runs, without a header object for each; all others, and
-whatever looks damaged, take the careful way of `oncelog.protocol.batch` and
-`oncelog.protocol.record`.
+damaged ones, are read by `oncelog.protocol.batch` and `oncelog.protocol.record`.
 
-It must not know what keys and values mean. What compaction leaves is read as well: empty batches,
-gaps between offsets, delete horizons.
+It does not know what keys and values mean. It reads compacted logs as well: empty batches, gaps
+between offsets, delete horizons.
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ RUN_COUNT_MAX: Final = 256
 _unpack_header = HEADER.unpack_from
 _MORE: Final = 0x80
 _BITS: Final = 0x7F
-"""Of a varint's byte: that another one follows, and what it says itself."""
+"""Of a varint's byte: its continuation bit, and its value."""
 
 
 class DamagedRecord(ProtocolError):  # noqa: N818 - names what was found

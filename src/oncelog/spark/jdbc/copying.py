@@ -1,4 +1,4 @@
-"""What executors do: copy their rows into the staging table, under numbers of their own.
+"""Copies rows into the staging table on executors, under a number per attempt.
 
 Everything here is pickled to the executors. Spark may run a task again, or twice at a time: each
 attempt has its own number, and the driver moves only the rows of those that Spark accepted.
@@ -56,7 +56,10 @@ class CopyTask:
         yield pa.RecordBatch.from_pylist([report], schema=REPORT_SCHEMA)
 
     def copy(self, task_attempt_id: int, batches: Iterable[Any]) -> int:
-        """One COPY, which is one transaction: all of these rows, or none. Returns their count."""
+        """Run one COPY, which is one transaction: all of these rows, or none.
+
+        Return their count.
+        """
         columns = ", ".join(map(quoted, ("oncelog_attempt", "oncelog_task", *self.columns)))
         statement = f"COPY {self.staging} ({columns}) FROM STDIN (FORMAT csv)"
         rows = 0

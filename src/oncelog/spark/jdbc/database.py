@@ -1,4 +1,4 @@
-"""How to reach a database, and what its errors mean. The only module that imports the driver.
+"""Connects to a database and classifies its errors. Only this module imports the driver.
 
 A password is never part of a repr, a message or a plan.
 """

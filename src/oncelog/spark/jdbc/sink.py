@@ -116,7 +116,7 @@ def exactly_once_jdbc(
 
 @dataclass(frozen=True, slots=True)
 class JdbcOptions:
-    """Everything `exactly_once_jdbc` was given, and what it found in the database."""
+    """The options of `exactly_once_jdbc`, and the properties of its database."""
 
     database: Database
     target: Target
@@ -181,14 +181,14 @@ class JdbcRun(QueryRun):
 
 
 class JdbcBatch(QueryBatch):
-    """One micro-batch, as `oncelog.spark.driver.MicroBatch` wants it."""
+    """One micro-batch, as an `oncelog.spark.driver.MicroBatch`."""
 
     def __init__(self, run: JdbcRun, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)
         self._run = run
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
-        """Run the write stage once; the transaction learns which attempts Spark accepted."""
+        """Run the write stage once; the transaction gets the attempts that Spark accepted."""
         run = self._run
         tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_id}"
         table = ".".join(run.options.target.name)
@@ -221,7 +221,7 @@ class JdbcBatch(QueryBatch):
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """Raise what the database says, without the code that a Kafka error has."""
+    """Raise the database's message, without the code that a Kafka error has."""
     try:
         yield
     except ClientError as error:

@@ -1,6 +1,6 @@
-"""The table that rows go to: what it looks like, and whether a DataFrame fits it.
+"""Describes the target table, and checks that a DataFrame fits it.
 
-Asked once, before the query starts: what does not fit is one sentence, and nothing was written.
+Called once, before the query starts: a mismatch is one sentence, and no row was written.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class Target:
 def describe(
     database: Database, table: str, schema: StructType, key_columns: Iterable[str]
 ) -> tuple[Target, tuple[TargetColumn, ...]]:
-    """Look at the table; returns what is written of it, and all its columns.
+    """Read the table's definition; return its columns and those that are written.
 
     Raises `UsageError` for a table that is missing or does not fit.
     """

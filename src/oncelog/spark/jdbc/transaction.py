@@ -5,10 +5,10 @@ ended in its Kafka sources (INV-10):
 
 - `open` raises the epoch. It waits for a transaction of an older epoch that holds the row, so the
   marker it then reads is definitive.
-- `append` begins the one transaction of the batch. It locks the application's row first,
-  and finds itself fenced when the epoch is another by now. Then it checks that the staging table
-  holds all rows that the tasks reported, moves them into the target table and writes the marker.
-- `end` commits it. When the answer is lost, the batch driver opens again and the marker tells.
+- `append` begins the one transaction of the batch. It locks the application's row first, and is
+  fenced when the epoch has changed. Then it checks that the staging table holds all rows that the
+  tasks reported, moves them into the target table and writes the marker.
+- `end` commits it. When the reply is lost, the batch driver opens again and reads the marker.
 
 The staging table belongs to one epoch and is UNLOGGED: a crash of the server empties it, which the
 check of the row count turns into another attempt. Rows of failed attempts and tasks stay in it
@@ -41,7 +41,7 @@ __all__ = ["MARKER_PARTITION", "DirectRunner", "PostgresTransaction", "StagedRow
 T = TypeVar("T")
 
 MARKER_PARTITION: Final = TopicPartition("postgresql", 0)
-"""Where the batch driver puts the marker; the database keeps it in the application's row."""
+"""The name of the batch driver's marker, which the application's row stores."""
 
 REACH_S_MAX: Final = 30.0
 """For so long a start, or an attempt, tries to reach a database that does not answer."""
@@ -92,7 +92,7 @@ SELECT set_config('synchronous_commit', 'on', true),
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What the attempt of a task that Spark accepted copied into the staging table."""
+    """The rows that an accepted attempt of a task copied into the staging table."""
 
     task_attempt_id: int
     row_count: int
@@ -102,7 +102,7 @@ class DirectRunner:
     """Runs a coroutine that never waits for a loop."""
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end and return the result, or raise what it raised."""
+        """Run a coroutine to its end and return its result, or raise its exception."""
         try:
             coroutine.send(None)
         except StopIteration as ended:
@@ -191,16 +191,16 @@ class PostgresTransaction:
     async def fetch_offsets(
         self, group_id: str, partitions: None = None, *, require_stable: bool = True
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Where the batch of the marker ended in its sources, as `open` read it."""
+        """Return where the marker's batch ended in its sources, as `open` read it."""
         return {tp: OffsetAndMetadata(end) for tp, end in self._source_offsets.items()}
 
     async def add_offsets(self, group_id: str) -> None:
-        """Nothing to add."""
+        """Do nothing: PostgreSQL needs no such step."""
 
     async def txn_offset_commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Note where the batch ends in its sources, beside the marker that `append` wrote."""
+        """Record where the batch ends in its sources, beside the marker that `append` wrote."""
         ends = {tp: committed.offset for tp, committed in offsets.items()}
         with translated():
             self._open_connection.execute(
@@ -279,7 +279,10 @@ class PostgresTransaction:
         self._rows_left = 0
 
     def _drop_older_stages(self, connection: "psycopg.Connection[Any]") -> None:
-        """Those of fenced epochs: what still copies into one fails. A locked one stays for now."""
+        """Drop staging tables of fenced epochs, whose copies then fail.
+
+        A locked one remains for now.
+        """
         import psycopg
 
         rows = connection.execute(_STAGES, (self._markers, self._stage_prefix)).fetchall()
@@ -296,7 +299,7 @@ class PostgresTransaction:
                 continue
 
     def _move_rows(self, connection: "psycopg.Connection[Any]") -> None:
-        """From the staging table into the target, if all that was reported is there."""
+        """Move rows from the staging table into the target, if all that were reported are there."""
         chosen = (self.producer_epoch, [rows.task_attempt_id for rows in self.staged])
         where = "WHERE oncelog_attempt = %s AND oncelog_task = ANY (%s)"
         counted = connection.execute(f"SELECT count(*) FROM {self.staging} {where}", chosen)

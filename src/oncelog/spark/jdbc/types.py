@@ -1,4 +1,4 @@
-"""Which Spark type may go into which PostgreSQL type, and how its values are written as text.
+"""Maps Spark types to PostgreSQL types, and writes their values as text.
 
 Only pairs that lose nothing are allowed: a value either arrives as it was, or the batch fails. Pure
 but for the column expressions, which Spark evaluates.
@@ -111,7 +111,7 @@ def _rounds(kind: T.DataType, type_name: str) -> bool:
 
 
 def _is_plain(kind: T.DataType) -> bool:
-    """What PostgreSQL's arrays may hold here; nested arrays go into jsonb."""
+    """Whether PostgreSQL's arrays may contain it; nested arrays go into jsonb."""
     return isinstance(kind, _TEXT) or (
         type(kind) in _ALLOWED and not isinstance(kind, (T.StructType, T.MapType, T.VariantType))
     )
