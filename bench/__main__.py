@@ -1,7 +1,8 @@
 """`make bench`: Oncelog beside Apache Kafka on this machine, both warm, as ratios of medians.
 
 With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, in the same way.
-The rows about Spark (``--only spark``) are measured when they are named, and kept until then.
+The rows about Spark (``--only spark``) and about clients (``--only clients``) are measured when
+they are named, and kept until then.
 """
 
 import argparse
@@ -16,6 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from bench import batch_format, calls, report
+from bench.clients import report as clients_report
+from bench.clients import rows as clients
+from bench.clients.rows import CLIENT_ROWS
+from bench.clients.run import ClientRun
 from bench.javaloads import compiled
 from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
 from bench.results import Results
@@ -34,7 +39,9 @@ KEPT = ENVIRONMENTS / "results.json"
 KEPT_BASE = ENVIRONMENTS / "results-base.json"
 BASE = "base"
 SPARK = "spark"
-ALL_TITLES = TITLES | {key: row.title for key, row in SPARK_ROWS.items()}
+GROUPED = {key: row.title for rows in (SPARK_ROWS, CLIENT_ROWS) for key, row in rows.items()}
+"""Rows that are measured when they, or the beginning of their keys, are named."""
+ALL_TITLES = TITLES | GROUPED
 BASE_FRESH = ("start", "idle", "partitions", "connections")
 
 
@@ -46,7 +53,9 @@ def parsed() -> argparse.Namespace:
         "--warm", type=float, default=WARM_S_MAX, help="warm up for so many seconds at most"
     )
     parser.add_argument(
-        "--only", default="", help="keys of rows, comma separated; spark is all about Spark"
+        "--only",
+        default="",
+        help="keys of rows, comma separated; spark is all about Spark, clients all about clients",
     )
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     parser.add_argument(
@@ -75,13 +84,13 @@ def parsed() -> argparse.Namespace:
 def chosen(arguments: argparse.Namespace) -> set[str]:
     """The keys that were asked for; none means all."""
     named = {key for key in arguments.only.split(",") if key}
-    group = {key for key in SPARK_ROWS if any(key.startswith(f"{name}-") for name in named)}
+    group = {key for key in GROUPED if any(key.startswith(f"{name}-") for name in named)}
     return group | {name for name in named if not _is_group(name)}
 
 
 def _is_group(name: str) -> bool:
-    """Whether it is the common beginning of rows about Spark, as ``spark`` and ``spark-sink``."""
-    return name not in ALL_TITLES and any(key.startswith(f"{name}-") for key in SPARK_ROWS)
+    """Whether it is the common beginning of such rows, as ``spark`` and ``spark-sink``."""
+    return name not in ALL_TITLES and any(key.startswith(f"{name}-") for key in GROUPED)
 
 
 def rows_of(
@@ -121,7 +130,7 @@ def tell(measured: Results, other: str, console: Console) -> None:
     found = [*report.results(measured, other), *report.cpu_results(measured, other)]
     console.print(report.terminal(found, other))
     console.print(report.system_calls(measured, other))
-    for table in spark_report.terminal(measured):
+    for table in [*clients_report.terminal(measured), *spark_report.terminal(measured)]:
         console.print(table)
     if other == BASE:
         console.print(report.verdict(found))
@@ -143,6 +152,23 @@ def measure_spark(
 
     measured.facts["spark commit"] = commit()
     run = SparkRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
+    run.all(rows)
+    return run.failed
+
+
+def measure_clients(
+    kinds: Sequence[Kind],
+    arguments: argparse.Namespace,
+    measured: Results,
+    tell_line: Callable[[str], None],
+    keep: Callable[[], None],
+) -> list[str]:
+    """The rows about clients that were named; returns those that failed."""
+    rows = {key: row for key, row in CLIENT_ROWS.items() if key in chosen(arguments)}
+    if not rows:
+        return []
+    measured.facts["clients commit"] = commit()
+    run = ClientRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
     run.all(rows)
     return run.failed
 
@@ -171,7 +197,8 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
             if fresh or rows or storage:
                 measured.facts["commit"] = commit()
                 run.all(fresh, rows, storage, alone=other == "kafka")
-            failed += measure_spark(kinds, arguments, measured, progress.console.print, keep)
+            for more in (measure_clients, measure_spark):
+                failed += more(kinds, arguments, measured, progress.console.print, keep)
     except KeyboardInterrupt:
         console.print("[yellow]cut short[/yellow]: what follows is what was measured until then")
         failed.append("the rest")
@@ -195,7 +222,7 @@ def main() -> int:
     other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
     measured = Results.load(kept) if kept.exists() else Results()
     if not (arguments.keep or arguments.report):
-        measured = measured.only(SPARK)
+        measured = measured.only(SPARK, clients.PREFIX)
     if arguments.report:
         if arguments.write:
             report.write(measured, calls.count())

@@ -13,8 +13,9 @@ from bench.gauges import cpu_time, resident_mb
 from bench.loads import SMALL, Bulk, OneRecord, TinyTransactions
 from bench.peer.child import METADATA_REQUEST
 from bench.results import Results
+from bench.stats import Figures
 from bench.systems import System
-from bench.work import TIMEOUT_S, Figures, Load, flush, fresh_topic, producer
+from bench.work import TIMEOUT_S, Load, flush, fresh_topic, producer
 
 SETTLE_S = 1.0
 IDLE_S = 2.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench import gauges
+from bench.stats import percentiles
 from bench.systems import Endpoint
 from bench.work import (
     NEVER_POSTPONED,
@@ -21,7 +22,6 @@ from bench.work import (
     folder_of,
     fresh_topic,
     is_mock,
-    percentiles,
     producer,
     timed_for,
 )

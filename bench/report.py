@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bench import batch_format, method, plot
 from bench.calls import Calls
+from bench.clients import report as clients_report
 from bench.peer.kafka import ROOT
 from bench.results import Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
@@ -322,6 +323,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         *figure_table(cold, alone=False),
         *storage_section(storage),
+        *clients_report.markdown(measured),
         *spark_report.markdown(measured),
         "## What a guarantee costs",
         "",

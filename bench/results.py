@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gauges import CpuTime
-from bench.work import Figures
+from bench.stats import Figures
 
 Samples = dict[str, list[float]]
 """System -> one figure per round."""
@@ -64,12 +64,12 @@ class Results:
         for part in (self.cpu, self.split, self.system_calls, self.warm_ups):
             part.pop(row, None)
 
-    def only(self, prefix: str) -> "Results":
-        """The rows whose keys begin so, and the facts."""
+    def only(self, *prefixes: str) -> "Results":
+        """The rows whose keys begin with one of them, and the facts."""
         made = Results(facts=dict(self.facts))
-        made.samples = {key: by for key, by in self.samples.items() if key[0].startswith(prefix)}
+        made.samples = {key: by for key, by in self.samples.items() if key[0].startswith(prefixes)}
         made.warm_ups.update(
-            {row: by for row, by in self.warm_ups.items() if row.startswith(prefix)}
+            {row: by for row, by in self.warm_ups.items() if row.startswith(prefixes)}
         )
         return made
 
@@ -105,3 +105,8 @@ class Results:
         for row, by in document["warm_ups"].items():
             made.warm_ups[row] = {system: WarmUp(**one) for system, one in by.items()}
         return made
+
+
+def figure_at(name: str, system: str) -> str:
+    """A figure's name with the broker it was measured at."""
+    return f"{name} on {system}"

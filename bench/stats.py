@@ -3,7 +3,9 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
+
+Figures = dict[str, float]
 
 RESAMPLES = 2000
 WARM_DIFFERENCE = 0.05
@@ -50,3 +52,8 @@ def is_warm(rates: Sequence[float], elapsed_s: float) -> bool:
         return False
     last, before = rates[-1], rates[-2]
     return abs(last - before) < WARM_DIFFERENCE * max(last, before)
+
+
+def percentiles(times: Sequence[float]) -> Figures:
+    """Median and 99th percentile of seconds, in milliseconds."""
+    return {"p50 ms": median(times) * 1000, "p99 ms": quantiles(times, n=100)[98] * 1000}

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Protocol
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.stats import Figures
 from bench.systems import Endpoint
 
 PARTITIONS = 4
@@ -28,7 +28,6 @@ NEVER_POSTPONED = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes
 faster than the application. That would measure luck.
 """
 
-Figures = dict[str, float]
 HIGHER_IS_BETTER = frozenset({"MB/s", "txn/s", "requests/s"})
 """Of all other figures, less is better."""
 
@@ -167,8 +166,3 @@ def timed_for(call: Callable[[], object], seconds: float) -> list[float]:
         now = time.perf_counter()
         times.append(now - begun)
     return times
-
-
-def percentiles(times: list[float]) -> Figures:
-    """Median and 99th percentile in milliseconds."""
-    return {"p50 ms": median(times) * 1000, "p99 ms": quantiles(times, n=100)[98] * 1000}

@@ -14,8 +14,9 @@ from statistics import median, quantiles
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.peer.kafka import ROOT
+from bench.stats import Figures
 from bench.systems import System
-from bench.work import PARTITIONS, Figures
+from bench.work import PARTITIONS
 
 RECORDS_S = 1000
 VALUE_BYTES = 100

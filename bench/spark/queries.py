@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.work import Figures
+from bench.stats import Figures
 
 QUERY_TIMEOUT_S = 300
 LOOK_S = 0.1

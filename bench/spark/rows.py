@@ -127,8 +127,3 @@ SPARK_ROWS = {
     },
 }
 """By key."""
-
-
-def figure_at(name: str, system: str) -> str:
-    """A figure's name with the broker it was measured at."""
-    return f"{name} on {system}"

@@ -9,10 +9,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from bench import gauges
-from bench.results import Results
+from bench.results import Results, figure_at
 from bench.run import FAILURES, SETTLE_S, Kind, drive_until_warm, folder, in_turns
 from bench.spark import session
-from bench.spark.rows import SparkRow, figure_at
+from bench.spark.rows import SparkRow
 from bench.spark.streams import StreamsClient, ready
 from bench.spark.windows import Bench, measure
 from bench.systems import System

@@ -17,8 +17,9 @@ from bench.spark.session import (
     written_by_us,
 )
 from bench.spark.streams import StreamsClient
+from bench.stats import Figures
 from bench.systems import System
-from bench.work import PARTITIONS, Figures
+from bench.work import PARTITIONS
 
 STREAMS_COMMIT_MS_MIN = 100
 """What a trigger as soon as possible is in Kafka Streams: its default under exactly once."""

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.stats import Figures
 from bench.storage.fill import data_folder, forget_checkpoints, plain_block, write_partition
 from bench.storage.watch import Watch
 from bench.systems import System
-from bench.work import NEVER_POSTPONED, Figures, fresh_topic
+from bench.work import NEVER_POSTPONED, fresh_topic
 
 BATCH_COUNT = 16
 BATCH_RECORDS = 64

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewTopic
 
+from bench.stats import Figures
 from bench.storage.fill import data_folder, forget_checkpoints, keyed_block, write_partition
 from bench.systems import System
-from bench.work import TIMEOUT_S, Figures, admin
+from bench.work import TIMEOUT_S, admin
 
 TOPIC = "compacted"
 POLL_S = 0.02

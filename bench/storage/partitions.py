@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.gauges import resident_mb
+from bench.stats import Figures
 from bench.storage.fill import data_folder
 from bench.storage.watch import Watch
 from bench.systems import System
-from bench.work import TIMEOUT_S, Figures, admin, flush, fresh_topic, producer
+from bench.work import TIMEOUT_S, admin, flush, fresh_topic, producer
 
 POLL_S = 0.02
 GONE_TIMEOUT_S = 300

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Producer
 
+from bench.stats import Figures
 from bench.storage.fill import (
     data_folder,
     finish_partition,
@@ -21,7 +22,7 @@ from bench.storage.fill import (
     write_transactions,
 )
 from bench.systems import System
-from bench.work import TIMEOUT_S, Figures, flush, fresh_topic, producer
+from bench.work import TIMEOUT_S, flush, fresh_topic, producer
 from oncelog.core.ids import TopicPartition
 
 TRANSACTION_PARTITIONS = 50

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bench.stats import Figures
 from bench.storage import compaction, restart
 from bench.storage.cold import ColdFetch
 from bench.storage.compaction import Compaction
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import System
-from bench.work import Figures
 
 
 @dataclass(frozen=True, slots=True)

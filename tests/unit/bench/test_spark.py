@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bench.__main__ import ALL_TITLES, chosen
-from bench.results import Results
+from bench.results import Results, figure_at
 from bench.rows import TITLES
 from bench.spark import queries, report
-from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink, Small, Source, figure_at
+from bench.spark.rows import OURS, SPARK_ROWS, Copy, Sink, Small, Source
 
 
 def asked(only: str) -> set[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.stats import Figures
 from bench.storage import compaction, restart
 from bench.storage.cold import ColdFetch
 from bench.storage.compaction import Compaction, last_segment, log_bytes, wait_until_compacted
@@ -23,7 +24,6 @@ from bench.storage.fill import (
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import Oncelog, System
-from bench.work import Figures
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.records.scan import scan_batches

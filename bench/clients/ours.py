@@ -1,0 +1,62 @@
+"""`oncelog.Producer` and `oncelog.Consumer`."""
+
+from bench.clients.jobs import BATCH_BYTES, PARTITIONS, Job
+from oncelog import Consumer, Producer, TopicPartition
+
+RECORDS_MAX = 10_000
+MEMORY_EVERY = 100
+
+
+class Ours:
+    """See `Driver`."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._servers, self._topic = bootstrap_servers, topic
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+
+    async def start(self, job: Job) -> None:
+        if job is Job.CONSUME:
+            self._consumer = Consumer(self._servers)
+            await self._consumer.start()
+            self._consumer.assign([TopicPartition(self._topic, n) for n in range(PARTITIONS)])
+            return
+        self._producer = Producer(
+            self._servers,
+            linger_ms=job.linger_ms,
+            batch_size=BATCH_BYTES,
+            transactional_id=self._topic if job is Job.TRANSACTIONS else None,
+        )
+        await self._producer.start()
+        if job is Job.TRANSACTIONS:
+            await self._producer.init_transactions()
+
+    async def produce(self, value: bytes, count: int) -> None:
+        assert self._producer is not None
+        producer, topic = self._producer, self._topic
+        for number in range(count):
+            if number % MEMORY_EVERY == 0:
+                await producer.wait_for_memory()
+            producer.send(topic, value, partition=number % PARTITIONS)
+        await producer.flush()
+
+    async def consume(self, count: int) -> None:
+        assert self._consumer is not None
+        seen = 0
+        while seen < count:
+            seen += len(await self._consumer.poll(max_records=RECORDS_MAX))
+
+    async def send_one(self, value: bytes) -> None:
+        assert self._producer is not None
+        await self._producer.send(self._topic, value, partition=0)
+
+    async def transaction(self, value: bytes) -> None:
+        assert self._producer is not None
+        await self._producer.begin_transaction()
+        self._producer.send(self._topic, value, partition=0)
+        await self._producer.commit_transaction()
+
+    async def close(self) -> None:
+        for client in (self._producer, self._consumer):
+            if client is not None:
+                await client.close()
