@@ -4,6 +4,24 @@ Used by benchmarks and by interop tests. Nothing of the product depends on it: w
 cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip with it.
 """
 
-from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, java, old_client_jars, run_tool
+from bench.peer.kafka import (
+    KafkaPeer,
+    PeerUnavailable,
+    connect_jars,
+    jars,
+    java,
+    old_client_jars,
+    run_tool,
+    streams_jars,
+)
 
-__all__ = ["KafkaPeer", "PeerUnavailable", "jars", "java", "old_client_jars", "run_tool"]
+__all__ = [
+    "KafkaPeer",
+    "PeerUnavailable",
+    "connect_jars",
+    "jars",
+    "java",
+    "old_client_jars",
+    "run_tool",
+    "streams_jars",
+]

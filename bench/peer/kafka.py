@@ -14,6 +14,10 @@ POM = Path(__file__).with_name("pom.xml")
 CACHE = ROOT / ".cache" / "kafka-peer"
 OLD_CLIENT_POM = Path(__file__).with_name("old-client.xml")
 OLD_CLIENT_CACHE = ROOT / ".cache" / "kafka-client-3.9"
+STREAMS_POM = Path(__file__).with_name("streams.xml")
+STREAMS_CACHE = ROOT / ".cache" / "streams-peer"
+CONNECT_POM = Path(__file__).with_name("connect.xml")
+CONNECT_CACHE = ROOT / ".cache" / "connect-peer"
 FETCH_TIMEOUT_S = 240
 READY_TIMEOUT_S = 60
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -43,6 +47,16 @@ def old_client_jars() -> str:
     Raises `PeerUnavailable`.
     """
     return fetch(OLD_CLIENT_POM, OLD_CLIENT_CACHE)
+
+
+def streams_jars() -> str:
+    """Class path of Kafka Streams. Raises `PeerUnavailable`."""
+    return fetch(STREAMS_POM, STREAMS_CACHE)
+
+
+def connect_jars() -> str:
+    """Class path of Kafka Connect with its file connectors. Raises `PeerUnavailable`."""
+    return fetch(CONNECT_POM, CONNECT_CACHE)
 
 
 def fetch(pom: Path, folder: Path) -> str:

@@ -7,17 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.javaloads import JavaClient, compiled
-from bench.peer.kafka import ROOT, fetch
+from bench.peer.kafka import streams_jars
 from bench.systems import System
 
-POM = ROOT / "bench" / "peer" / "streams.xml"
-JARS = ROOT / ".cache" / "streams-peer"
 PROGRAM = "Streams"
 
 
 def ready() -> None:
     """Fetch its jars and compile the program. Raises `PeerUnavailable`."""
-    compiled(PROGRAM, fetch(POM, JARS))
+    compiled(PROGRAM, streams_jars())
 
 
 class StreamsAt:
@@ -26,7 +24,7 @@ class StreamsAt:
     def __init__(self, bootstrap_servers: str) -> None:
         self._state = Path(tempfile.mkdtemp(prefix="oncelog-bench-streams-"))
         arguments = (bootstrap_servers, str(self._state))
-        self._client = JavaClient(*arguments, program=PROGRAM, class_path=fetch(POM, JARS))
+        self._client = JavaClient(*arguments, program=PROGRAM, class_path=streams_jars())
 
     def copy(
         self, guarantee: str, commit_ms: int, source: str, target: str, per_partition: int
