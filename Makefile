@@ -11,7 +11,7 @@ RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site clean
+.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ site: export NO_MKDOCS_2_WARNING = 1
 site: $(STAMP) ## the documentation as a site, in build/site
 	@$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+release: $(STAMP) ## sdist and wheel in dist/, checked up to the upload (ARGS=--rehearse)
+	@$(BIN)/python -m tests.support.release $(ARGS)
 
 clean: ## what the other targets made, but not .venv
 	rm -rf .cache build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -74,8 +74,8 @@ class Scene:
     def application(self, state: str, *settings: str) -> JavaProgram:
         """Started; `state` names its folder."""
         self._number += 1
-        arguments = (self.broker.bootstrap_servers, f"app-{self.target}")
-        arguments += (str(self._folder / state), self.source, self.target)
+        application = (self.broker.bootstrap_servers, f"app-{self.target}")
+        arguments = (*application, str(self._folder / state), self.source, self.target)
         log = self._folder / f"application-{self._number}.log"
         return JavaProgram(
             self._class_path, str(PROGRAM), *arguments, *APPLICATION, *settings, log=log

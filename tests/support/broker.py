@@ -2,36 +2,44 @@
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.peer.child import BrokerChild
 
 READY_TIMEOUT_S = 30
+OURS = (sys.executable, "-m", "oncelog")
 
 
 class BrokerProcess(BrokerChild):
-    """One broker on loopback, on a port and a folder that survive its restarts."""
+    """One broker on loopback, on a port and a folder that survive its restarts.
+
+    `oncelog` is the command in another environment, and `variables` what it sees there.
+    """
 
     def __init__(
         self,
         folder: Path,
         settings: dict[str, str] | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
+        oncelog: Sequence[str] = OURS,
+        variables: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(folder)
         self.settings = settings or {}
         self.ready_timeout_s = ready_timeout_s
+        self._oncelog, self._variables = oncelog, variables
 
     @property
     def log_path(self) -> Path:
         return self.folder.with_name(self.folder.name + ".log")
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "oncelog", "serve"]
+        command = [*self._oncelog, "serve"]
         command += ["--data-dir", str(self.folder), "--listen", self.bootstrap_servers]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**self._variables, "PYTHONUNBUFFERED": "1"}
         try:
             self.launch(command, self.log_path, self.ready_timeout_s, environment)
         except RuntimeError as error:
