@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-import venv
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -53,9 +53,9 @@ class FreshPython:
         self.folder = folder
 
     @classmethod
-    def made(cls, folder: Path) -> Self:
-        """With pip and nothing else."""
-        venv.create(folder, with_pip=True)
+    def made(cls, folder: Path, python: str | Path = sys.executable) -> Self:
+        """With pip and nothing else, of that interpreter. Raises `StepFailed`."""
+        run(python, "-m", "venv", folder, cwd=folder.parent)
         return cls(folder)
 
     def command(self, name: str) -> Path:
