@@ -244,9 +244,8 @@ class Reader:
 
     async def _survive(self, error: ClientError) -> None:
         """Do what the documentation says: wait, jump to where records are, or start anew."""
-        if isinstance(error, LogTruncationError) and error.diverging is not None:
-            there, diverging = error.topic_partition, error.diverging
-            self.seek(there, diverging.offset, "truncated", diverging.leader_epoch)
+        if isinstance(error, LogTruncationError):
+            await self._leave_lost_records(error)
         elif isinstance(error, OffsetOutOfRangeError):
             await self._return_into_range()
         elif error.code is ErrorCode.corrupt_message:
@@ -254,6 +253,16 @@ class Reader:
         elif not isinstance(error, RetriableError):
             await self.reopen()
         await self._journal.think(0.1)
+
+    async def _leave_lost_records(self, error: LogTruncationError) -> None:
+        """Go on where the log still is as it was read, or at its start when that is not known."""
+        there, diverging = error.topic_partition, error.diverging
+        if diverging is not None:
+            self.seek(there, diverging.offset, "truncated", diverging.leader_epoch)
+            return
+        starts = await self._ask_offsets([there], "earliest")
+        if starts is not None:
+            self.seek(there, starts[there], "reset")
 
     async def _return_into_range(self) -> None:
         starts = await self._ask_offsets(self.positions, "earliest")
