@@ -147,7 +147,7 @@ def measure_spark(
     rows = {key: row for key, row in SPARK_ROWS.items() if key in chosen(arguments)}
     if not rows:
         return []
-    # Needs PySpark, which whoever measures brokers may not have.
+    # Needs PySpark, which a machine that measures brokers may not have.
     from bench.spark.run import SparkRun
 
     measured.facts["spark commit"] = commit()
@@ -174,7 +174,7 @@ def measure_clients(
 
 
 def measure(arguments: argparse.Namespace, measured: Results, console: Console) -> int:
-    """Run it; whatever ends it, what was measured is kept and told."""
+    """Run it; however it ends, store and print the results."""
     other = "kafka" if arguments.base is None else BASE
     kept = KEPT if arguments.base is None else KEPT_BASE
     kinds = kinds_of(arguments, console)

@@ -1,7 +1,7 @@
-"""What only a fresh process shows: its start, its idleness, its first seconds of load, its growth.
+"""Measures fresh processes: start, idle cost, first seconds of load, memory growth.
 
-In every round each system is started anew for this. A virtual machine runs its first seconds
-interpreted, so these figures are far from those of a warm broker.
+Every round starts each system again. A virtual machine runs its first seconds interpreted, so these
+figures are far from those of a warm broker.
 """
 
 import resource
@@ -43,7 +43,7 @@ def live(system: System, results: Results, wanted: Callable[[str], bool]) -> Non
 
 
 def idle(system: System) -> Figures:
-    """Memory, and what it does although nobody asks it for anything."""
+    """Measure memory, CPU and system calls without any request."""
     time.sleep(SETTLE_S)
     before = cpu_time(system.pid)
     time.sleep(IDLE_S)

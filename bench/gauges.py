@@ -1,4 +1,4 @@
-"""What is read from the system: CPU time, memory and system calls of a process, and dirty pages.
+"""Reads CPU time, memory and system calls of a process, and dirty pages.
 
 The CPU time of a process comes from its CPU clock, which has nanoseconds and includes threads that
 are gone. Linux splits it into user and system time by sampling at each timer tick (4 ms at 250 Hz)
@@ -36,7 +36,7 @@ class CpuTime:
     system_s: float
 
     def since(self, earlier: "CpuTime") -> "CpuTime":
-        """What was used in between, the split scaled to the exact total."""
+        """Return the CPU time in between, the split scaled to the exact total."""
         total = self.total_s - earlier.total_s
         user, system = self.user_s - earlier.user_s, self.system_s - earlier.system_s
         ticked = user + system

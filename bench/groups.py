@@ -1,8 +1,8 @@
 """A group of many consumers: until every one has its partitions, and again after one has left.
 
-The consumers are librdkafka's in one process, with the eager protocol of its defaults. They hear of
-a rebalance by their heartbeats, so these are frequent here; the default of 3 s would be most of the
-time that is measured.
+The consumers are librdkafka's in one process, with the eager protocol of its defaults. They learn
+of a rebalance by their heartbeats, so these are frequent here; the default of 3 s would be most of
+the time that is measured.
 """
 
 import gc

@@ -2,9 +2,9 @@
 
 Two brokers of these sources, each in a process of its own, one with an address for metrics and one
 without, answer the requests of `bench.calls` in turns, one request at a time. The CPU time of the
-processes is compared, in rounds that alternate which one goes first: the least of many short rounds
-is the figure that other people's load has least part in. `bench.calls --metrics` counts the calls
-instead, which no clock changes.
+processes is compared, in rounds that alternate which one goes first: the minimum of many short
+rounds is least affected by other load. `bench.calls --metrics` counts the calls instead, which no
+clock changes.
 """
 
 import argparse

@@ -65,7 +65,7 @@ def stage_of(file: str, function: str) -> str:
 
 
 def shares(stats: pstats.Stats) -> Counter[str]:
-    """CPU seconds by stage; a built-in function counts for whoever called it."""
+    """CPU seconds by stage; a built-in function counts for its caller."""
     found: Counter[str] = Counter()
     for (file, _, function), (_, _, own_s, _, callers) in stats.stats.items():  # type: ignore[attr-defined]
         if file != "~":

@@ -1,4 +1,4 @@
-"""What it costs to look at the records of a batch, beside the append that leaves them alone.
+"""Measures the cost of parsing a batch's records, beside an append without parsing.
 
 ``python -m bench.records`` prints, for 1,000 records of 100 bytes under each codec, microseconds of
 an append as it is, of decompressing, and of the walk of `protocol.record_walk`. Medians of many

@@ -48,7 +48,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """What can be said with 95 % confidence of ours beside theirs."""
+        """Compare two systems with 95 % confidence."""
         if self.ratio.low <= 1 <= self.ratio.high:
             return "same"
         return "better" if (self.ratio.value > 1) == self.higher_is_better else "worse"

@@ -1,4 +1,4 @@
-"""What a run has measured so far, kept on the disk after every row so that nothing is lost."""
+"""Stores a run's results on disk after every row, so that none is lost."""
 
 import json
 from collections import defaultdict
@@ -48,7 +48,7 @@ class Results:
             self.samples.setdefault((row, figure), {}).setdefault(system, []).append(value)
 
     def add_cpu(self, row: str, system: str, used: CpuTime, amount: float) -> None:
-        """What the broker spent on `amount` units of work in one round."""
+        """Add the broker's CPU time for `amount` units of work in one round."""
         self.cpu[row].setdefault(system, []).append(used.total_s / amount)
         user, system_s, before = self.split[row].get(system, [0.0, 0.0, 0.0])
         self.split[row][system] = [

@@ -1,4 +1,4 @@
-"""The table of benchmarks: what is run against warm brokers, and what each row is counted in."""
+"""The table of benchmarks against warm brokers, with the unit of each row."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ FIVE_IN_FLIGHT = (("enable.idempotence", False), ("max.in.flight", 5), ("acks", 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a row's work is counted in, and what the CPU time of one is told in."""
+    """The unit of a row's work, and of its CPU time."""
 
     name: str
     cpu: str

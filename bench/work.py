@@ -34,10 +34,10 @@ HIGHER_IS_BETTER = frozenset({"MB/s", "txn/s", "requests/s"})
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What one window of work gave."""
+    """The results of one window of work."""
 
     figures: Figures
-    """What the client saw, by name with unit."""
+    """The client's figures, by name with unit."""
     rate: float
     """Units of work per second, for the rule of warming up."""
     amount: float
@@ -77,7 +77,7 @@ class Plain:
 
 
 def fresh_topic(system: Endpoint, partitions: int = PARTITIONS) -> str:
-    """A topic that nobody else uses."""
+    """Return a new topic's name."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     client = admin(system)
     if is_mock(system):

@@ -56,7 +56,7 @@ class BrokerChild:
         return time.monotonic() - begun
 
     def kill(self) -> None:
-        """SIGKILL: what was not yet written is gone."""
+        """Send SIGKILL: bytes that were not written yet are lost."""
         self.child.kill()
         self.child.wait()
 

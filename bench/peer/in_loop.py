@@ -1,6 +1,6 @@
-"""A broker in the caller's own loop, for who counts its calls or looks into its parts.
+"""A broker in the caller's own event loop, to count its calls or inspect its parts.
 
-An `EmbeddedBroker` has a thread of its own, in which nobody may reach for what it owns.
+An `EmbeddedBroker` has its own thread, whose objects no other thread may use.
 """
 
 from __future__ import annotations

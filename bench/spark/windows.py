@@ -1,4 +1,4 @@
-"""One window of a row: what a peer does at a broker, and its figures."""
+"""Runs one window of a row against a broker, and returns its figures."""
 
 from dataclasses import dataclass, field
 from typing import Any

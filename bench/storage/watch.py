@@ -1,4 +1,4 @@
-"""What another client meets while a broker does something large."""
+"""Measures another client's latency while a broker does a large operation."""
 
 import threading
 import time

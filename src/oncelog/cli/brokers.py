@@ -1,4 +1,4 @@
-"""``oncelog brokers``: who is in the cluster, what each leads, and what its data folders hold."""
+"""``oncelog brokers``: lists the brokers, the partitions each leads, and its log directories."""
 
 from __future__ import annotations
 

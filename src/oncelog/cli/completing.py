@@ -1,7 +1,6 @@
-"""What the shell may complete beside commands and options: names that the cluster knows.
+"""Completes names that the cluster knows, beside commands and options.
 
-Whoever presses the tab key waits, so the cluster has a second; without an answer nothing is
-suggested.
+The user waits for the completion, so the cluster has a second; without an answer there is none.
 """
 
 from __future__ import annotations

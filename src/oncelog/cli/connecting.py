@@ -28,7 +28,7 @@ BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
 _SETTINGS: Final = "oncelog.client.settings"
 _GIVEN_BY_THE_FILE: Final = frozenset({"client_id", "timeout_ms", "retry_timeout_ms"})
-"""Keywords for which a command has a value of its own that is no wish of the user."""
+"""Keywords for which a command has its own value, which the user did not set."""
 
 
 def connection_options(function: F) -> F:
@@ -41,7 +41,7 @@ def connection_options(function: F) -> F:
 def keywords(role: Role, **own: Any) -> dict[str, Any]:
     """The keywords of a client: the command's `own`, and what the user set.
 
-    A cluster that does not answer is said at once: a person can repeat the command.
+    A cluster that does not answer is reported at once: a person can repeat the command.
     """
     from oncelog.client import client_options
 

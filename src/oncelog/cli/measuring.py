@@ -51,7 +51,7 @@ class Latencies:
 
 
 class Measure:
-    """One run: what was done since `begun_s`, and how fast of late."""
+    """One run: its counts since `begun_s`, and its recent rate."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s

@@ -144,7 +144,7 @@ class ConfigChanges(NamedTuple):
 
     @staticmethod
     def of(configs: Iterable[str], deleted: tuple[str, ...]) -> ConfigChanges:
-        """What the options say. Raises `click.UsageError` for one that is in both."""
+        """Build it from the options. Raises `click.UsageError` for one that is in both."""
         to_set = parse_pairs("--config", configs)
         twice = sorted(set(to_set) & set(deleted))
         if twice:
@@ -156,7 +156,7 @@ class ConfigChanges(NamedTuple):
         return bool(self.to_set or self.to_delete)
 
     def __str__(self) -> str:
-        """What was done, for a person."""
+        """Describe the result to a person."""
         changes = [f"{key}={value}" for key, value in self.to_set.items()]
         return ", ".join(changes + [f"{key} back to the default" for key in self.to_delete])
 
@@ -198,7 +198,7 @@ def ask(question: str) -> None:
 
 
 def is_asked(*, yes: bool) -> bool:
-    """Whether there is somebody to ask, and not told beforehand."""
+    """Whether to ask: there is a terminal, and the option did not answer."""
     return not yes and sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -186,7 +186,7 @@ def describe_command(
 
 
 class Place(NamedTuple):
-    """Where a partition's log begins and ends, and its size; the size is None where it is secret.
+    """The start and end of a partition's log, and its size; None if not authorized.
 
     Readers under read_committed see what lies below `stable`, others what lies below `end`.
     """

@@ -48,7 +48,7 @@ class RunFinding:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a campaign keeps of a run."""
+    """The part of a run that a campaign stores."""
 
     seed: int
     profile: str
@@ -68,7 +68,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a worker is asked to run."""
+    """The run that a worker has to do."""
 
     seed: int
     profile: str | None

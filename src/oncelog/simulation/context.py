@@ -1,4 +1,4 @@
-"""What a simulated client is given: its name, its world and where to write down what it sees.
+"""Defines the context of a simulated client: its name, its world and its history.
 
 Nothing here knows a request. Waits are virtual time (`clock`), chance is `rng`, and there is no
 other source of either.

@@ -1,4 +1,4 @@
-"""What the runs of a campaign reached: faults, states, moves between states, crash rows.
+"""Counts what the runs of a campaign reached: faults, states, moves, crash rows.
 
 A name is "area/what", for example "fault/torn-write", "transaction/Ongoing->PrepareCommit" or
 "crash/ALL_MARKERS". `CATALOGUE` lists every name that has to be reached; a name that is counted and
@@ -77,7 +77,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
 """By what they strike. `Fault.kind` in a history is one of these names.
 
 Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss of power
-(`Coverage.add_losses`), and whoever gives a process a clock that drifts counts "drift".
+(`Coverage.add_losses`), and a process with a drifting clock counts "drift".
 """
 
 AREAS = ("fault", "transaction", "group", "crash", "compaction")

@@ -154,7 +154,7 @@ def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Itera
 
 
 def _met_by_a_broker(open_: dict[str, CrashPlace]) -> Iterator[CrashPlace]:
-    """What the clients were doing when their broker died; each row once."""
+    """Return the crash rows of the clients' steps when their broker died; each row once."""
     doing = set(open_.values())
     if CrashPlace.CLIENT_ENDING in doing:
         yield CrashPlace.END_TXN_IN_FLIGHT

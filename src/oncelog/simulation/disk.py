@@ -178,7 +178,7 @@ class SimulatedDisk:
                 target.mkdir(exist_ok=True)
 
     def fork(self, rng: random.Random) -> SimulatedDisk:
-        """A disk of the same content with the same changes unsynced, used by nobody.
+        """Return an unused disk of the same content with the same changes unsynced.
 
         Tests try several losses of power from one moment with it.
         """

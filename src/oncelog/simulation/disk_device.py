@@ -25,7 +25,7 @@ Moment = Literal["before", "after", "torn"]
 
 
 class DiskOwner(Protocol):
-    """What a disk needs of `oncelog.simulation.process.Process`."""
+    """The part of `oncelog.simulation.process.Process` that a disk uses."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class DiskOwner(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What it takes for the time; files note it when they are written."""
+        """The time that files record when they are written."""
         ...
 
     def kill(self, cause: str) -> None:
@@ -48,7 +48,7 @@ class DiskOwner(Protocol):
 
 
 class DiskTrace(Protocol):
-    """What a disk needs of `oncelog.simulation.trace.Trace`."""
+    """The part of `oncelog.simulation.trace.Trace` that a disk uses."""
 
     def note(self, *parts: object) -> None:
         """Add one event."""

@@ -1,7 +1,7 @@
-"""What goes wrong on a simulated disk besides a loss of power: failures, no space, decay.
+"""Injects faults into a simulated disk besides power loss: failures, no space, decay.
 
-`DiskFaults` decides whether an operation fails; the functions below damage files that nobody is
-using. Which faults strike, and when, is the plan's business, and their randomness comes from there.
+`DiskFaults` decides whether an operation fails; the functions below damage files that are not in
+use. Which faults strike, and when, is the plan's business, and their randomness comes from there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a loss of power leaves on a simulated disk.
+"""Computes what a power loss leaves on a simulated disk.
 
 What was synced survives. Of the rest each write is kept, lost or torn, and of each folder's changes
 of names a part from the first one on is kept. One rate is drawn per loss, so that often all of it
@@ -105,7 +105,7 @@ def _prefix(rng: random.Random, rate: float, least: int, most: int) -> int:
 
 
 def _lose_bytes(file: File, rng: random.Random, rate: float) -> str:
-    """What was lost, "" for nothing."""
+    """Lose unsynced bytes; return a description, "" for none."""
     if not file.changes and not file.settled:
         return ""
     changes = [*(change for change, _ in file.settled), *file.changes]

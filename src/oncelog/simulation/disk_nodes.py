@@ -92,14 +92,14 @@ class File:
             self._write_back()
 
     def sync(self) -> None:
-        """What it holds survives, but for what was dropped before."""
+        """Make its content durable, except bytes that were dropped before."""
         if self.settled:
             self.settled.extend((change, True) for change in self.changes)
         self.changes.clear()
         self._overwritten_bytes = 0
 
     def drop_unsynced(self) -> None:
-        """What was not synced is not on the disk and never will be, though it can be read still.
+        """Drop unsynced bytes: they can be read, but never reach the disk.
 
         So it is after a failed fsync: the kernel forgets that these pages are to be written.
         """
@@ -182,7 +182,7 @@ class Tree:
     # --- finding
 
     def find(self, path: str) -> Node | None:
-        """What the path leads to, None for nothing. Raises `NotADirectoryError`."""
+        """Return the node at the path, None if there is none. Raises `NotADirectoryError`."""
         node: Node = self.root
         for part in _parts(path):
             if type(node) is not Folder:

@@ -157,7 +157,7 @@ class _Shared:
 def _parameters(
     rng: random.Random, role: str, counts: dict[str, int], shared: _Shared, name: str
 ) -> dict[str, Any]:
-    """What a client of that role is told."""
+    """Draw the parameters of a client of that role."""
     written = {topic: n for topic, n in counts.items() if topic != "target" or rng.random() < 0.5}
     if role in PEERS:
         written.pop(COMPACTED, None)

@@ -1,4 +1,4 @@
-"""What is left at the end of a run: the logs, the offsets and the transactions, as values.
+"""Defines the final state of a run: the logs, the offsets and the transactions.
 
 Read over the wire by a reader of its own after everything has settled (`oncelog.simulation.reading`
 fills it). Pure.

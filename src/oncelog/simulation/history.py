@@ -53,7 +53,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Value:
-    """What a record carries, unique in its run.
+    """The value of a record, unique in its run.
 
     `client` sent it as its `number`-th record, in its `transaction`-th transaction (-1: in none).
     `source` is the record that it is a copy of, as "topic-partition@offset", or "".
@@ -367,7 +367,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True)
 class Watermarks(Event):
-    """A look into a broker's partition, from inside, between two of its steps."""
+    """An observation of a broker's partition, from inside, between two of its steps."""
 
     incarnation: int
     topic_partition: TopicPartition

@@ -1,4 +1,4 @@
-"""Known defects: what a run may find without failing, because an open issue will mend it.
+"""Lists known defects: findings that do not fail a run, because an open issue will fix them.
 
 The list is data, ``known_defects.toml``: a pattern for the kind and the detail of a finding, the
 faults that must have struck before, the issue, and a plan that shows it. The issue that mends a
@@ -22,7 +22,7 @@ FILE: Final = "known_defects.toml"
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a known defect may depend on: the kinds of faults that struck, and the flushing."""
+    """The facts that a known defect may depend on: the kinds of faults, and the flushing."""
 
     faults: frozenset[str]
     flushed: bool

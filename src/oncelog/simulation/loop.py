@@ -23,7 +23,7 @@ OnError = Callable[[str, BaseException | None], None]
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """One per process. `on_error` hears of what asyncio would log: failed callbacks and tasks."""
+    """One per process. `on_error` gets what asyncio would log: failed callbacks and tasks."""
 
     def __init__(self, process: Owner, on_error: OnError | None = None) -> None:
         self._process = process
@@ -33,7 +33,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._kept: dict[asyncio.Task[Any], None] = {}
 
     def keep(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a coroutine as a task that nobody else refers to."""
+        """Run a coroutine as a task and hold the only reference to it."""
         task = self.create_task(work)
         self._kept[task] = None
         task.add_done_callback(self._finished)

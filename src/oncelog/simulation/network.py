@@ -1,4 +1,4 @@
-"""The network of a simulated world: who listens where, who connects, and who is gone.
+"""The network of a simulated world: listeners and connections of its processes.
 
 `SimulatedNetwork.of` gives each process the `Network` that broker and client code uses. A process
 that dies loses its listeners, and its connections break: peers see a reset, or, if the machine died
@@ -114,7 +114,7 @@ class SimulatedNetwork(NetworkFaults):
         return self._listeners.get((listener.process.host, listener.port)) is listener
 
     def listener_at(self, address: Address) -> _Listener | None:
-        """Who listens there."""
+        """Return the listener at an address."""
         return self._listeners.get(address)
 
     def answers(self, source: str, target: str) -> bool:
@@ -135,7 +135,7 @@ class SimulatedNetwork(NetworkFaults):
         return self._links.between(source, target).delay_s(self._wire.rng.random())
 
     def open(self, process: Process, listener: _Listener) -> SimulatedConnection:
-        """Make a connection; its server hears of it by the first item that comes through."""
+        """Make a connection; its server accepts it with the first item that arrives."""
         counts = self._client_port_counts
         port = CLIENT_PORTS[counts[process.host] % len(CLIENT_PORTS)]
         counts[process.host] += 1

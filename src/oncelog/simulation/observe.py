@@ -322,7 +322,7 @@ class ObservedBroker(Broker):
         observe_broker(self.transactions, self.groups, self.coverage, self.watch)
 
     async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
-        # Set for good by a death in between; nobody follows then.
+        # A death in between leaves it set; no step follows then.
         self.watch.deleting = bool(delta.deleted)
         unmade = await super()._follow(delta)
         self.watch.deleting = False

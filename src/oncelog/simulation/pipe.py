@@ -1,12 +1,12 @@
-"""One direction of a simulated TCP connection: bytes in order, and what became of them.
+"""One direction of a simulated TCP connection: a queue of bytes in order.
 
-What was written lies in one queue, in three parts: bytes in the reader's socket buffer (`_held`),
-bytes that have arrived but wait for room or for the network (`_due`), and bytes under way. A write
-is one scheduled callback, and each such callback takes the oldest item under way to the reader, so
-nothing overtakes anything. Bytes are never lost while the connection goes on.
+Written bytes are in one queue, in three parts: bytes in the reader's socket buffer (`_held`), bytes
+that have arrived but wait for room or for the network (`_due`), and bytes under way. A write is one
+scheduled callback, and each such callback takes the oldest item under way to the reader, so nothing
+overtakes anything. Bytes are never lost while the connection goes on.
 
-The fast paths are `send` and `arrive`; whatever is unusual (a paused reader, a fault) clears a flag
-and takes the slow ones. This module knows no protocols and no addresses.
+The fast paths are `send` and `arrive`; unusual cases (a paused reader, a fault) clear a flag and
+take the slow ones. This module knows no protocols and no addresses.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ class Pipe:
     def _resets_a_reader_that_pauses(self) -> bool:
         """Whether a reset overtakes bytes that wait for the reader.
 
-        A socket with unsent bytes hears of a reset even if nobody reads from it.
+        A socket with unsent bytes gets a reset even if its owner does not read.
         """
         items = self._items
         return (
@@ -364,7 +364,7 @@ class Pipe:
         self._watch()
 
     def _hasten(self, now_s: float) -> None:
-        """What is under way was slowed down by a fault: it does not stay so slow for ever.
+        """Speed up bytes under way that a fault had slowed down.
 
         The callbacks of before stay; they find nothing, or take a later item somewhat earlier.
         """
@@ -444,7 +444,7 @@ class Pipe:
             self._call_at(self._scheduler.now_s + delay_s, None, self._watch)
 
     def _watch(self) -> None:
-        """See to it that a writer hears that its bytes reach nobody."""
+        """Notify a writer that its bytes reach no reader."""
         if self.unacked_bytes and not self.writer.gone:
             if self.fate is Fate.SILENT or self.link.blocked or self.back.link.blocked:
                 if self._timer is None:

@@ -1,4 +1,4 @@
-"""What a run will do, decided by its seed before it begins: settings, topics, clients, faults.
+"""Plans a run from its seed before it begins: configs, topics, clients, faults.
 
 Every part has an id ("c3", "f7") and randomness of its own, drawn from the seed and the id. So a
 part can be left out without changing what the others draw, which is how a finding is made smaller.

@@ -1,4 +1,4 @@
-"""How a campaign of many runs is watched: `oncelog simulate --runs N`.
+"""Shows the progress of a campaign of many runs: `oncelog simulate --runs N`.
 
 On a terminal one picture that is drawn again: a bar, runs per minute, what was found by signature,
 how much of each area's catalogue is covered, the last seeds. Elsewhere plain lines: what is new at
@@ -42,7 +42,7 @@ class FoundLike(Protocol):
 
 
 class RunLike(Protocol):
-    """What is kept of a run. `coverage` is `Coverage.to_json` of it."""
+    """The part of a run that the progress needs. `coverage` is `Coverage.to_json` of it."""
 
     @property
     def seed(self) -> int: ...  # noqa: D102

@@ -60,7 +60,7 @@ class RunResult:
     history: History
     final: FinalState | None
     anomalies: list[Anomaly]
-    """What was promised and did not hold; those with `allowed` set were not promised."""
+    """The promises that did not hold; those with `allowed` set were not promised."""
     digest: str
     coverage: Coverage
     simulated_s: float
@@ -128,7 +128,7 @@ class SimulationRun:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
 
     def promise(self) -> Promise:
-        """What the configuration and the faults leave promised."""
+        """Return what the configuration and the faults still promise."""
         at: dict[str, list[float]] = {"power": [], "damage": [], "storage": []}
         for fault in self.world.history.of(Fault):
             for name, kinds in _KINDS.items():

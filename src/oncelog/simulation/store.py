@@ -34,7 +34,7 @@ class SimulatedStore:
         self._waiting: list[tuple[Process, asyncio.Future[None]]] = []
 
     def of(self, process: Process) -> MetadataStore:
-        """What the process uses as its `MetadataStore`."""
+        """Return the `MetadataStore` of a process."""
         return _StoreConnection(self, process)
 
     def delay_s(self) -> float:

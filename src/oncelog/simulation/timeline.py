@@ -40,7 +40,7 @@ _VALUES_SHOWN_MAX = 8
 
 
 class TimelineFinding(Protocol):
-    """What a checker found. `allowed` is "" or why the run's configuration did not promise it."""
+    """A finding of a checker. `allowed` is "" or why the run's configuration did not promise it."""
 
     @property
     def kind(self) -> str: ...  # noqa: D102
@@ -294,7 +294,7 @@ class _Index:
     def nearest(self, finding: TimelineFinding) -> int | None:
         """The event at which it was found, nearest in time.
 
-        Of whom the finding names; or about its records, or its place; or of anybody.
+        It is one of the parties that the finding names, or about its records or place, or any.
         """
         own = [p for p, event in enumerate(self._events) if event.who == finding.who != ""]
         candidates = own or self._records(finding) or range(len(self._events))
@@ -329,7 +329,7 @@ def _numbered(part: str) -> tuple[int, str]:
 
 
 def _summary(page: _Page) -> str:
-    """What the run was, as a list of terms."""
+    """Return the run's summary, as a list of terms."""
     counts = Counter(type(event) for event in page.events)
     began, ended = (
         counts[h.TransactionBegan],

@@ -24,7 +24,7 @@ Pause = tuple[float, float, float]
 
 
 def _step_px(seconds: float) -> float:
-    """What a pause is worth: a millisecond 6 pixels, a second 36."""
+    """Return the width of a pause: a millisecond 6 pixels, a second 36."""
     if seconds <= 0:
         return 0.0
     return min(3.0 + 11.0 * log10(1.0 + seconds * 1000.0), STEP_PX_MAX)

@@ -1,4 +1,4 @@
-"""What lasts: transactions, group generations, lives of brokers, faults. Pure.
+"""Computes spans of time: transactions, group generations, lives of brokers, faults. Pure.
 
 A span stands in one lane, a band lies across all lanes that a fault meets.
 """

@@ -31,14 +31,14 @@ _WRITE_BUFFER_BYTES_HIGH: Final = 64 * 1024
 
 
 def reset_error() -> ConnectionResetError:
-    """What asyncio gives a protocol whose peer reset the connection."""
+    """Return the exception asyncio passes to a protocol whose peer reset the connection."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection. `accepts` makes the protocol when the first item comes through.
 
-    `accepts` returns None if nobody listens any more.
+    `accepts` returns None if there is no listener any more.
     """
 
     __slots__ = (
@@ -268,7 +268,7 @@ class SimulatedTransport(asyncio.Transport):
         self._tell(error)
 
     def die(self, silent: bool) -> None:
-        """Its process is dead. `silent`: the machine too, so that nobody tells the peer."""
+        """Its process is dead. `silent`: the machine too, so that the peer gets no reset."""
         fate = Fate.SILENT if silent else Fate.REFUSED
         if self.gone:
             if silent:

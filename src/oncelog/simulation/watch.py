@@ -1,4 +1,4 @@
-"""What a broker was in the middle of, for whoever kills it.
+"""Records what a broker is doing, so that a kill can be classified.
 
 A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` stands between the broker and
 its disk and notes each operation that a crash row speaks of before it runs, so that a death inside

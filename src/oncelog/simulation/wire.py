@@ -1,4 +1,4 @@
-"""What the parts of simulated connections share: marks, fates, and how a pipe sees its ends."""
+"""Common parts of simulated connections: marks, fates, and the interface of a pipe's ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mark(Enum):
 
 
 class Fate(Enum):
-    """What becomes of bytes that are sent from now on."""
+    """The treatment of bytes that are sent from now on."""
 
     ARRIVES = auto()
     REFUSED = auto()
@@ -62,7 +62,7 @@ class End(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What all connections of a run share."""
+    """The state that all connections of a run share."""
 
     scheduler: Scheduler
     rng: random.Random

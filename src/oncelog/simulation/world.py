@@ -64,7 +64,7 @@ class World:
         self._processes: list[Process] = []
         self._watchers: list[tuple[str, Callable[[Process], None]]] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
-        """What asyncio would log: callbacks and tasks of living processes that failed."""
+        """The errors that asyncio would log: failed callbacks and tasks of living processes."""
         self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
 
     @property
@@ -87,7 +87,7 @@ class World:
         stopping: Callable[[], bool] = lambda: False,
         parameters: Mapping[str, Any] | None = None,
     ) -> ClientContext:
-        """What a client in this process is given."""
+        """Return the context of a client in this process."""
         return ClientContext(
             name=process.name,
             bootstrap=self.broker.address,
@@ -238,7 +238,7 @@ class BrokerNode:
         process = self.world.new_process(name, self.host, clock_rate=self._clock_rate)
         process.disk = self.disk.of(process)
         process.wall_offset_ms = self._wall_offset_ms
-        # First, because the network has to hear how it died.
+        # First, because the network has to know how it died.
         process.on_death.insert(0, lambda: self._died(process))
         self.process = process
         self.broker = None

@@ -32,7 +32,7 @@ class Expected:
 
 @dataclass
 class Comparison:
-    """What was compared and what was wrong. `findings` is empty only if the output is exact."""
+    """The result of a comparison. `findings` is empty only if the output is exact."""
 
     delayed_expected_count: int = 0
     delayed_seen_count: int = 0

@@ -1,4 +1,4 @@
-"""What the demo tells its Spark program. Knows neither Spark nor the broker."""
+"""Defines the options that the demo passes to its Spark program."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """All that the program is told. Topics exist already; `checkpoint` is a local folder."""
+    """The options of the Spark program. Topics exist already; `checkpoint` is a local folder."""
 
     bootstrap_servers: str
     application_id: str

@@ -1,4 +1,4 @@
-"""When to kill whom: drawn from the seed, and only from it.
+"""Plans which process to kill and when, from the seed only.
 
 A moment is named by the job's own steps (batch number, the step it reports, then a delay), because
 wall time would make the same seed mean different moments on different machines.

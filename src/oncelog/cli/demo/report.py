@@ -1,4 +1,4 @@
-"""What a person sees of the demo: a line per act, one bar, and a table at the end."""
+"""Prints the demo's output: a line per act, one bar, and a table at the end."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -40,7 +40,7 @@ def kill_table(kills: list[Kill]) -> Table:
 
 
 def verdict_table(verdict: Comparison, uncommitted: dict[str, int]) -> Table:
-    """What a read_committed consumer saw beside the plain batch computation."""
+    """Compare a read_committed consumer's records with the plain batch computation."""
     table = Table(title="a read_committed consumer beside the batch computation")
     table.title_justify = "left"
     for heading in ("result", "expected", "seen", "aborted records beside them"):

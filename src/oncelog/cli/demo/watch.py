@@ -21,7 +21,7 @@ RESTARTS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill: what was aimed at, and what it hit."""
+    """One kill: its planned and its actual moment."""
 
     moment: PlannedKill
     batch: int

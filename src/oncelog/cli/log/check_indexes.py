@@ -45,11 +45,11 @@ class IndexChecks:
         self._torn_count = len(self._found)
 
     def watchers(self) -> list[Watcher]:
-        """What has to see each batch."""
+        """Return the checks that process each batch."""
         return [self._check_position, self._check_time] if self._is_due else []
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong, once the segment was read."""
+        """Return the findings, once the segment was read."""
         if not self._is_due:
             return
         if self._segment.damages:

@@ -29,7 +29,7 @@ _READERS: Final[dict[str, Callable[[CoordinatorRecord, RecordContext], object]]]
     TRANSACTION_STATE_TOPIC: lambda entry, _: transaction_records.decode(entry),
     CONSUMER_OFFSETS_TOPIC: group_records.decode,
 }
-"""What the coordinators themselves read records by."""
+"""The decoders that the coordinators use."""
 
 _STATES: Final = {state.value: state.name for state in TransactionState}
 
@@ -74,7 +74,7 @@ def why_unreadable(topic: str, record: Record) -> str | None:
 
 
 def decode_control(record: Record) -> str:
-    """What a control record says, in words."""
+    """Describe a control record."""
     try:
         marker = read_end_marker(record)
     except ProtocolError as error:

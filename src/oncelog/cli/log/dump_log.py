@@ -56,7 +56,7 @@ _RECORD_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What a person asked for; the rest is passed over."""
+    """The user's options; everything else is skipped."""
 
     first_offset: int = 0
     last_offset: int = INT64_MAX

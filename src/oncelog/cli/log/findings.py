@@ -1,4 +1,4 @@
-"""What a check finds: where, what, and whether anything is wrong or only worth knowing."""
+"""Defines a check's finding: the place, the fault, and its severity."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ _BY_NAME = {
 
 
 class NamedPath(NamedTuple):
-    """What a person's path names: one file, one partition's folder, or a whole data folder."""
+    """The target of a path: one file, one partition's folder, or a whole log directory."""
 
     path: str
     is_file: bool

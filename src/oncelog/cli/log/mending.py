@@ -1,4 +1,4 @@
-"""What can be done about damage in a partition's folder, and doing it.
+"""Plans and executes the repair of damage in a partition's folder.
 
 A damaged stretch of a log is replaced by one empty batch that takes its offsets, as compaction
 leaves them behind: every reader passes over it, no later offset moves, none is given out twice. If
@@ -83,7 +83,7 @@ class Mend:
 
     @property
     def deed(self) -> str:
-        """What is done, in words."""
+        """Describe the repair."""
         if self.is_restored:
             return f"write the right offset {self.first_offset} into the batch"
         if self.replacement:
@@ -93,7 +93,7 @@ class Mend:
 
 @dataclass(slots=True)
 class PartitionPlan:
-    """What is to be done in one partition's folder."""
+    """The repair of one partition's folder."""
 
     folder: str
     mends: dict[str, list[Mend]] = field(default_factory=dict)

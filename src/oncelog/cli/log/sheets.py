@@ -33,7 +33,7 @@ class Brief(NamedTuple):
 
 @dataclass(slots=True)
 class Sheet:
-    """What a file holds. `times` are the keys of columns with milliseconds since the epoch."""
+    """The contents of a file. `times` are the keys of columns with milliseconds since the epoch."""
 
     path: str
     kind: str

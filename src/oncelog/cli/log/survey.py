@@ -30,7 +30,7 @@ Watcher = Callable[[IntactBatch], None]
 
 @dataclass(slots=True)
 class SurveyedSegment:
-    """What one `.log` file holds."""
+    """The contents of one `.log` file."""
 
     base_offset: int
     path: str

@@ -1,4 +1,4 @@
-"""What the commands about transactions share: their client, their words, and what is open where."""
+"""Common parts of the commands about transactions: their client and their texts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the coordinators' log still says of a transactional id.
+"""Reads the history of a transactional id from the coordinators' log.
 
-Apache Kafka does not tell the life of an id, but each of its moves was a record of
-`__transaction_state`, which anybody with the right to read it can consume. Compaction leaves the
-last record of each id for sure; markers and causes are not in the log.
+Apache Kafka does not report the life of an id, but each of its moves was a record of
+`__transaction_state`, which an authorized client can consume. Compaction leaves the last record of
+each id for sure; markers and causes are not in the log.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _take(life: Life, records: Iterable[ConsumerRecord], transactional_id: str) 
         id_, metadata = log_records.decode(CoordinatorRecord(record.key or b"", record.value))
         if id_ == transactional_id:
             if metadata is None:
-                life.clear()  # It expired, and began anew.
+                life.clear()  # It expired, and was created again.
             else:
                 life.append(metadata)
 

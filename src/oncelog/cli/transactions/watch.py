@@ -127,7 +127,7 @@ def _screen(holders: Sequence[OldestTransaction]) -> RenderableType:
 
 
 async def _look(admin: Admin, topics: tuple[str, ...]) -> list[OldestTransaction]:
-    """Who holds the last stable offset of each partition in which something is open."""
+    """Return the producer that holds back each partition's last stable offset."""
     partitions = await partitions_to_search(admin, topics)
     by_partition: dict[TopicPartition, list[OpenTransaction]] = {}
     for one in await find_open(admin, partitions):

@@ -80,7 +80,7 @@ def _steps_back(
 
 
 class _Bounds:
-    """What a reader could have been given at a time, by the looks around it."""
+    """The watermark range a reader could see at a time, by the observations around it."""
 
     def __init__(self, evidence: Evidence, partition: TopicPartition, committed: bool) -> None:
         looks = evidence.watermarks.get(partition, [])

@@ -1,7 +1,7 @@
-"""An administrator who makes and unmakes topics, adds partitions, deletes records, shortens logs.
+"""An administrator that creates and deletes topics, adds partitions, deletes records.
 
-Whatever it asks for may take effect although no answer comes, so each wish is written down before
-it is sent, and what became of it only when an answer says so.
+A request may take effect although no answer arrives, so each request is recorded before it is sent,
+and its result only with the answer.
 
 Parameters: `flavor`, `volatile` (topics that come and go, ("v",)), `growing` (topics that get more
 partitions, ()), `trimmed` (topics whose records are deleted, ()), `short_lived` (topics whose
@@ -88,7 +88,7 @@ class _PeerAdministrator:
             await change(self._context.rng.choice(topics))
 
     async def settle(self) -> None:
-        """Every volatile topic exists in the end, so that whoever writes to it can."""
+        """Every volatile topic exists in the end, so that its producers can write."""
         for topic in self._topics("volatile", ("v",)):
             attempt = 0
             while not (await self._wire.refresh([topic]) and topic in self._wire.topics):
@@ -212,7 +212,7 @@ class _PeerAdministrator:
             return None
 
     def _is_done(self, api: ApiKey, codes: Sequence[ErrorCode]) -> bool:
-        """Whether an answer says that the wish was carried out."""
+        """Whether an answer means that the request took effect."""
         failed = [code for code in codes if code is not ErrorCode.none]
         for code in failed:
             is_known = code.retriable or code in _EXPECTED[api]

@@ -1,4 +1,4 @@
-"""Who reads what in a group of the classic protocol: subscriptions, assignments, assignors.
+"""Assigns partitions in a group of the classic protocol: subscriptions and assignors.
 
 The three assignors do what Kafka's of these names promise: "range" and "roundrobin" hand
 everything out at once; "cooperative-sticky" lets each member keep a fair part of what it owns, and
@@ -37,7 +37,10 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class PeerSubscription(NamedTuple):
-    """What a member tells its leader. `generation` is the one in which it owned `owned`."""
+    """A member's subscription, which its leader gets.
+
+    `generation` is the one in which it owned `owned`.
+    """
 
     topics: tuple[str, ...]
     owned: Partitions = ()
@@ -212,7 +215,7 @@ def _cooperative(
 
 
 def _owners(members: Mapping[str, PeerSubscription]) -> dict[TopicPartition, str]:
-    """Who owns what. Of two who claim a partition the one of the later generation does."""
+    """Return the owner of each partition; of two claims the later generation's is valid."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda member: (members[member].generation, member)):
         for at in members[member].owned:

@@ -76,7 +76,7 @@ _SESSION_LOST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a reader may see of one partition's answer, and where it goes on."""
+    """The records of one partition's answer that a reader may see, and the next offset."""
 
     records: tuple[tuple[int, Value], ...]
     position: int
@@ -126,7 +126,7 @@ def _ends_an_abort(buffer: bytes | memoryview, start: int, header: BatchHeader) 
 
 @dataclass(slots=True)
 class _Session:
-    """A fetch session with one broker (KIP-227): what it remembers on our behalf."""
+    """A fetch session with one broker (KIP-227), as the client remembers it."""
 
     session_id: int = 0
     epoch: int = 0
@@ -137,8 +137,8 @@ class _Session:
 class Fetcher:
     """Reads partitions from positions of its own.
 
-    `high_watermarks` holds the last one heard of each partition, also of those that are read no
-    more: a fetch session does not repeat one that has not changed.
+    `high_watermarks` has each partition's last known one, also of those no longer read: a fetch
+    session does not repeat one that has not changed.
     """
 
     def __init__(self, context: ClientContext, wire: PeerWire, *, committed: bool) -> None:
@@ -227,7 +227,7 @@ class Fetcher:
     # --- reading ----------------------------------------------------------------------
 
     async def poll(self, max_wait_ms: int = 200) -> dict[TopicPartition, Read]:
-        """What one round of fetches gives; it is written down, and the positions move on."""
+        """Run one round of fetches; record the result and advance the positions."""
         await self._learn()
         if self._to_reset:
             await self._reset_positions()

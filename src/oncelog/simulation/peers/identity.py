@@ -1,4 +1,4 @@
-"""Who a producer is: InitProducerId, and the calls to a transaction's coordinators with retries.
+"""Identifies a producer: InitProducerId, and the calls to coordinators with retries.
 
 Every call is repeated until it has a final answer or its time is over: after a lost answer, after a
 code that asks for it (`retriable`), and at another broker where the coordinator moved. Between the

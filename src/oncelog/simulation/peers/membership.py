@@ -90,7 +90,7 @@ class Member:
         self._must_join = True
         self._attempt = 0
         self._counts: dict[str, int] | None = None
-        """What a leader's assignment was made for."""
+        """The generation that a leader's assignment was made for."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -432,7 +432,7 @@ class Member:
         return False
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
-        """What an error means for the membership."""
+        """Handle an error of the membership."""
         if code in _MOVED:
             self.wire.forget_coordinator(GROUP, self.group_id)
         elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):

@@ -1,7 +1,7 @@
-"""Somebody who looks: asks what transactions, groups, producers and logs there are, and how far.
+"""A client that describes transactions, groups, producers and logs, and checks the answers.
 
-It changes nothing. What it is told must make sense by itself: states that exist, partitions named
-once, leaders that are brokers, offsets in their order.
+It changes nothing. The answers must be consistent in themselves: states that exist, partitions
+named once, leaders that are brokers, offsets in their order.
 
 Parameters: `flavor`, `topics`, `groups` (()), `pace_ms` (700).
 """
@@ -185,7 +185,7 @@ class _Probe:
         return True
 
     async def _some_partition(self, look: Callable[[TopicPartition], Awaitable[bool]]) -> bool:
-        """A look at one partition, if there is any."""
+        """Choose one partition, if there is any."""
         if not await self._wire.refresh(self._topics):
             return False
         known = self._wire.partitions(self._topics)

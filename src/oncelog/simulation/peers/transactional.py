@@ -1,8 +1,8 @@
 """One instance of a transactional producer, as the stock clients run it, under TV1 or TV2.
 
-What goes wrong costs the transaction (`error`, not `is_fatal`): it can only be aborted, where need
-be under a new epoch (KIP-360). Or it costs the instance (`is_fatal`): then somebody has to begin
-anew. The outcome of a transaction is written down once: ended, or unknown for good.
+An error fails the transaction (`error`, not `is_fatal`): it can only be aborted, under a new epoch
+if necessary (KIP-360). Or it fails the instance (`is_fatal`): then a new instance has to start. The
+outcome of a transaction is written down once: ended, or unknown for good.
 
 Sources: `TransactionManager` (Java), `rdkafka_txnmgr.c`.
 """
@@ -136,7 +136,7 @@ class Transactional:
         return outcome
 
     def begin(self) -> None:
-        """Begin a transaction. The coordinator hears of it with the first partition."""
+        """Begin a transaction. The first partition registers it with the coordinator."""
         self.transaction += 1
         self.error = None
         self._open = True

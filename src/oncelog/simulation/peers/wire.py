@@ -43,7 +43,7 @@ _NEVER_MS: Final = 600_000
 """Connections do not time requests out by themselves here: this module does."""
 _NO_TOPIC: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 _BROKEN: Final = ("was due", "to nothing", "announced a frame", "INVALID_REQUEST")
-"""What a connection says that closed because its peer broke the protocol."""
+"""The error of a connection that closed because its peer broke the protocol."""
 
 
 class LostError(OncelogError):
@@ -52,7 +52,7 @@ class LostError(OncelogError):
 
 @dataclass(slots=True)
 class TopicView:
-    """What Metadata said of a topic: its id, the leaders of its partitions and their epochs."""
+    """A topic in a Metadata answer: its id, the leaders of its partitions and their epochs."""
 
     topic_id: UUID | None
     leaders: dict[int, int] = field(default_factory=dict)

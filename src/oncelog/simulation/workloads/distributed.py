@@ -246,7 +246,7 @@ class _Job:
             await self.discard()
 
     async def _end(self, driver: TransactionDriver, *, commit: bool) -> ClientError | None:
-        """End the transaction; ask once more when nothing was heard. The error it ended with."""
+        """End the transaction, retrying once without an answer; return its error."""
         self._journal.record(TransactionEnding, self._transaction, commit)
         error: ClientError | None = None
         for _ in range(END_ATTEMPTS_COUNT):

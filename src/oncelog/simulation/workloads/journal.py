@@ -1,4 +1,4 @@
-"""What one client does, written down: events, the step it is at, and how it ended.
+"""Records what one client does: events, its current step, and how it ended.
 
 `supervise` runs a client's work. It knows none of it, but it notices when a step never ends, and
 when an exception comes out that the client library does not document. Both are defects, and both
@@ -21,8 +21,8 @@ WATCH_S: Final = 5.0
 STUCK_AFTER_LOOKS: Final = 24
 """Looks at a client that goes on with one and the same step before it counts as stuck.
 
-Two minutes: no step of a client may take longer by its own timeouts. A look that took longer than
-it should does not count: the process was frozen.
+Two minutes: no step of a client may take longer by its own timeouts. A late check does not count:
+the process was frozen.
 """
 FROZEN_FACTOR: Final = 1.5
 CLOSE_S: Final = 10.0

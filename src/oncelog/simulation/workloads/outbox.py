@@ -69,7 +69,7 @@ class Outbox:
         self.failed: ClientError | None = None
         """The last failure in the latest transaction since `reset`."""
         self.defect: BaseException | None = None
-        """What a future raised that none may raise."""
+        """An exception that no future may raise."""
 
     def reset(self) -> None:
         """Forget the last failure."""

@@ -40,7 +40,7 @@ __all__ = ["Reader", "Row"]
 
 POLL_MS: Final = 500
 NO_GENERATION: Final = -1
-"""What a consumer outside any group commits with."""
+"""The member of a commit from a consumer outside any group."""
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Row = tuple[TopicPartition, int, Value]
@@ -133,7 +133,7 @@ class Reader:
         where: Literal["earliest", "latest"],
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, int] | None:
-        """Start or end of each partition; None when nobody tells."""
+        """Return the start or end of each partition; None without an answer."""
         self._journal.begin("list_offsets")
         try:
             return await self._admin.list_offsets(dict.fromkeys(partitions, where), isolation)

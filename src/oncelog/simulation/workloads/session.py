@@ -36,7 +36,7 @@ from oncelog.simulation.workloads.outbox import Outbox, describe
 __all__ = ["Session"]
 
 COMMIT_ATTEMPTS_COUNT: Final = 2
-"""Calls of commit or abort before a client that hears nothing gives the producer up."""
+"""Calls of commit or abort before a client without an answer abandons the producer."""
 ZOMBIES_COUNT_MAX: Final = 3
 CODECS: Final = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
