@@ -18,10 +18,9 @@ is logged once (`recovery_report`).
 
 from dataclasses import dataclass
 
-from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTxn
-from oncelog.storage.batch_reader import BatchReader
+from oncelog.storage.batch_reader import BatchReader, note_run
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
@@ -33,6 +32,7 @@ from oncelog.storage.recovery_files import (
     has_our_files,
     remove_segment_files,
     rename_segment_files,
+    rewrite,
     set_segment_aside,
 )
 from oncelog.storage.recovery_report import RecoveryReport
@@ -378,18 +378,28 @@ class _Recovery:
         reader = BatchReader(segment, following, compact=self._compact, certain_end=certain_end)
         known = self.files.read_aborted(segment, sealed) or [] if sealed is not None else []
         segment.start_indexes()
-        position = 0
+        position, was_plain, interval = 0, False, self._config.index_interval_bytes
         while position < segment.size:
+            if was_plain:
+                was_plain = False
+                run = reader.plain_run(position, expected, state.epochs.latest, interval)
+                if run is not None:
+                    note_run(segment, run, position)
+                    state.apply_run(run.next_offset)
+                    self._report.scanned(run.end_position - position)
+                    position, expected = run.end_position, run.next_offset
+                    continue
             sound = reader.sound_at(position, expected)
             if sound is not None:
                 header = sound.header
                 placed = PlacedBatch(
                     0, header.length, header.base_offset, header.last_offset, header.max_timestamp
                 )
-                segment.note(placed, position, self._config.index_interval_bytes)
+                segment.note(placed, position, interval)
                 state.apply(header, sound.buffer, sound.place, self._now_ms, note_aborted=True)
                 position += header.length
                 expected = header.next_offset
+                was_plain = header.producer_id < 0
                 self._report.scanned(header.length)
                 continue
             if floor is not None and self._ends_at(reader, position, expected, floor, following):
@@ -480,7 +490,7 @@ class _Recovery:
                 self.files.sync_indexes(segments[slot])
         for segment in segments[first:]:
             if must_rewrite:
-                _rewrite(segment)
+                rewrite(segment)
             if must_rewrite or self._has_moved or segment.end_offset > recovery_point:
                 segment.kept.sync_plan()()
             if segment is not segments[-1]:
@@ -488,13 +498,3 @@ class _Recovery:
         accepted = first < len(segments) and segments[-1].end_offset > recovery_point
         if accepted or self._has_moved or self._rebuilt or epochs_changed:
             self.files.sync_names()
-
-
-def _rewrite(segment: Segment) -> None:
-    """Rewrite a file with its present bytes.
-
-    After a failed fsync the system may show bytes that it will never write by itself.
-    """
-    for position in range(0, segment.size, RECOVERY_READ_SIZE_BYTES):
-        data = segment.file.pread(RECOVERY_READ_SIZE_BYTES, position)
-        segment.file.pwrite(data, position)

@@ -2,9 +2,10 @@
 
 A file is removed only where a recorded decision names it: `.deleted` (retention, a truncation),
 `.tmp` (never trusted before its rename), and those of a cleaning (see `swap`). Every other file
-that does not fit is renamed, so that no start reads it, and logged. This module reads no file.
+that does not fit is renamed, so that no start reads it, and logged. It knows no batches.
 """
 
+from oncelog.core.limits import RECOVERY_READ_SIZE_BYTES
 from oncelog.runtime.disk import Disk
 from oncelog.storage.files import (
     BATCHES_SUFFIX,
@@ -30,6 +31,7 @@ __all__ = [
     "has_our_files",
     "remove_segment_files",
     "rename_segment_files",
+    "rewrite",
     "set_segment_aside",
 ]
 
@@ -142,3 +144,13 @@ def has_our_files(disk: Disk, directory: str) -> bool:
     return any(
         name == REGISTER_NAME or name.endswith(BATCHES_SUFFIX) for name in disk.list(directory)
     )
+
+
+def rewrite(segment: Segment) -> None:
+    """Rewrite a file with its present bytes.
+
+    After a failed fsync the system may show bytes that it will never write by itself.
+    """
+    for position in range(0, segment.size, RECOVERY_READ_SIZE_BYTES):
+        data = segment.file.pread(RECOVERY_READ_SIZE_BYTES, position)
+        segment.file.pwrite(data, position)

@@ -108,6 +108,14 @@ class DerivedState:
                 note_aborted=note_aborted,
             )
 
+    def apply_run(self, next_offset: int) -> None:
+        """Note batches up to `next_offset` that `apply` has nothing to do for.
+
+        They have no producer, and their leader epochs are known.
+        """
+        if self._scanned_up_to is not None:
+            self._scanned_up_to = next_offset
+
     def _start_of_epoch(self, first: BatchHeader) -> int:
         """Return the start of an epoch whose first remaining batch this is."""
         behind = self._scanned_up_to

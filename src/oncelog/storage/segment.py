@@ -91,7 +91,7 @@ class Segment:
         """The `.log` file."""
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self._forget_recent()
+        self.forget_recent()
 
     @property
     def path(self) -> str:
@@ -125,7 +125,7 @@ class Segment:
         self.first_timestamp_ms = self.max_timestamp_ms = _NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
         self.damaged.clear()
-        self._forget_recent()
+        self.forget_recent()
 
     def load_indexes(self, sealed: SealedSegment | None = None) -> bool:
         """Read the index files of a sealed segment.
@@ -163,7 +163,7 @@ class Segment:
         self.kept.release()
         if self.indexes_on_disk:
             self._offset_index = self._time_index = None
-        self._forget_recent()
+        self.forget_recent()
 
     def close(self) -> None:
         """Close the file as well where it has unsynced bytes: it is deleted, or was flushed."""
@@ -268,7 +268,7 @@ class Segment:
         self.damaged.append(place)
         self.end_offset = place.end_offset
         self.bytes_since_index_entry = INT32_MAX
-        self._forget_recent()
+        self.forget_recent()
 
     def newest_ms(self) -> int:
         """Age counts from here: the largest timestamp, or without any when it was last written."""
@@ -442,7 +442,7 @@ class Segment:
         self.size, self.end_offset = size, end_offset
         self.indexes_on_disk = False
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
-        self._forget_recent()
+        self.forget_recent()
         start = offset_index.boundary_at_or_before(size)
         self.bytes_since_index_entry = size - start
         self.resume(start)
@@ -466,7 +466,7 @@ class Segment:
                 self.max_timestamp_offset = header.last_offset
         first = next(self.walk(0), None)
         self.first_timestamp_ms = first[1].max_timestamp if first else _NO_TIMESTAMP
-        self._forget_recent()
+        self.forget_recent()
 
     def index_paths(self) -> tuple[str, str]:
         """The two index files."""
@@ -489,7 +489,8 @@ class Segment:
             self.indexes_on_disk = False
         return loaded
 
-    def _forget_recent(self) -> None:
+    def forget_recent(self) -> None:
+        """Find batches by the index again: not all that were noted are in the order of the file."""
         self._recent_bases = array("q")
         self._recent_lasts = array("q")
         self._recent_positions = array("q")

@@ -42,13 +42,15 @@ def batch(
 class LogContext:
     """One log that can be appended to, killed, closed and opened again."""
 
-    def __init__(self, folder: Path, disk: Disk | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, disk: Disk | None = None, *, recovery_point: int = 0, **settings: Any
+    ) -> None:
         self.folder = folder
         self.disk: Disk = SystemDisk() if disk is None else disk
         self.config = replace(LogConfig(), **settings)
         self.now_ms = NOW_MS
         self.leader_epoch = 0
-        self.log = self.open()
+        self.log = self.open(recovery_point=recovery_point)
 
     def open(self, *, clean: bool = False, recovery_point: int = 0) -> PartitionLog:
         self.log = PartitionLog.open(

@@ -373,7 +373,7 @@ def test_a_long_scan_says_how_far_it_is(
     make_log: MakeLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oncelog.storage.recovery_report.RECOVERY_PROGRESS_SIZE_BYTES", 500)
-    ctx = make_log()
+    ctx = make_log(index_interval_bytes=1)
     for _ in range(8):
         ctx.append_well(value=b"x" * 200)
     with caplog.at_level(logging.INFO, "oncelog.storage"):
