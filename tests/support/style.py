@@ -1,4 +1,4 @@
-"""Holds the points of style that no linter knows: length, and that no two classes share a name.
+"""Holds the points of style that no linter knows: length, class names, words to avoid.
 
 Run as ``python -m tests.support.style``; part of ``make check``. A function's docstring is not
 counted: no public function should say less than its callers need.
@@ -9,6 +9,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.support.words import words_to_avoid
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
@@ -70,7 +72,9 @@ def main() -> int:
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     found = [finding for path in files for finding in findings(path)]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
-    found += repeated_class_names({p: text for p, text in texts.items() if p.startswith("src/")})
+    sources = {path: text for path, text in texts.items() if path.startswith("src/")}
+    found += repeated_class_names(sources)
+    found += [finding for path, text in sources.items() for finding in words_to_avoid(path, text)]
     print("\n".join(found) or f"style: {len(files)} files, nothing found")
     return 1 if found else 0
 

@@ -66,7 +66,7 @@ class ControllerShell:
     """Creates and deletes topics; owns the broker's metadata image.
 
     `follow` is called with each step of the image, from `start` on, and returns which topics it
-    could not make. A creation that cannot be carried out is taken back before its caller hears.
+    could not make. A creation that fails is undone before its caller gets the error.
     """
 
     def __init__(

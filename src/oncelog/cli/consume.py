@@ -377,7 +377,7 @@ async def _read(
 
 
 class SilenceWatch:
-    """Notices that the topic or the brokers are gone; the consumer itself tries again for ever."""
+    """Notices that the topic or the brokers are gone; the consumer itself tries again forever."""
 
     def __init__(self, wanted: ConsumeOptions, now_s: float) -> None:
         self._wanted = wanted

@@ -407,7 +407,7 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
 async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     """The bytes of `stream` as they come, read by a thread of its own.
 
-    Not by the executor: that is waited for at the end, and a terminal may stay silent for ever. The
+    Not by the executor: that is waited for at the end, and a terminal may stay silent forever. The
     thread reads the descriptor itself, as a lock of Python's stream held by it would be in the way
     of the exit.
     """

@@ -188,7 +188,7 @@ def describe_command(
 class Place(NamedTuple):
     """The start and end of a partition's log, and its size; None if not authorized.
 
-    Readers under read_committed see what lies below `stable`, others what lies below `end`.
+    Readers under read_committed see records below `stable`, others records below `end`.
     """
 
     start: int

@@ -259,7 +259,7 @@ class Admin:
         """Finalize these levels, all or none; level 0 switches a feature off.
 
         With `dry_run` the cluster only validates the request. Raises `FatalError`:
-        invalid_update_version for a level that is not supported, or lies in the other direction;
+        invalid_update_version for a level that is not supported, or is in the other direction;
         unsupported_version where a broker knows no dry run. Source: KIP-584, KIP-778.
         """
         request = feature_admin.update_request(

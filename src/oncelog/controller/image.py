@@ -114,7 +114,7 @@ class MetadataImage:
         self.deleted = dict(deleted)
         """Ids of deleted topics, by name, that a broker may still have folders of."""
         self.features: Mapping[str, int] = all_levels(features)
-        """The finalized level of each feature. `features` are those that somebody has chosen."""
+        """The finalized level of each feature. `features` has the chosen ones."""
         self.group_configs = dict(group_configs)
         """What was set for single groups, as text."""
 

@@ -458,7 +458,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             _, append_id = self._delayed.popleft()
             flight = self._in_flight.get(append_id)
             if flight is None or flight.token is None or flight.parked is not None:
-                continue  # Committed, nobody waits, or the wait of the queue bounds it.
+                continue  # Committed, without a waiting request, or bounded by the queue.
             self._in_flight[append_id] = flight._replace(is_answered=True)
             context = self._context(flight.token, now_ms)
             _release(output, self.shard.timed_out(flight.event, context))

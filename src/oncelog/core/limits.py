@@ -91,7 +91,7 @@ PARTITIONS_PER_TURN_COUNT_MAX = 100
 
 TAIL_READ_BYTES_MAX = 64 * 1024 * 1024
 """How far before the end of a log file a read counts as one at the tail, which was written lately
-and is in memory. What lies further back is read in the executor unless the system says that it is.
+and is in memory. Earlier records are read in the executor unless the system reports them as cached.
 """
 
 COLD_READS_COUNT_MAX = 8
@@ -103,7 +103,7 @@ RECOVERY_READ_SIZE_BYTES = 1024 * 1024
 """Bytes read at a time while a segment is scanned."""
 
 DAMAGED_PLACES_NAMED_COUNT_MAX = 100
-"""Damaged places of a partition that the broker's log names, each once: readers try again for ever.
+"""Damaged places of a partition that the broker's log names, each once: readers try again forever.
 """
 
 CLEANER_STEP_BYTES = 1024 * 1024
@@ -120,7 +120,7 @@ RECOVERY_PROGRESS_SIZE_BYTES = 1024 * 1024 * 1024
 
 REGISTER_DEAD_RECORDS_COUNT_MAX = 64
 """Records of segments that are gone, or older ones of a segment, in the register of a log's
-segments before it is written anew.
+segments before it is rewritten.
 """
 
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
@@ -233,7 +233,7 @@ MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 
 MARKER_REFUSED_RETRY_BACKOFF_MS = 5_000
-"""The same for leaders that refuse the marker as older than what they know: somebody has to act."""
+"""The same for leaders that refuse the marker as too old, which needs an administrator."""
 
 MARKER_RETRY_TOLD_AFTER_MS = 1_000
 """How long markers are sent again before the log says so; then at every doubling of that time."""
@@ -257,7 +257,7 @@ TOPIC_PARTITIONS_COUNT_MAX = 10_000
 """Partitions of one topic that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`)."""
 
 METADATA_WRITE_ATTEMPTS_MAX = 10
-"""Tries of one metadata write against concurrent writers before the caller is told."""
+"""Tries of one metadata write against concurrent writers before the caller gets an error."""
 
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one look at the metadata feed."""
@@ -352,7 +352,7 @@ TAGGED_FIELDS_COUNT_MAX = 32
 
 LOOKED_INTO_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that the records of a batch may unpack to where the broker itself has to look at them: to
-compress them anew, or to find one by its time.
+recompress them, or to find one by its time.
 """
 
 LOOKED_INTO_RECORDS_COUNT_MAX = 1_000_000

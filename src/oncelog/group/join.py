@@ -239,7 +239,7 @@ def _store_replacement(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        # An older client must not be the leader, or it would assign anew.
+        # An older client must not be the leader, or it would assign again.
         leader=(group.leader_id or "") if may_skip else leader_id,
         skip_assignment=may_skip and is_leader,
         members=joined_members(group) if may_skip and is_leader else (),

@@ -25,7 +25,7 @@ __all__ = ["MemoryStore"]
 class MemoryStore:
     """See `MetadataStore`.
 
-    It keeps what was deleted for the feed for ever; its owners are short- lived.
+    It keeps what was deleted for the feed forever; its owners are short- lived.
     """
 
     def __init__(self) -> None:

@@ -143,7 +143,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position` and check that the whole batch lies within the buffer.
+    """Read the header at `position` and check that the whole batch is within the buffer.
 
     Raises `ProtocolError`: corrupt_message when the batch is cut or its sizes are impossible,
     unsupported_for_message_format for a magic other than 2. The CRC is not checked.

@@ -3,7 +3,7 @@
 The machine takes assignments (from the metadata image) and log end offsets (from the local log and
 from the fetches of followers) and answers one question: up to which offset is the log committed.
 One replica is the special case of many: its high watermark is its log end offset because the
-minimum over an ISR of one is that, not because anybody skips it.
+minimum over an ISR of one is that, not because the check is skipped.
 
 It must not know of logs, bytes, sockets or time. Invariants kept here: INV-7 (high watermark <= log
 end offset on the leader, and it does not move back within a leader epoch).

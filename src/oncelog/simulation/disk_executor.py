@@ -70,7 +70,7 @@ class Executor:
         self.is_working = True
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - a task boundary: whoever awaits the work hears
+        except Exception as error:  # noqa: BLE001 - a task boundary: `await` raises it
             if not future.done():
                 future.set_exception(error)
         else:

@@ -126,7 +126,7 @@ def _restarts(rng: random.Random, profile: str) -> tuple[str, ...]:
 def _clients(
     rng: random.Random, topics: Sequence[PlannedTopic], duration_s: float
 ) -> list[PlannedClient]:
-    """Between two and eight clients, always with somebody who writes and somebody who reads."""
+    """Between two and eight clients, always with a writer and a reader."""
     counts = {topic.name: topic.partitions for topic in topics}
     roles = [rng.choice(WRITERS), rng.choice(READERS)]
     roles += rng.choices([*WRITERS, *READERS, *OTHERS], k=rng.choice([0, 1, 2, 3, 4, 6]))

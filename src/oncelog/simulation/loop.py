@@ -78,7 +78,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         process = self._process
         when_s = process.world_time(when)
         while process.local_time(when_s) < when:
-            # Rounded down: who then sets the timer again for the same time would do so for ever.
+            # Rounded down: who then sets the timer again for the same time would do so forever.
             when_s = math.nextafter(when_s, math.inf)
         return self._scheduler.call_at(when_s, process, callback, *args)
 

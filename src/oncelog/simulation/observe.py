@@ -208,7 +208,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
         return decision
 
     def failed(self, event: GroupEvent, error: ErrorCode, context: EventContext) -> GroupDecision:
-        """Compare here too: an assignment that could not be written starts the rebalance anew."""
+        """Compare here too: an assignment that could not be written restarts the rebalance."""
         id_ = getattr(event, "group_id", None)
         group = self._groups.get(id_) if id_ is not None else None
         before = _snapshot(group)

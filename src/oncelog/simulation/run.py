@@ -171,7 +171,7 @@ class SimulationRun:
             self._phase = phase
             group = [c for c in self.clients if c.process is not None and c.phase <= phase]
             world.run_until(partial(_all_settled, group), PHASE_S)
-            # What clients left open is ended by its timeout; it may not hold readers up for ever.
+            # What clients left open is ended by its timeout; it may not hold readers up forever.
             world.scheduler.run_until(world.now_s + QUIET_S)
 
     def _dismiss(self) -> None:

@@ -136,7 +136,7 @@ KINDS: dict[type[Event], EventLook] = dict(
         _row(h.Progress, "flag", "quiet", lambda e: e.state),
     )
 )
-"""By class. `Watermarks` is not here: it is a look, not an event of the system."""
+"""By class. `Watermarks` is not here: it is an observation, not an event of the system."""
 
 _OTHER = EventLook("dot", "quiet", lambda e: type(e).__name__)
 

@@ -1,6 +1,6 @@
 """Computes spans of time: transactions, group generations, lives of brokers, faults. Pure.
 
-A span stands in one lane, a band lies across all lanes that a fault meets.
+A span is in one lane, a band crosses all lanes that a fault affects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The hash over everything that happens in a run: two runs are the same if their hashes are.
 
 Every delivery of bytes, every file operation and every event of the history goes in, with its
-virtual time. It is no protection against anybody; it is there to find a wall clock, a thread, a
+virtual time. It is no protection against attackers; it serves to find a wall clock, a thread, a
 hash order or an address that leaks in.
 """
 

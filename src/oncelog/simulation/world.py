@@ -49,7 +49,7 @@ RESTART_S: Final = (0.05, 3.0)
 
 
 class World:
-    """Everything that one run consists of, before anybody plays a part in it."""
+    """Everything that one run consists of, before its clients start."""
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         self.plan = plan

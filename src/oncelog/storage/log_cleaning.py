@@ -76,7 +76,7 @@ class CleanableLog(LogView):
             try:
                 self._replace(replaced, cleaned, aborted)
             except StorageFailure as failure:
-                # Unless somebody removed the folder from under it, the swap is half done.
+                # Unless the folder was removed meanwhile, the swap is half done.
                 if not self._deleted:
                     self._failure = failure
                 raise

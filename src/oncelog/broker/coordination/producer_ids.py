@@ -57,7 +57,7 @@ class ProducerIds:
         return producer_id
 
     async def ready(self) -> None:
-        """Return when at least one id is at hand."""
+        """Return when at least one id is available."""
         while not self._blocks:
             self._start_refill()
             assert self._refill is not None

@@ -37,7 +37,7 @@ class ReadBuffer:
             try:
                 spare.pop()
             except BufferError:
-                pass  # Somebody still looks into that frame, and a buffer with views is not cut.
+                pass  # The frame is still in use, and a buffer with views cannot be cut.
             else:
                 del spare[size:]
                 return spare

@@ -52,7 +52,7 @@ class _Candidate(NamedTuple):
 
 
 class PartitionCleaner:
-    """Cleans the logs of `partitions`, which is asked anew each time."""
+    """Cleans the logs of `partitions`, which is called each time."""
 
     def __init__(
         self,

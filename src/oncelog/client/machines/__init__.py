@@ -1,5 +1,4 @@
-"""The client's pure machines: they decide, the shells around them do.
+"""The client's pure machines: they decide, and the shells around them do the I/O.
 
-No sockets, tasks, clocks or randomness here: time comes in as an argument, and waiting is somebody
-else's work.
+No sockets, tasks, clocks or randomness here: time is an argument, and the callers wait.
 """

@@ -16,10 +16,9 @@ class Promise:
 
     `power_losses_s`: power was lost, and with it unsynced bytes and names. `damage_s`: bits were
     flipped or files cut in what had been synced. `storage_failures_s`: a write or an fsync failed,
-    or the disk was full, and the folder is off line until the broker restarts.
-    `last_fault_s` is when the last fault was healed; all clients settle within `settle_bound_s`
-    after it. `retention` holds the topics whose segments go by age or size without
-    anybody asking.
+    or the disk was full, and the folder is off line until the broker restarts. `last_fault_s` is
+    when the last fault was healed; all clients settle within `settle_bound_s` after it. `retention`
+    has the topics whose segments expire by age or size.
     """
 
     flush_every_message: bool

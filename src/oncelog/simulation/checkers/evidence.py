@@ -250,7 +250,7 @@ class Evidence:
         return last is not None and record.incarnation == last and self.has_stayed(record)
 
     def has_stayed(self, record: Tracked) -> bool:
-        """Whether its topic has had one id from the record on, as far as anybody looked.
+        """Whether its topic has had one id from the record on, as far as was observed.
 
         A deletion that was not answered may take effect at any time, and on the next topic of that
         name.
@@ -263,7 +263,7 @@ class Evidence:
         return len({look.topic_id for look in looks[max(0, first - 1) :]}) <= 1
 
     def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether somebody asked, or the configuration lets, the log start as late as this."""
+        """Whether a request or the configuration lets the log start as late as this."""
         if offset <= 0 or topic_partition.topic in self.promise.retention:
             return True
         # -1 asks for everything up to the high watermark of that moment.

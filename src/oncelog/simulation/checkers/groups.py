@@ -31,7 +31,7 @@ ANSWER_S: Final = 5.0
 def generations(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-8: a commit of an older generation is refused, and assignments arrive as they were made.
 
-    A generation is newer for sure when a member was told of it before the commit was sent. One
+    A generation is newer for sure when a member had received it before the commit was sent. One
     that no member had been assigned in is known to the coordinator's memory only: a broker that
     died since then may have forgotten it, and goes on with the one before. Otherwise excused by
     nothing but a loss of power or damage that took the generation from `__consumer_offsets`.
@@ -50,7 +50,7 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
             for event in leaders
             for member, partitions in {assigned.member_id: (), **event.assignment}.items()
             if member == assigned.member_id
-            # Which it had, it may never have heard; its id begins with the instance's.
+            # It may never have received its id, which begins with the instance's.
             or (instance is not None and member.startswith(f"{instance[1]}-"))
         ]
         if leaders and set(assigned.partitions) not in wanted:
@@ -96,11 +96,11 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
 
     A member owns from `Assigned` on. Under the eager protocol its next `Joined` ends that, under
     the cooperative one only `Revoked` does: so a member that has joined a generation and not given
-    up a partition shares that generation with nobody who is assigned it. A member that is not in
-    the generation is a zombie: it may believe what it likes, and its commits are refused (INV-8).
-    So is one whose instance id somebody else has by now. Nor does a leader assign one partition
-    twice. Excused: power took a generation, whose number was then given again. What holds across
-    generations is up to the clients of the classic protocol, so it is no promise of the broker.
+    up a partition is its only owner in that generation. A member that is not in the generation is a
+    zombie: it may still read, but its commits are refused (INV-8). So is one whose instance id
+    another member has by now. Nor does a leader assign one partition twice. Excused: power took a
+    generation, whose number was then given again. What holds across generations is up to the
+    clients of the classic protocol, so it is no promise of the broker.
     """
     excuses = Excuses(evidence)
     yield from _made_twice(evidence)

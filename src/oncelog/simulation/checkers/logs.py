@@ -30,7 +30,8 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
             if batch.marker or batch.producer_id < 0 or batch.first_sequence < 0:
                 continue
             key = (batch.producer_id, batch.producer_epoch)
-            # A topic that was made anew knows nothing of producers that had written to the old one.
+            # A topic that was created again has no state of producers that had written to the old
+            # one.
             is_head = log.final.log_start_offset > 0 or evidence.topics.was_deleted(partition.topic)
             expected = following.get(key, batch.first_sequence if is_head else 0)
             span = batch.last_offset - batch.first_offset
@@ -203,7 +204,7 @@ def _records(
     evidence: Evidence, partition: TopicPartition, start: int, batch: LoggedBatch
 ) -> Iterator[Anomaly]:
     at = max(batch.first_offset, min(start, batch.last_offset + 1))
-    # A reader leaves out what lies below the log start.
+    # A reader leaves out records below the log start.
     offsets = [record.offset for record in batch.records if record.offset >= at]
     if offsets != list(range(at, batch.last_offset + 1)):
         what = "a batch does not hold each of its offsets once"

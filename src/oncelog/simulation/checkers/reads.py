@@ -26,8 +26,8 @@ __all__ = ["nonmonotonic_poll", "skipped_poll", "unseen"]
 def nonmonotonic_poll(evidence: Evidence) -> Iterator[Anomaly]:
     """A reader's offsets rise within a poll and from poll to poll, and so does its position.
 
-    A `Positioned` in between is a new start. Nothing else excuses it: a reader whose log was cut
-    is told so, and positions itself anew. A topic that was deleted is a new log under the same
+    A `Positioned` in between is a new start. Nothing else excuses it: a reader of a truncated log
+    gets an error, and sets its position again. A topic that was deleted is a new log under the same
     name, so its readers are judged within each poll only.
     """
     for reader in evidence.readers.values():
@@ -178,7 +178,7 @@ def _fetched_before_a_loss(
     ]
     if gone:
         return excuses.between(min(gone), evidence.end_s, partition)
-    # Nobody may have looked before: a topic begins with epoch 0.
+    # There may be no earlier observation: a topic begins with epoch 0.
     epoch = excuses.epoch_before(partition, step.fetched_from_s) or 0
     decided_by = _marker_of(log, missing) if step.poll.committed else None
     for batch in log.final.batches:

@@ -31,7 +31,7 @@ class TopicIncarnations:
         self._changes[event.topic].append(event)
 
     def was_deleted(self, topic: str) -> bool:
-        """Whether anybody asked for its deletion."""
+        """Whether its deletion was requested."""
         return any(event.change == "delete" for event in self._changes.get(topic, ()))
 
     def incarnation(self, topic: str, from_s: float, until_s: float) -> int | None:

@@ -16,9 +16,9 @@ __all__ = ["duplicate", "inconsistent_offsets", "lost_write", "never_sent", "non
 def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
     """A record acknowledged with acks=all is in the final log, at its offset (INV-1, INV-9).
 
-    Excused: what lies below a log start that somebody asked for or retention made; the tail that a
-    loss of power may take from messages that are not flushed; what damage took. What went to a
-    topic that was being deleted is not judged, nor what could not be read at the end.
+    Excused: records below a log start that was requested or made by retention; the tail that a loss
+    of power may take from messages that are not flushed; what damage took. What went to a topic
+    that was being deleted is not judged, nor what could not be read at the end.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -102,7 +102,7 @@ def _inconsistent(
     found_so = _in_this_order(evidence, excuses, first, second, offset)
     if found_so.allowed or second.was_read_at(offset):
         return found_so
-    # Its acknowledgement may have been heard late, from the broker's life before.
+    # Its acknowledgement may have arrived late, from the broker's former incarnation.
     found_else = _in_this_order(evidence, excuses, second, first, offset)
     return found_else if found_else.allowed else found_so
 

@@ -29,7 +29,7 @@ __all__ = ["GroupReader", "run"]
 class GroupReader:
     """A member and the fetcher of what it is assigned.
 
-    `saves`: it commits its positions before it joins again; without, somebody else commits them.
+    `saves`: it commits its positions before it joins again; without, another client commits them.
     """
 
     def __init__(

@@ -319,7 +319,7 @@ class Member:
     async def committed(
         self, partitions: Iterable[TopicPartition], *, stable: bool = True
     ) -> dict[TopicPartition, int] | None:
-        """The group's offsets of these partitions; None if they are not to be had now."""
+        """The group's offsets of these partitions; None if they are not available now."""
         asked_s = self.context.now_s()
         wanted = sorted(set(partitions))
         request = self._offsets_request(wanted, stable)
@@ -390,7 +390,7 @@ class Member:
         self.generation = -1
 
     def die(self) -> None:
-        """Own nothing any more, without telling anybody."""
+        """Own no partition any more, without a request."""
         self._revoke(self.assigned)
 
     def _revoke(self, partitions: Sequence[TopicPartition]) -> None:

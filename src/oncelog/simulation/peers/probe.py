@@ -223,7 +223,7 @@ class _Probe:
         if not (at in first and at in stable and at in last):
             return False
         await self._wire.refresh([at.topic])
-        # Another connection may lead to a broker that was started anew, with a shorter log; and
+        # Another connection may lead to a broker that was restarted, with a shorter log; and
         # between two requests a topic can be made again.
         if connection.is_closed or self._wire.topic_id(at.topic) != topic_id or topic_id is None:
             return True

@@ -1,9 +1,9 @@
 """A transactional producer with all its vices: it commits, aborts, dies, dallies and comes back.
 
-It leaves transactions in the middle and begins anew under the same transactional id, sometimes
-while the old instance is still at it (a zombie), ends a transaction without reading the answer, and
-lets the coordinator's timeout strike. Each instance is a client of its own in the history
-("c3", "c3.1", ...); only the name without a number settles.
+It leaves transactions in the middle and restarts under the same transactional id, sometimes while
+the old instance is still at it (a zombie), ends a transaction without reading the answer, and lets
+the coordinator's timeout strike. Each instance is a client of its own in the history ("c3", "c3.1",
+...); only the name without a number settles.
 
 Parameters: those of `producer`, `transactional_id` (its own name), `transaction_timeout_ms`
 (3,000), `call_timeout_ms` (15,000), `vice` (0.25: how many transactions end otherwise than in a

@@ -2,7 +2,7 @@
 
 `TransactionDriver` takes an epoch; two or three producers attach to it, each with partitions of its
 own; when all have been acknowledged, the driver adds an offset as the batch's marker and commits. A
-driver whose outcome is unknown opens anew and asks for the marker, as a restarted job does.
+driver whose outcome is unknown opens again and asks for the marker, as a restarted job does.
 `run_alone` is a driver without workers: its transactions hold offsets only.
 
 Parameters: `transactional_id`; `group_id`; `topics`, {name: partition count}; `burst_max`;
@@ -232,7 +232,7 @@ class _Job:
             return
         self._note_fencing(error)
         if isinstance(error, AbortableError):
-            # The transaction is lost; opening anew aborts it.
+            # The transaction has failed; opening again aborts it.
             self._journal.record(TransactionEnded, self._transaction, False)
         else:
             self._journal.record(TransactionUnknown, self._transaction, describe(error))

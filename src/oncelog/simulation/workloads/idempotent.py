@@ -94,7 +94,7 @@ def new_producer(journal: Journal, acks: int = -1) -> Producer:
 
 
 async def start(journal: Journal, producer: Producer) -> bool:
-    """Connect the producer; False when it is time to settle before anybody answered."""
+    """Connect the producer; False when it is time to settle before a broker replied."""
     while not journal.stopping:
         journal.begin("start")
         try:

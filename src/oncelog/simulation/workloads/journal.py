@@ -150,7 +150,7 @@ async def supervise(context: ClientContext, work: Callable[[Journal], Awaitable[
     finally:
         task.cancel()
     if state != "settled":
-        # Its senders would go on for ever.
+        # Its senders would go on forever.
         closing = asyncio.get_running_loop().create_task(journal.close_all())
         await asyncio.wait([closing], timeout=CLOSE_S)
         closing.cancel()

@@ -243,7 +243,7 @@ class Reader:
     # --- after errors -----------------------------------------------------------------
 
     async def _survive(self, error: ClientError) -> None:
-        """Do what the documentation says: wait, jump to where records are, or start anew."""
+        """Do what the documentation says: wait, seek to available records, or restart."""
         if isinstance(error, LogTruncationError):
             await self._leave_lost_records(error)
         elif isinstance(error, OffsetOutOfRangeError):

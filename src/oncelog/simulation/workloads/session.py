@@ -173,7 +173,7 @@ class Session:
                 await self.abort(producer)
                 return False
             except RetriableError as lost:
-                # The outcome is unknown; asking again settles it, if anybody answers.
+                # The outcome is unknown; asking again settles it, if a broker replies.
                 error = lost
             except ClientError as fatal:
                 error = fatal

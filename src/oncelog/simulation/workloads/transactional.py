@@ -1,7 +1,7 @@
 """A transactional producer: bursts into several partitions, committed, aborted or abandoned.
 
 Several clients may share one transactional id: each that starts fences the others, which then start
-anew. A client may also give up in mid-transaction without closing its producer; the zombie goes on
+again. A client may also give up in mid-transaction without closing its producer; the zombie goes on
 sending, and some come back to commit.
 
 Parameters: `transactional_id`; `topics`, {name: partition count}; `think_s`, the mean pause;

@@ -270,7 +270,7 @@ class PostgresTransaction:
 
     def _make_stage(self, connection: "psycopg.Connection[Any]") -> None:
         columns = ", ".join(quoted(name) for name in self._target.columns)
-        # One of this number is of a marker row that somebody removed, epochs and all.
+        # A table of this number belongs to a marker row that was removed, with its epochs.
         connection.execute(f"DROP TABLE IF EXISTS {self.staging}")
         connection.execute(
             f"CREATE UNLOGGED TABLE {self.staging} AS SELECT 0::bigint AS oncelog_attempt, "

@@ -70,7 +70,7 @@ class Cleaning:
         """Do the work, and yield after each part how many bytes it read and wrote. Blocking.
 
         Raises `CorruptBatch`, `ProtocolError` and `Uncleanable` for what this log cannot be cleaned
-        for, `LogChanged` when somebody else changed it meanwhile, `StorageFailure`.
+        for, `LogChanged` when it was changed meanwhile, `StorageFailure`.
         """
         held = self._target.log
         if held.recovery_point < held.log_end_offset:

@@ -1,7 +1,7 @@
 """Where in the dirty part of a log records stay, known before its batches are read again.
 
-A batch without such a record goes without a look at its records, and without being decompressed.
-Most batches of a log that is often written over go so.
+A batch without such a record is dropped without decompressing or parsing its records. Most batches
+of a log that is often written over go so.
 """
 
 from collections.abc import Iterable
