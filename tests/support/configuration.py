@@ -212,6 +212,11 @@ def default_text(definition: Definition) -> str:
     return f"`{text}`" if definition.type in (ConfigType.LIST, ConfigType.STRING) else text
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write both files."""
     DOCUMENT.write_text(document())
     UNREAD.write_text(unread_module())
+
+
+if __name__ == "__main__":
+    write()

@@ -31,9 +31,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that lie outside of docs/."""
     for path, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text()))
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        page = f"examples/{example.stem}.md"
-        text = f"# examples/{example.name}\n\n```python\n{example.read_text()}```\n"
+    for example in sorted((ROOT / "examples").rglob("*.py")):
+        path = example.relative_to(ROOT).as_posix()
+        page = f"{path.removesuffix('.py')}.md"
+        text = f"# {path}\n\n```python\n{example.read_text()}```\n"
         files.append(File.generated(config, page, content=text))
     return files
 

@@ -50,9 +50,9 @@ _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
 class Admin:
-    """Administers a cluster: ``async with Admin("localhost:9092") as admin.
+    """Administers a cluster.
 
-    Await admin.create_topics([NewTopic("t", 4)])``.
+    ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.
 
     Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or
     `RetriableError` when the cluster did not answer within `timeout_ms`. Further options are those

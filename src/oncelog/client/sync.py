@@ -185,6 +185,8 @@ class Admin(_Blocking[admin.Admin]):
     list_transactions = _blocking(admin.Admin.list_transactions)
     describe_transaction = _blocking(admin.Admin.describe_transaction)
     describe_producers = _blocking(admin.Admin.describe_producers)
+    end_transaction = _blocking(admin.Admin.end_transaction)
+    fence_producer = _blocking(admin.Admin.fence_producer)
     wait_for_topics = _blocking(admin.Admin.wait_for_topics)
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 
+import oncelog
 from oncelog import (
     AbortableError,
     ClientError,
@@ -17,6 +18,7 @@ from oncelog import (
     TopicPartition,
     sync,
 )
+from tests.support.reference.api import members
 
 ZERO = TopicPartition("t", 0)
 
@@ -66,3 +68,25 @@ def test_leaving_ends_the_thread_and_may_be_done_twice(servers: str) -> None:
         assert threading.active_count() == before + 1
     consumer.close()
     assert threading.active_count() == before
+
+
+NOT_BLOCKING: dict[str, set[str]] = {
+    "Admin": set(),
+    "Consumer": {"fetch_batches"},
+    "Producer": {
+        "attach",
+        "producer_epoch",
+        "producer_id",
+        "reattach",
+        "send_batch",
+        "wait_for_memory",
+    },
+}
+"""What is for programs that pass whole batches on or share a transaction; `send` waits for room."""
+
+
+@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer"])
+def test_every_method_of_the_asyncio_client_is_there(name: str) -> None:
+    ours = {each for each, _ in members(getattr(oncelog, name))}
+    blocking = {each for each, _ in members(getattr(sync, name))}
+    assert ours - blocking == NOT_BLOCKING[name]

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -17,6 +19,49 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+class Page(HTMLParser):
+    """What a page has that can be linked to, and what it links to or shows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.targets: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.add(value)
+            if name in ("href", "src") and value:
+                self.targets.add(value)
+
+
+@pytest.mark.slow
+def test_every_link_anchor_and_picture_leads_somewhere(site: Path) -> None:
+    pages = {path: Page(path.read_text()) for path in site.rglob("index.html")}
+    broken = []
+    for path, page in pages.items():
+        for target in page.targets:
+            link = urlsplit(target)
+            if link.scheme:
+                continue
+            file = (path.parent / unquote(link.path)).resolve() if link.path else path
+            file = file / "index.html" if file.is_dir() else file
+            is_there = file.exists() and (
+                file not in pages or not link.fragment or unquote(link.fragment) in pages[file].ids
+            )
+            if not is_there:
+                broken.append(f"{path.relative_to(site)}: {target}")
+    assert not broken
+
+
+@pytest.mark.slow
+def test_nothing_is_fetched_from_elsewhere_when_a_page_is_read(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        loaded = [line for line in path.read_text().splitlines() if "<script" in line]
+        assert not [line for line in loaded if 'src="http' in line], path
 
 
 @pytest.mark.slow

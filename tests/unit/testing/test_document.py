@@ -5,19 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents.comparing import matches
 from tests.unit.testing.test_plugin import run
 
 pytest_plugins = ["pytester"]
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+TEXT = DOCUMENT.read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 TESTS = [block for block in BLOCKS if "def test_" in block]
-PROGRAMS = [block for block in BLOCKS if "def test_" not in block]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_of_the_guide_runs(program: str) -> None:
-    exec(compile(program, str(DOCUMENT), "exec"), {})
 
 
 @pytest.mark.parametrize("source", TESTS)
@@ -27,6 +23,37 @@ def test_the_tests_of_the_guide_pass(pytester: pytest.Pytester, source: str) -> 
     result.assert_outcomes(passed=source.count("def test_"))
 
 
-def test_there_is_code_of_both_kinds() -> None:
-    assert PROGRAMS
+REPORTED = """
+import asyncio
+import oncelog as package
+
+def test_transfer(oncelog):
+    oncelog.create_topic("orders", 1, {})
+
+    async def transfer():
+        servers = oncelog.bootstrap_servers
+        async with package.Producer(servers, transactional_id="transfer") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("orders", b"3 apples")
+            await producer.commit_transaction()
+
+    asyncio.run(transfer())
+    assert False
+"""
+
+
+def test_a_failed_test_is_told_what_the_guide_shows(pytester: pytest.Pytester) -> None:
+    (shown,) = re.findall(r"^```text\n(-+ oncelog: topics.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    result = run(pytester, REPORTED)
+    result.assert_outcomes(failed=1)
+    printed = "\n".join(result.outlines)
+    reported = re.search(
+        r"^-+ oncelog: topics.*?(?=^-+ oncelog: the)", printed, re.MULTILINE | re.DOTALL
+    )
+    assert reported is not None, printed
+    assert matches(shown, reported[0]), reported[0]
+
+
+def test_there_are_such_tests() -> None:
     assert TESTS
