@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.embedded import (
@@ -30,7 +29,7 @@ from oncelog.group.results import SyncResult
 from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log as log
 from oncelog.protocol.wire import INT16
-from tests.scenarios.test_group import Story, played
+from tests.scenarios.test_group import FIELDS, Story, played
 from tests.unit.group.consumer.world import FakeTopics, partitions, topic_id
 
 FOLDER = Path(__file__).parent / "consumer_group"
@@ -160,6 +159,7 @@ class ConsumerStory(Story):
         given = {
             member: write_assignment(partition_set(owned) or frozenset(), self.topics_are, b"")
             for member, owned in options.items()
+            if member not in FIELDS
         }
         self.submit(f"sync {words[0]}", self.c.sync_event(words[0], int(words[1]), given))
 
@@ -179,12 +179,6 @@ class ConsumerStory(Story):
 
     def describe(self, words: list[str], options: dict[str, str]) -> None:
         self.submit("describe", DescribeConsumerGroup("g"))
-
-    def delete(self, words: list[str], options: dict[str, str]) -> None:
-        self.submit("delete", e.DeleteGroup("g"))
-
-    def delete_offset(self, words: list[str], options: dict[str, str]) -> None:
-        self.submit("delete_offset", e.OffsetDelete("g", (TopicPartition(words[0], 0),)))
 
     def topic(self, words: list[str], options: dict[str, str]) -> None:
         counts = {name: int(count) for name, count in options.items()}

@@ -6,31 +6,59 @@ read the difference before you keep it.
 """
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from oncelog.coordinator import RecordContext
+from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset
+from oncelog.core.ids import Offset, TopicPartition
 from oncelog.group import events as e
+from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
+from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
 from oncelog.group.decision import GroupEvent
 from oncelog.group.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, decode
 from oncelog.group.results import (
     DeleteResult,
+    DescribeResult,
     HeartbeatResult,
     JoinResult,
     LeaveResult,
+    ListResult,
     OffsetCommitResult,
     OffsetDeleteResult,
     OffsetFetchResult,
     SyncResult,
 )
-from tests.unit.group.context import T0, Context, Marker, Written
+from oncelog.group.store import GroupStore
+from tests.scenarios.group_cells import NAMES, UNSERVED, cell_of, errors_of, kind_of
+from tests.unit.group.context import T0, Context, Marker, Written, replayed
 
 FOLDER = Path(__file__).parent / "group"
+
+FIELDS = {
+    "group": "group_id",
+    "instance": "group_instance_id",
+    "kind": "protocol_type",
+    "protocol": "protocol_name",
+    "session": "session_timeout_ms",
+    "version": "version",
+}
+"""Options that replace a field of a request that has it."""
+
+
+def altered(event: GroupEvent, options: Mapping[str, str]) -> GroupEvent:
+    """The request with the fields that a command's options name."""
+    names = {field.name for field in fields(event)}
+    given = {FIELDS[key]: text for key, text in options.items() if FIELDS.get(key) in names}
+    numbers = ("version", "session_timeout_ms")
+    changes: dict[str, Any] = {k: int(v) if k in numbers else v for k, v in given.items()}
+    return replace(event, **changes)
 
 
 class Story:
@@ -41,23 +69,37 @@ class Story:
         self.answered: set[int] = set()
         self.names: dict[int, str] = {}
         self.logged = 0
+        self.options: dict[str, str] = {}
+        self.asked: dict[int, tuple[str, GroupEvent]] = {}
+        self.cells: set[str] = set()
+        """What was asked, of which kind of group, and how it was answered."""
+        self.states: set[str] = set()
 
     def run(self, line: str) -> str:
         command, *words = line.split()
         options = dict(word.split("=", 1) for word in words if "=" in word)
         plain = [word for word in words if "=" not in word]
+        self.options = options
         lines = getattr(self, command)(plain, options) or []
         log = [f"log: {self.line(item)}" for item in self.c.log[self.logged :]]
         self.logged = len(self.c.log)
         replies = []
         for token in sorted(set(self.c.replies) - self.answered):
             self.answered.add(token)
+            kind, event = self.asked[token]
+            self.cells |= {
+                cell_of(kind, event, error) for error in errors_of(self.c.replies[token])
+            }
             replies.append(f"{self.names[token]}: {self.told(self.c.replies[token])}")
+        self.states |= states_in(self.c.shard.store)
         return "\n".join(log + replies + lines) or "ok"
 
     def submit(self, name: str, event: GroupEvent) -> None:
-        self.names[self.c.next_token + 1] = name
-        self.c.submit(event)
+        token, asked = self.c.next_token + 1, altered(event, self.options)
+        is_served = self.c.processor.state is CoordinatorState.ACTIVE
+        kind = kind_of(asked, self.c.shard.store) if is_served else UNSERVED
+        self.names[token], self.asked[token] = name, (kind, asked)
+        self.c.submit(asked)
 
     def line(self, item: Written | Marker) -> str:
         if isinstance(item, Marker):
@@ -94,11 +136,12 @@ class Story:
             instance=options.get("instance"),
             version=int(options.get("version", 5)),
             topics=tuple(options.get("topics", "t").split(",")),
+            protocols=tuple(options.get("protocols", "range").split(",")),
         )
         self.submit(f"join {words[0] if words else '-'}", event)
 
     def sync(self, words: list[str], options: dict[str, str]) -> None:
-        given = {member: assignment.encode() for member, assignment in options.items()}
+        given = {key: value.encode() for key, value in options.items() if key not in FIELDS}
         self.submit(f"sync {words[0]}", self.c.sync_event(words[0], int(words[1]), given))
 
     def heartbeat(self, words: list[str], options: dict[str, str]) -> None:
@@ -106,7 +149,8 @@ class Story:
         self.submit(f"heartbeat {words[0]}", event)
 
     def leave(self, words: list[str], options: dict[str, str]) -> None:
-        event = e.Leave("g", tuple(e.LeavingMember(word) for word in words))
+        named = [word.partition("@") for word in words]
+        event = e.Leave("g", tuple(e.LeavingMember(m, i or None) for m, _, i in named))
         self.submit(f"leave {' '.join(words)}", event)
 
     def commit(self, words: list[str], options: dict[str, str]) -> None:
@@ -117,7 +161,9 @@ class Story:
             producer_id = int(options["producer"])
             event = self.c.txn_commit_event(offset, producer_id, member, generation)
         (wanted,) = event.offsets
-        event = replace(event, offsets=(wanted._replace(topic_id=topic_id(options)),))
+        metadata = "m" * int(options.get("metadata", 0))
+        wanted = wanted._replace(topic_id=topic_id(options), metadata=metadata)
+        event = replace(event, offsets=(wanted,))
         self.submit(f"commit {offset}", event)
 
     def fetch(self, words: list[str], options: dict[str, str]) -> None:
@@ -125,6 +171,59 @@ class Story:
             "g", (e.OffsetToFetch(*T0, topic_id(options)),), require_stable="stable" in words
         )
         self.submit("fetch", event)
+
+    def delete(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("delete", e.DeleteGroup("g"))
+
+    def delete_offset(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("delete_offset", e.OffsetDelete("g", (TopicPartition(words[0], 0),)))
+
+    def describe_classic(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("describe_classic", e.DescribeGroup("g"))
+
+    def list_groups(self, words: list[str], options: dict[str, str]) -> None:
+        states = tuple(filter(None, options.get("states", "").split(",")))
+        self.submit("list_groups", e.ListGroups(states, tuple(options.get("types", "").split())))
+
+    def beat_new(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("beat_new", Beat("g", words[0], int(words[1]), "c", "/127.0.0.1"))
+
+    def quit_new(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("quit_new", Quit("g", words[0], -1, None))
+
+    def describe_new(self, words: list[str], options: dict[str, str]) -> None:
+        self.submit("describe_new", DescribeConsumerGroup("g"))
+
+    def load(self, words: list[str], options: dict[str, str]) -> None:
+        """The coordinator was started again, and still reads its log."""
+        self.c.in_flight.clear()
+        self.c.processor = replayed(self.c.log, self.c.config, lambda: self.c.topics)
+
+    def resign(self, words: list[str], options: dict[str, str]) -> None:
+        """The partition is led elsewhere."""
+        self.c.handle(self.c.processor.resign(self.c.now_ms))
+
+    def every(self, words: list[str], options: dict[str, str]) -> None:
+        """One request of each API, of a member "m"."""
+        offset = e.OffsetToCommit("t", 0, 1)
+        requests: tuple[GroupEvent, ...] = (
+            self.c.join_event("m"),
+            self.c.sync_event("m"),
+            e.Heartbeat("g", 1, "m", None),
+            e.Leave("g", (e.LeavingMember("m"),)),
+            e.OffsetCommit("g", 9, 1, "m", (offset,)),
+            e.TxnOffsetCommit("g", 5, "x", 7, 0, 1, "m", (offset,)),
+            e.OffsetFetch("g", None, False),
+            e.OffsetDelete("g", (T0,)),
+            e.DescribeGroup("g"),
+            e.ListGroups(),
+            e.DeleteGroup("g"),
+            Beat("g", "m", 1, "c", "/127.0.0.1"),
+            Quit("g", "m", -1, None),
+            DescribeConsumerGroup("g"),
+        )
+        for event in requests:
+            self.submit(NAMES[type(event)], event)
 
     def delete_topic(self, words: list[str], options: dict[str, str]) -> None:
         self.c.submit_silently(e.TopicDeleted("t", topic_id(options)))
@@ -138,6 +237,10 @@ class Story:
 
     def advance(self, words: list[str], options: dict[str, str]) -> None:
         self.c.advance(int(words[0]))
+
+    def size_max(self, words: list[str], options: dict[str, str]) -> None:
+        self.c.config = replace(self.c.config, max_size=int(words[0]))
+        self.c.restart()
 
     def hold(self, words: list[str], options: dict[str, str]) -> None:
         self.c.hold = True
@@ -157,6 +260,15 @@ class Story:
         group = self.c.group()
         members = " ".join(group.members)
         return [f"{group.state.value} generation={group.generation_id} [{members}]"]
+
+
+def states_in(store: GroupStore) -> set[str]:
+    """The states of all groups, and of the members that follow a target."""
+    found = {f"classic: {group.state.value}" for group in store.groups.values()}
+    for group in store.consumer_groups.values():
+        found.add(f"consumer: {group.state.value}")
+        found |= {f"member: {member.state.name}" for member in group.members.values()}
+    return found
 
 
 def topic_id(options: dict[str, str]) -> UUID:
@@ -179,12 +291,24 @@ def told(result: object) -> str:
         case SyncResult() | HeartbeatResult():
             return result.error.name.upper()
         case LeaveResult():
-            return " ".join(member.error.name.upper() for member in result.members)
+            errors = [member.error for member in result.members] or [result.error]
+            return " ".join(error.name.upper() for error in errors)
+        case ListResult():
+            listed = [f"{g.group_id} {g.group_type} {g.state}" for g in result.groups]
+            return f"{result.error.name.upper()} [{', '.join(listed)}]"
+        case DescribeResult():
+            return f"{result.error.name.upper()} {result.state}".rstrip()
+        case BeatResult() | ConsumerGroupDescription():
+            return result.error.name.upper()
         case OffsetCommitResult() | OffsetDeleteResult():
+            if isinstance(result, OffsetDeleteResult) and result.error is not ErrorCode.none:
+                return result.error.name.upper()
             return " ".join(partition.error.name.upper() for partition in result.partitions)
         case OffsetFetchResult():
             if result.error is not ErrorCode.none:
                 return result.error.name.upper()
+            if not result.partitions:
+                return "NONE"
             found = result.partitions[0]
             return f"{found.offset} {found.error.name.upper()}"
     raise AssertionError(result)
