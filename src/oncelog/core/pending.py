@@ -12,25 +12,41 @@ is completed.
 Pure: it must not know of loops, connections or messages.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from oncelog.core.errors import InvariantViolation
 
 __all__ = ["Pending", "gather", "unchanged"]
 
 
-class Pending:
-    """The answer to one request, before it is there. Compared by identity."""
+ResultT = TypeVar("ResultT")
+ResponseT = TypeVar("ResponseT")
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
+PartT = TypeVar("PartT")
+
+
+class Pending(Generic[ResponseT_co]):
+    """The answer to one request, before it is there. Compared by identity.
+
+    Its type names the response. The type of the result is between who completes it and `convert`.
+    """
 
     __slots__ = ("_waiter", "convert", "done", "dropped", "holds_back", "on_drop", "result")
 
-    def __init__(self, convert: Callable[[Any], Any], *, holds_back: bool) -> None:
-        self.convert = convert
+    def __init__(
+        self,
+        convert: Callable[[ResultT], ResponseT_co | Pending[ResponseT_co]],
+        *,
+        holds_back: bool,
+    ) -> None:
+        self.convert: Callable[[Any], ResponseT_co | Pending[ResponseT_co]] = convert
         self.holds_back = holds_back
         self.done = False
         self.dropped = False
-        self.result: Any = None
+        self.result: object = None
         self.on_drop: Callable[[], None] | None = None
         self._waiter: Callable[[], None] | None = None
 
@@ -58,7 +74,7 @@ class Pending:
         else:
             self._waiter = waiter
 
-    def response(self) -> Any:
+    def response(self) -> ResponseT_co | Pending[ResponseT_co]:
         """Convert the result to a response, or to another `Pending`."""
         if not self.done:
             raise InvariantViolation("a response is made of a result")
@@ -73,21 +89,30 @@ class Pending:
             self.on_drop()
 
 
-def unchanged(result: Any) -> Any:
+def unchanged(result: ResultT) -> ResultT:
     """The `convert` of a promise whose result is the response itself."""
     return result
 
 
 def gather(
-    parts: Sequence[object], convert: Callable[[list[Any]], Any], *, holds_back: bool
-) -> Pending:
+    parts: Sequence[PartT | Pending[PartT]],
+    convert: Callable[[list[PartT]], ResponseT | Pending[ResponseT]],
+    *,
+    holds_back: bool,
+) -> Pending[ResponseT]:
     """Return one promise for several: `convert` gets their responses, in the order of `parts`.
 
     A part that is no `Pending` is a response itself. Dropping the whole drops every part.
     """
 
-    def responses(_: object) -> Any:
-        return convert([part.response() if isinstance(part, Pending) else part for part in parts])
+    def responses(_: object) -> ResponseT | Pending[ResponseT]:
+        found: list[PartT] = []
+        for part in parts:
+            response = part.response() if isinstance(part, Pending) else part
+            if isinstance(response, Pending):
+                raise InvariantViolation("a part of several promises may not lead to another one")
+            found.append(response)
+        return convert(found)
 
     whole = Pending(responses, holds_back=holds_back)
     missing = [part for part in parts if isinstance(part, Pending) and not part.done]

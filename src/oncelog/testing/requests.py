@@ -101,7 +101,7 @@ def losing_reply(description: str) -> Action:
     return action
 
 
-async def until_kept(pending: Pending) -> None:
+async def until_kept(pending: Pending[object]) -> None:
     """Return when the promise is kept; drop it if the caller is cancelled."""
     kept = asyncio.get_running_loop().create_future()
     pending.wait(lambda: None if kept.done() else kept.set_result(None))

@@ -33,9 +33,9 @@ class Coordinator:
 
     def ask(
         self, id_: str, event: object, convert: Any, _refuse: Any, *, holds_back: bool = True
-    ) -> Pending:
+    ) -> Pending[object]:
         number = int(id_)
-        pending = Pending(convert, holds_back=holds_back)
+        pending: Pending[object] = Pending(convert, holds_back=holds_back)
         pending.on_drop = lambda: self._stage.told.append(f"#{number} is dropped")
         self._stage.asked[number] = (event, pending)
         self._stage.told.append(f"#{number} reaches its coordinator")
@@ -47,7 +47,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.asked: dict[int, tuple[object, Pending]] = {}
+        self.asked: dict[int, tuple[object, Pending[object]]] = {}
         self.transactions = self.groups = Coordinator(self)
         self.image = _NoTopics()
         self.rng = random.Random(1)

@@ -208,9 +208,9 @@ async def test_a_pending_reply_that_cannot_be_encoded_costs_its_connection_only(
 ) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
-        parked: list[Pending] = []
+        parked: list[Pending[object]] = []
 
-        def park(_context: object, _request: object) -> Pending:
+        def park(_context: object, _request: object) -> Pending[object]:
             parked.append(Pending(unchanged, holds_back=False))
             return parked[0]
 

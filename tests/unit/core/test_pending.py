@@ -6,7 +6,7 @@ from oncelog.core.errors import InvariantViolation
 from oncelog.core.pending import Pending, gather, unchanged
 
 
-def promise() -> Pending:
+def promise() -> Pending[object]:
     return Pending(unchanged, holds_back=True)
 
 
@@ -66,8 +66,11 @@ def test_there_is_no_response_before_the_result() -> None:
 
 
 def test_several_promises_are_one_in_the_order_of_the_parts() -> None:
-    first, second = promise(), Pending(lambda result: result * 2, holds_back=True)
-    whole = gather([first, "plain", second], list, holds_back=False)
+    def doubled(result: int) -> object:
+        return result * 2
+
+    first, second = promise(), Pending(doubled, holds_back=True)
+    whole = gather([first, "plain", second], listed, holds_back=False)
     kept: list[str] = []
     whole.wait(lambda: kept.append("whole"))
     second.complete(21)
@@ -77,16 +80,33 @@ def test_several_promises_are_one_in_the_order_of_the_parts() -> None:
     assert whole.response() == ["first", "plain", 42]
 
 
+def listed(responses: list[object]) -> list[object]:
+    return responses
+
+
+def total(responses: list[int]) -> int:
+    return sum(responses)
+
+
 def test_parts_that_are_all_there_make_a_kept_promise() -> None:
-    kept = promise()
+    kept: Pending[int] = Pending(unchanged, holds_back=True)
     kept.complete(1)
-    assert gather([kept, 2], sum, holds_back=True).response() == 3
+    parts: list[int | Pending[int]] = [kept, 2]
+    assert gather(parts, total, holds_back=True).response() == 3
     assert gather([], len, holds_back=True).response() == 0
+
+
+def test_a_part_may_not_lead_to_another_promise() -> None:
+    part: Pending[object] = Pending(lambda _: promise(), holds_back=True)
+    part.complete(1)
+    whole = gather([part], listed, holds_back=True)
+    with pytest.raises(InvariantViolation, match="another one"):
+        whole.response()
 
 
 def test_dropping_the_whole_drops_the_parts_that_are_missing() -> None:
     kept, missing = promise(), promise()
     kept.complete(1)
-    gather([kept, missing], list, holds_back=True).drop()
+    gather([kept, missing], listed, holds_back=True).drop()
     assert missing.dropped
     assert not kept.dropped

@@ -7,12 +7,13 @@ marker is written there too (INV-6). Before version 2 a fenced producer gets INV
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.pending import Pending
 from oncelog.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[AddOffsetsToTxnRequest]) -> Any:
+def handle(
+    context: Context, request: Request[AddOffsetsToTxnRequest]
+) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
     """Add the group's partition to the transaction."""
     body = request.body
     if not body.group_id:
@@ -39,7 +42,7 @@ def handle(context: Context, request: Request[AddOffsetsToTxnRequest]) -> Any:
         connection=request.connection.id,
     )
 
-    def convert(result: AddPartitionsResult) -> Any:
+    def convert(result: AddPartitionsResult) -> AddOffsetsToTxnResponse:
         return _response(fenced_for_old(result.error, request.version, since=2))
 
     return context.transactions.ask(body.transactional_id, event, convert, _response)

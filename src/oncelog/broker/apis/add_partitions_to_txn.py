@@ -10,7 +10,7 @@ abandoned, gets INVALID_TXN_STATE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
@@ -36,7 +36,9 @@ _BROKERS_SINCE = 4
 Outcome = dict[TopicPartition, ErrorCode]
 
 
-def handle(context: Context, request: Request[AddPartitionsToTxnRequest]) -> Any:
+def handle(
+    context: Context, request: Request[AddPartitionsToTxnRequest]
+) -> AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]:
     """Ask the transaction coordinator for each transaction of the request; clients send one."""
     parts = [_start(context, request, wanted) for wanted in request.body.transactions]
     return gather(parts, lambda outcomes: _response(request, outcomes), holds_back=True)
@@ -46,7 +48,7 @@ def _start(
     context: Context,
     request: Request[AddPartitionsToTxnRequest],
     wanted: AddPartitionsToTxnTransaction,
-) -> Outcome | Pending:
+) -> Outcome | Pending[Outcome]:
     """Return the outcome of each partition of one transaction, or a promise of it."""
     partitions = tuple(
         TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
@@ -69,10 +71,9 @@ def _start(
         transaction_version=2 if is_of_broker else 1,
         connection=0 if is_of_broker else request.connection.id,
     )
-    answer: Outcome | Pending = context.transactions.ask(
+    return context.transactions.ask(
         wanted.transactional_id, event, _outcome, lambda error: dict.fromkeys(partitions, error)
     )
-    return answer
 
 
 def _outcome(result: AddPartitionsResult) -> Outcome:

@@ -7,7 +7,7 @@ that (KIP-339). Topics (resource type 2) and groups (32) change at once;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
 from oncelog.broker.net.request import Request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request[AlterConfigsRequest]) -> Any:
+async def handle(context: Context, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Replace the configs of each resource."""
     resources = [
         ResourceChanges(

@@ -9,7 +9,7 @@ revision, which never decreases. Gap: none known.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
@@ -33,7 +33,7 @@ _LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Any:
+def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> ApiVersionsResponse:
     """Reply with the ranges and features, or with the error."""
     body = request.body
     if body is None:

@@ -7,14 +7,14 @@ known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.consumer_group_heartbeat import is_enabled
 from oncelog.broker.apis.describe_groups import GROUP_OPERATIONS
 from oncelog.broker.apis.metadata import OPERATIONS_NOT_ASKED
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import gather, unchanged
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.consumer.events import DescribeConsumerGroup
 from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.outcome import ConsumerGroupDescription
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[ConsumerGroupDescribeRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ConsumerGroupDescribeRequest]
+) -> ConsumerGroupDescribeResponse | Pending[ConsumerGroupDescribeResponse]:
     """Ask the coordinator of each group."""
     group_ids = list(dict.fromkeys(request.body.group_ids))
     if not is_enabled(context):

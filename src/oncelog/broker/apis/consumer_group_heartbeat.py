@@ -9,12 +9,13 @@ assignor uses them (nor do Kafka's).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.features import GROUP_VERSION
 from oncelog.core.config_definition import as_list
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import Pending
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.members import (
     JOIN_EPOCH,
@@ -48,7 +49,9 @@ def is_enabled(context: Context) -> bool:
     return "consumer" in as_list(context.config.get("group.coordinator.rebalance.protocols"))
 
 
-def handle(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ConsumerGroupHeartbeatRequest]
+) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
     """Ask the group coordinator."""
     body = request.body
     if not is_enabled(context):

@@ -9,7 +9,7 @@ ignored.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.changes import decide_partitions
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request[CreatePartitionsRequest]) -> Any:
+async def handle(
+    context: Context, request: Request[CreatePartitionsRequest]
+) -> CreatePartitionsResponse:
     """Add partitions to each topic independently."""
     counts = Counter(topic.name for topic in request.body.topics)
     outcomes = [

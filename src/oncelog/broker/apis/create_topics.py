@@ -8,7 +8,7 @@ is ignored; creation takes milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 
-async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Any:
+async def handle(context: Context, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Create the valid topics and return an error for each of the others."""
     topics = request.body.topics
     counts = Counter(topic.name for topic in topics)

@@ -6,10 +6,10 @@ does not exist. As in Kafka, a group named twice gets one result. Gap: none know
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
-from oncelog.core.pending import gather, unchanged
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import DeleteGroup
 from oncelog.group.results import DeleteResult
 from oncelog.protocol.messages.delete_groups import (
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DeleteGroupsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DeleteGroupsRequest]
+) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     """Ask the coordinator of each group."""
     answers = [
         context.groups.ask(

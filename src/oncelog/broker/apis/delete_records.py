@@ -11,7 +11,7 @@ the request's timeout is ignored.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
@@ -38,7 +38,9 @@ Outcome = tuple[ErrorCode, int]
 """An error and the low watermark after the deletion."""
 
 
-def handle(context: Context, request: Request[DeleteRecordsRequest]) -> Any | Awaitable[Any]:
+def handle(
+    context: Context, request: Request[DeleteRecordsRequest]
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Advance each partition's start, then sync the new starts."""
     outcomes = [
         [_delete(context, topic.name, asked) for asked in topic.partitions]
@@ -51,7 +53,7 @@ def handle(context: Context, request: Request[DeleteRecordsRequest]) -> Any | Aw
 
 async def _noted(
     context: Context, request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]
-) -> Any:
+) -> DeleteRecordsResponse:
     """Reply once the new starts are synced; a partition whose write failed gets the error."""
     try:
         await context.partitions.note_log_starts()

@@ -8,7 +8,7 @@ is ignored; deletion takes milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.net.request import Request
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 
-async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Any:
+async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Delete the valid topics and return an error for each of the others."""
     wanted = request.body.topics
     if not context.config.get_bool("delete.topic.enable"):

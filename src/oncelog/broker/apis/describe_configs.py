@@ -10,14 +10,20 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, SynonymValue
-from oncelog.core.config_definition import ConfigSupport, ConfigType, Definition, format_value
+from oncelog.core.config_definition import (
+    ConfigSupport,
+    ConfigType,
+    ConfigValue,
+    Definition,
+    format_value,
+)
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.group_keys import GROUP_KEYS, group_synonyms, group_value
@@ -150,7 +156,7 @@ def _group_configs(
     ]
 
 
-def _chosen(table: Mapping[str, Any], keys: Any) -> list[str]:
+def _chosen(table: Mapping[str, object], keys: Iterable[str] | None) -> list[str]:
     # No list asks for all keys; so does an empty one, from clients that cannot send null.
     wanted = frozenset(keys) if keys else table.keys()
     return [key for key in sorted(table) if key in wanted]
@@ -159,7 +165,7 @@ def _chosen(table: Mapping[str, Any], keys: Any) -> list[str]:
 def _entry(
     request: Request[DescribeConfigsRequest],
     definition: Definition,
-    value: Any,
+    value: ConfigValue,
     synonyms: tuple[SynonymValue, ...],
     *,
     read_only: bool,

@@ -7,12 +7,12 @@ authorized, as in Kafka without an authorizer. Gap: groups of the KIP-848 protoc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.metadata import OPERATIONS_NOT_ASKED
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import gather, unchanged
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import DescribeGroup
 from oncelog.group.results import DescribeResult
 from oncelog.protocol.messages.describe_groups import (
@@ -31,7 +31,9 @@ GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Bit set of the `AclOperation` codes that apply to groups."""
 
 
-def handle(context: Context, request: Request[DescribeGroupsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeGroupsRequest]
+) -> DescribeGroupsResponse | Pending[DescribeGroupsResponse]:
     """Ask the coordinator of each group."""
     answers = [
         context.groups.ask(

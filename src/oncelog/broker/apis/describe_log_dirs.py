@@ -9,7 +9,7 @@ them. Gap: none known.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -32,7 +32,9 @@ __all__ = ["handle"]
 _UNKNOWN_BYTES = -1
 
 
-async def handle(context: Context, request: Request[DescribeLogDirsRequest]) -> Any:
+async def handle(
+    context: Context, request: Request[DescribeLogDirsRequest]
+) -> DescribeLogDirsResponse:
     """Describe each log directory."""
     folders = context.logs.online
     results = [
@@ -60,11 +62,11 @@ async def handle(context: Context, request: Request[DescribeLogDirsRequest]) -> 
 
 def _topics(
     context: Context, request: Request[DescribeLogDirsRequest], folder: LogFolder
-) -> tuple[Any, ...]:
+) -> tuple[DescribeLogDirsTopic, ...]:
     wanted = None
     if request.body.topics is not None:
         wanted = {(t.topic, index) for t in request.body.topics for index in t.partitions}
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[DescribeLogDirsPartition]] = {}
 
     def add(label: TopicPartition, size_bytes: int, lag: int, *, is_future: bool) -> None:
         if wanted is None or label in wanted:

@@ -7,7 +7,7 @@ Gap: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
@@ -45,7 +45,7 @@ def handle(
     )
 
 
-def _partition(context: Context, topic: str, index: int) -> Any:
+def _partition(context: Context, topic: str, index: int) -> PartitionResponse:
     problem = name_problem(topic)
     if problem is not None:
         text = f"Topic name is invalid: {problem}"

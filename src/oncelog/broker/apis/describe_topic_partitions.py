@@ -9,7 +9,7 @@ for every topic named. Eligible leader replicas are always empty. Gap: none know
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
 from oncelog.broker.net.request import Request
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DescribeTopicPartitionsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeTopicPartitionsRequest]
+) -> DescribeTopicPartitionsResponse:
     """Return one page from the metadata image."""
     body = request.body
     image = context.image

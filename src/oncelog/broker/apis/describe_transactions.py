@@ -9,12 +9,12 @@ from ending (`oncelog.transaction.life`). All other requests get Kafka's reply b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.core.pending import gather, unchanged
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.protocol.messages.describe_transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DescribeTransactionsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[DescribeTransactionsRequest]
+) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     """Ask the coordinator of each id."""
     answers = [
         context.transactions.ask(

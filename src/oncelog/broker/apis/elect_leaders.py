@@ -8,7 +8,7 @@ PREFERRED_LEADER_NOT_AVAILABLE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
@@ -30,7 +30,7 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def handle(context: Context, request: Request[ElectLeadersRequest]) -> Any:
+def handle(context: Context, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
     """Return an error for each partition."""
     body = request.body
     kind = body.election_type

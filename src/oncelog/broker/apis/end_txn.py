@@ -7,12 +7,13 @@ transaction. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.pending import Pending
 from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog.transaction.events import EndTxn, EndTxnResult
 
@@ -24,7 +25,9 @@ __all__ = ["handle"]
 _TV2_SINCE = 5
 
 
-def handle(context: Context, request: Request[EndTxnRequest]) -> Any:
+def handle(
+    context: Context, request: Request[EndTxnRequest]
+) -> EndTxnResponse | Pending[EndTxnResponse]:
     """Ask the transaction coordinator to commit or abort."""
     body = request.body
     event = EndTxn(
@@ -36,7 +39,7 @@ def handle(context: Context, request: Request[EndTxnRequest]) -> Any:
         connection=request.connection.id,
     )
 
-    def convert(result: EndTxnResult) -> Any:
+    def convert(result: EndTxnResult) -> EndTxnResponse:
         error = fenced_for_old(result.error, request.version, since=2)
         return _response(error, result.producer_id, result.producer_epoch)
 

@@ -21,7 +21,7 @@ are read as those of a full request. Known gaps: fetches of followers; preferred
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Buffers, Request
@@ -54,7 +54,7 @@ __all__ = ["handle"]
 _READ_COMMITTED = 1
 
 
-def handle(context: Context, request: Request[memoryview]) -> Any:
+def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[Buffers]:
     """Reply with what is readable now, or wait for more."""
     version = request.version
     fetch = parse_fetch_request(request.body, version)
@@ -153,7 +153,7 @@ class Reading:
         self._failed = False
         self._limit = 0
         self._deadline_s = 0.0
-        self._reply: Pending | None = None
+        self._reply: Pending[Buffers] | None = None
         self._resolved = [
             topic.name if topic.name is not None else _name_of(context, topic.topic_id)
             for topic in fetch.topics
@@ -295,7 +295,7 @@ class Reading:
             session_id=answer.session_id,
         )
 
-    def wait(self) -> Pending:
+    def wait(self) -> Pending[Buffers]:
         """Park the request until there is enough, or until its wait time has passed."""
         loop = self._context.partitions.loop
         self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
@@ -303,7 +303,7 @@ class Reading:
         self._park(reply, self._fetch.max_wait_ms)
         return reply
 
-    def _promise(self) -> Pending:
+    def _promise(self) -> Pending[Buffers]:
         self._reply = Pending(self._response, holds_back=False)
         return self._reply
 
@@ -312,7 +312,7 @@ class Reading:
             raise bug
         return self.encode()
 
-    def _park(self, reply: Pending, wait_ms: float) -> None:
+    def _park(self, reply: Pending[Buffers], wait_ms: float) -> None:
         partitions = {}
         for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
             for wanted in topic.partitions:
@@ -355,7 +355,7 @@ class Reading:
 
     # --- reads from disk
 
-    def wait_for_disk(self) -> Pending:
+    def wait_for_disk(self) -> Pending[Buffers]:
         """Read in the executor what is not in memory, then reply or park for the time left."""
         loop = self._context.partitions.loop
         self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000

@@ -7,7 +7,7 @@ groups (type 2) get INVALID_REQUEST.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 TOPIC_OF_TYPE: Final = {0: CONSUMER_OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
-def handle(context: Context, request: Request[FindCoordinatorRequest]) -> Any | Awaitable[Any]:
+def handle(
+    context: Context, request: Request[FindCoordinatorRequest]
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Reply from the metadata image; only the creation of the topic holds later requests back."""
     keys = request.body.coordinator_keys
     name = TOPIC_OF_TYPE.get(request.body.key_type)
@@ -42,7 +44,7 @@ def handle(context: Context, request: Request[FindCoordinatorRequest]) -> Any | 
     return _response([_find(context, topic, key) for key in keys])
 
 
-async def _create(context: Context, name: str, keys: tuple[str, ...]) -> Any:
+async def _create(context: Context, name: str, keys: tuple[str, ...]) -> FindCoordinatorResponse:
     try:
         topic = await context.controller.internal_topic(name)
     except OncelogError as error:
@@ -52,7 +54,7 @@ async def _create(context: Context, name: str, keys: tuple[str, ...]) -> Any:
     return _response([_find(context, topic, key) for key in keys])
 
 
-def _find(context: Context, topic: TopicImage, key: str) -> Any:
+def _find(context: Context, topic: TopicImage, key: str) -> Coordinator:
     if topic.name == TRANSACTION_STATE_TOPIC and not key:
         return _failed(key, ErrorCode.invalid_request, "The transactional id is empty.")
     index = coordinator_partition(key, len(topic.partitions))

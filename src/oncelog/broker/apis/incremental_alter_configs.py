@@ -7,7 +7,7 @@ client metrics (16) get INVALID_REQUEST.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.config_changes import ResourceChanges, alter
 from oncelog.broker.net.request import Request
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-async def handle(context: Context, request: Request[IncrementalAlterConfigsRequest]) -> Any:
+async def handle(
+    context: Context, request: Request[IncrementalAlterConfigsRequest]
+) -> IncrementalAlterConfigsResponse:
     """Change the configs of each resource."""
     resources = [
         ResourceChanges(

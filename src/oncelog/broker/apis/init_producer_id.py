@@ -8,25 +8,34 @@ commit (KIP-939, version 6) is not announced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.pending import Pending
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
+Answer: TypeAlias = "InitProducerIdResponse | Pending[InitProducerIdResponse]"
 
-def handle(context: Context, request: Request[InitProducerIdRequest]) -> Any:
+
+def handle(context: Context, request: Request[InitProducerIdRequest]) -> Answer | Awaitable[Answer]:
     """Assign a producer id, or ask the transaction coordinator."""
     if context.producer_ids.remaining_count == 0:
         return _when_ready(context, request)
+    return _answer(context, request)
+
+
+def _answer(context: Context, request: Request[InitProducerIdRequest]) -> Answer:
     transactional_id = request.body.transactional_id
     if transactional_id is None:
         producer_id = context.producer_ids.take()
@@ -35,14 +44,14 @@ def handle(context: Context, request: Request[InitProducerIdRequest]) -> Any:
     return _transactional(context, request, transactional_id)
 
 
-async def _when_ready(context: Context, request: Request[InitProducerIdRequest]) -> Any:
+async def _when_ready(context: Context, request: Request[InitProducerIdRequest]) -> Answer:
     await context.producer_ids.ready()
-    return handle(context, request)
+    return _answer(context, request)
 
 
 def _transactional(
     context: Context, request: Request[InitProducerIdRequest], transactional_id: str
-) -> Any:
+) -> Answer:
     body = request.body
     event = InitProducerId(
         transactional_id,
@@ -52,7 +61,7 @@ def _transactional(
         client=f"client {request.client_id!r} at {request.connection.peer_host}",
     )
 
-    def convert(result: InitProducerIdResult) -> Any:
+    def convert(result: InitProducerIdResult) -> InitProducerIdResponse:
         error = fenced_for_old(result.error, request.version, since=4)
         return _response(error, result.producer_id, result.producer_epoch)
 

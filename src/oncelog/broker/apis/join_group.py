@@ -6,9 +6,10 @@ the connection proceed meanwhile. A member whose connection closes while it wait
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
+from oncelog.core.pending import Pending
 from oncelog.group.events import Join, JoinProtocol
 from oncelog.group.results import JoinResult
 from oncelog.protocol.messages.join_group import (
@@ -26,7 +27,9 @@ __all__ = ["handle"]
 _NULLABLE_PROTOCOL_SINCE: Final = 7
 
 
-def handle(context: Context, request: Request[JoinGroupRequest]) -> Any:
+def handle(
+    context: Context, request: Request[JoinGroupRequest]
+) -> JoinGroupResponse | Pending[JoinGroupResponse]:
     """Ask the group coordinator."""
     body = request.body
     event = Join(
@@ -43,10 +46,14 @@ def handle(context: Context, request: Request[JoinGroupRequest]) -> Any:
         protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),
         fresh_id=str(fresh_uuid(context.rng)),
     )
+
+    def convert(result: JoinResult) -> JoinGroupResponse:
+        return _response(request, result)
+
     return context.groups.ask(
         body.group_id,
         event,
-        lambda result: _response(request, result),
+        convert,
         lambda error: _response(request, JoinResult(error, body.member_id)),
         holds_back=False,
     )

@@ -5,10 +5,11 @@ A member leaves by itself; from version 3 on the request may name several.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import Pending
 from oncelog.group.events import Leave, LeavingMember
 from oncelog.group.results import LeaveResult
 from oncelog.protocol.messages.leave_group import (
@@ -26,17 +27,23 @@ _MEMBERS_SINCE: Final = 3
 """Earlier versions reply with the error of the only member."""
 
 
-def handle(context: Context, request: Request[LeaveGroupRequest]) -> Any:
+def handle(
+    context: Context, request: Request[LeaveGroupRequest]
+) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
     """Ask the group coordinator."""
     body = request.body
     event = Leave(
         body.group_id,
         tuple(LeavingMember(member.member_id, member.group_instance_id) for member in body.members),
     )
+
+    def convert(result: LeaveResult) -> LeaveGroupResponse:
+        return _response(request, result)
+
     return context.groups.ask(
         body.group_id,
         event,
-        lambda result: _response(request, result),
+        convert,
         lambda error: _response(request, LeaveResult(error)),
         holds_back=False,
     )

@@ -7,11 +7,11 @@ Gap: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import gather
+from oncelog.core.pending import Pending, gather
 from oncelog.group.events import ListGroups
 from oncelog.group.results import ListResult
 from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[ListGroupsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ListGroupsRequest]
+) -> ListGroupsResponse | Pending[ListGroupsResponse]:
     """Ask every shard that this broker leads."""
     body = request.body
     event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
@@ -52,9 +52,11 @@ _MIN_VERSION_OF: Final = {
 }
 
 
-def handle(context: Context, request: Request[ListOffsetsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ListOffsetsRequest]
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     """Look up each partition independently, and reply when all have finished."""
-    results: list[ListOffsetsPartitionResponse | Pending] = []
+    results: list[ListOffsetsPartitionResponse | Pending[ListOffsetsPartitionResponse]] = []
     for topic in request.body.topics:
         counts: dict[int, int] = {}
         for asked in topic.partitions:
@@ -80,7 +82,7 @@ def _response(
 
 def _partition(
     context: Context, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse | Pending:
+) -> ListOffsetsPartitionResponse | Pending[ListOffsetsPartitionResponse]:
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
     if partition is None:
@@ -112,7 +114,7 @@ def _partition(
 
 def _look_up(
     context: Context, partition: Partition, timestamp_ms: int | None, readable_end: int
-) -> ListOffsetsPartitionResponse | Pending:
+) -> ListOffsetsPartitionResponse | Pending[ListOffsetsPartitionResponse]:
     """Return the first record from a timestamp on, or the newest; a future if the disk is read."""
     index = partition.topic_partition.partition
 

@@ -9,11 +9,11 @@ A request with our tagged field `include_expiry` also gets the time at which eac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import gather
+from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
+def handle(
+    context: Context, request: Request[ListTransactionsRequest]
+) -> ListTransactionsResponse | Pending[ListTransactionsResponse]:
     """Ask every shard that this broker leads."""
     body = request.body
     event = ListTransactions(
@@ -42,7 +44,7 @@ def handle(context: Context, request: Request[ListTransactionsRequest]) -> Any:
     if event.pattern and not _is_pattern(event.pattern):
         return ListTransactionsResponse(error_code=ErrorCode.invalid_regular_expression)
 
-    def convert(results: list[ListTransactionsResult]) -> Any:
+    def convert(results: list[ListTransactionsResult]) -> ListTransactionsResponse:
         return _response(results, sorted(event.states - STATE_BY_LABEL.keys()), tells_expiry)
 
     return gather(context.transactions.ask_all(event), convert, holds_back=True)

@@ -9,7 +9,7 @@ are authorized, as in Kafka without an authorizer; versions 8 to 10 can request 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
@@ -40,7 +40,9 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 """Bit set of the `AclOperation` codes that apply to the cluster."""
 
 
-def handle(context: Context, request: Request[MetadataRequest]) -> Any | Awaitable[Any]:
+def handle(
+    context: Context, request: Request[MetadataRequest]
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Reply from the metadata image; only the creation of topics holds later requests back."""
     body = request.body
     wanted = body.topics
@@ -59,7 +61,9 @@ def handle(context: Context, request: Request[MetadataRequest]) -> Any | Awaitab
     return _response(context.image, request, _wanted(context, request, {}))
 
 
-async def _create(context: Context, request: Request[MetadataRequest], missing: list[str]) -> Any:
+async def _create(
+    context: Context, request: Request[MetadataRequest], missing: list[str]
+) -> MetadataResponse:
     errors: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(missing):
         error = await context.controller.auto_create(name)

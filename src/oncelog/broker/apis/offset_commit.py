@@ -8,10 +8,11 @@ Kafka's newer brokers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetCommit, OffsetToCommit
 from oncelog.group.results import OffsetCommitResult
 from oncelog.protocol.messages import offset_commit
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[OffsetCommitRequest]) -> Any:
+def handle(
+    context: Context, request: Request[OffsetCommitRequest]
+) -> offset_commit.OffsetCommitResponse | Pending[offset_commit.OffsetCommitResponse]:
     """Check that the partitions exist, then ask the group coordinator."""
     body = request.body
     images = [_image_of(context, topic) for topic in body.topics]
@@ -53,7 +56,7 @@ def handle(context: Context, request: Request[OffsetCommitRequest]) -> Any:
         body.group_instance_id,
     )
 
-    def convert(result: OffsetCommitResult) -> Any:
+    def convert(result: OffsetCommitResult) -> offset_commit.OffsetCommitResponse:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, images, outcome, ErrorCode.unknown_topic_or_partition)
 

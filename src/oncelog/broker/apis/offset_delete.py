@@ -8,11 +8,12 @@ that are no consumers, GROUP_ID_NOT_FOUND if it does not exist. Gap: none known.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetDelete
 from oncelog.group.results import OffsetDeleteResult
 from oncelog.protocol.messages.offset_delete import (
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[OffsetDeleteRequest]) -> Any:
+def handle(
+    context: Context, request: Request[OffsetDeleteRequest]
+) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
     """Ask the group's coordinator about the partitions that exist."""
     body = request.body
     asked = [
@@ -38,7 +41,7 @@ def handle(context: Context, request: Request[OffsetDeleteRequest]) -> Any:
     ]
     known = tuple(tp for tp in asked if context.image.partition(*tp) is not None)
 
-    def convert(result: OffsetDeleteResult) -> Any:
+    def convert(result: OffsetDeleteResult) -> OffsetDeleteResponse:
         if result.error is not ErrorCode.none:
             return OffsetDeleteResponse(error_code=result.error)
         errors = {(p.topic, p.partition): p.error for p in result.partitions}
@@ -52,7 +55,7 @@ def handle(context: Context, request: Request[OffsetDeleteRequest]) -> Any:
 
 
 def _response(outcomes: Iterable[tuple[TopicPartition, ErrorCode]]) -> OffsetDeleteResponse:
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for (topic, index), error in outcomes:
         topics.setdefault(topic, []).append(
             OffsetDeleteResponsePartition(partition_index=index, error_code=error)

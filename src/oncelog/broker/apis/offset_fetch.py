@@ -9,13 +9,13 @@ partition. Each group has its own error in the reply.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import gather, unchanged
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import ZERO_TOPIC_ID, OffsetFetch, OffsetToFetch
 from oncelog.group.results import FetchedOffset, OffsetFetchResult
 from oncelog.protocol.messages import offset_fetch
@@ -32,7 +32,9 @@ _GROUPS_SINCE = 8
 _TOP_LEVEL_ERROR_SINCE = 2
 
 
-def handle(context: Context, request: Request[OffsetFetchRequest]) -> Any:
+def handle(
+    context: Context, request: Request[OffsetFetchRequest]
+) -> offset_fetch.OffsetFetchResponse | Pending[offset_fetch.OffsetFetchResponse]:
     """Ask the coordinator of each group."""
     groups = [_distinct(group) for group in each_once(request.body.groups, lambda g: g.group_id)]
     return gather(
@@ -42,7 +44,9 @@ def handle(context: Context, request: Request[OffsetFetchRequest]) -> Any:
     )
 
 
-def _distinct(group: offset_fetch.OffsetFetchRequestGroup) -> Any:
+def _distinct(
+    group: offset_fetch.OffsetFetchRequestGroup,
+) -> offset_fetch.OffsetFetchRequestGroup:
     """Return the group with each of its topics and partitions named once."""
     if group.topics is None:
         return group
@@ -66,7 +70,7 @@ def _start(
     context: Context,
     request: Request[OffsetFetchRequest],
     group: offset_fetch.OffsetFetchRequestGroup,
-) -> Any:
+) -> OffsetFetchResult | Pending[OffsetFetchResult]:
     wanted = None
     if group.topics is not None:
         wanted = tuple(

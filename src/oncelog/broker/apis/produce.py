@@ -13,7 +13,7 @@ reply names the records at fault (KIP-467). Known gaps: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.coordination.verification import TransactionSupportedOperation, verify_and
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["handle", "refuse_all"]
 
+Answer: TypeAlias = "Buffers | Pending[Buffers | None] | None"
+
 _TRANSACTIONAL_BIT = 0x10
 _ATTRIBUTES_LOW_BYTE = 22
 _HEADER_SIZE = 61
@@ -59,7 +61,7 @@ class Waiting(NamedTuple):
     end_offset: int
 
 
-def handle(context: Context, request: Request[memoryview]) -> Any:
+def handle(context: Context, request: Request[memoryview]) -> Answer:
     """Append, and reply now, later or never (see the module)."""
     produce = parse_produce_request(request.body, request.version)
     if produce.acks not in (-1, 1, 0):
@@ -69,7 +71,7 @@ def handle(context: Context, request: Request[memoryview]) -> Any:
     return _append(context, request, produce, NOTHING_REFUSED)
 
 
-def _verify(context: Context, request: Request[memoryview], produce: ProduceRequest) -> Any:
+def _verify(context: Context, request: Request[memoryview], produce: ProduceRequest) -> Answer:
     """Verify the batches that open a transaction in their partition, then append.
 
     A request has one producer (Kafka's rule).
@@ -122,7 +124,7 @@ def _append(
     refused: Mapping[TopicPartition, ErrorCode],
     *,
     verified: bool = False,
-) -> Any:
+) -> Answer:
     """Append every partition's batch in the order of the request, and reply."""
     acks = produce.acks
     now_ms = context.clock.now_ms()
@@ -243,7 +245,7 @@ def _wait(
     timeout_ms: int,
     topics: list[ProduceTopicResponse],
     waiting: list[Waiting],
-) -> Pending:
+) -> Pending[Buffers]:
     """Reply when every append is synced or replicated, or the client's timeout has passed."""
 
     def response(outcomes: dict[int, ErrorCode]) -> Buffers:
@@ -259,7 +261,7 @@ def _wait(
 
     # The records are in the log: waiting for replicas must not retain the frame.
     request.body = memoryview(b"")
-    reply = Pending(response, holds_back=False)
+    reply: Pending[Buffers] = Pending(response, holds_back=False)
     delayed = DelayedProduce(reply.complete)
     for key, place in enumerate(waiting):
         delayed.wait_for(key, place.on_reached, place.end_offset)

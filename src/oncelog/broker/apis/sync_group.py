@@ -6,9 +6,10 @@ request; later requests of the connection proceed meanwhile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
+from oncelog.core.pending import Pending
 from oncelog.group.events import MemberAssignment, Sync
 from oncelog.group.results import SyncResult
 from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[SyncGroupRequest]) -> Any:
+def handle(
+    context: Context, request: Request[SyncGroupRequest]
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     """Ask the group coordinator."""
     body = request.body
     event = Sync(

@@ -10,7 +10,7 @@ the group, the request gets INVALID_TXN_STATE. Generation and member are checked
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.coordination.verification import (
     TransactionSupportedOperation,
@@ -20,6 +20,7 @@ from oncelog.broker.coordination.verification import (
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
 from oncelog.group.results import OffsetCommitResult
 from oncelog.protocol.messages import txn_offset_commit as schema
@@ -38,7 +39,9 @@ __all__ = ["handle"]
 Outcome = Mapping[tuple[str, int], ErrorCode]
 
 
-def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
+def handle(
+    context: Context, request: Request[TxnOffsetCommitRequest]
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     """Verify the group's partition, then commit through the group coordinator."""
     body = request.body
     if not body.group_id:
@@ -55,7 +58,7 @@ def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
         else TransactionSupportedOperation.VERIFY_OLD
     )
 
-    def then(verdict: Verdict) -> Any:
+    def then(verdict: Verdict) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
         error = verdict.get(partition.topic_partition, ErrorCode.none)
         if error is ErrorCode.not_enough_replicas:
             error = ErrorCode.coordinator_not_available
@@ -82,7 +85,7 @@ def handle(context: Context, request: Request[TxnOffsetCommitRequest]) -> Any:
 
 def _commit(
     context: Context, request: Request[TxnOffsetCommitRequest], permit: Verification
-) -> Any:
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     body = request.body
     offsets = []
     unknown: dict[tuple[str, int], ErrorCode] = {}
@@ -117,14 +120,14 @@ def _commit(
         permit,
     )
 
-    def convert(result: OffsetCommitResult) -> Any:
+    def convert(result: OffsetCommitResult) -> TxnOffsetCommitResponse:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, {**outcome, **unknown})
 
     return context.groups.ask(body.group_id, event, convert, lambda error: _refuse(request, error))
 
 
-def _refuse(request: Request[TxnOffsetCommitRequest], error: ErrorCode) -> Any:
+def _refuse(request: Request[TxnOffsetCommitRequest], error: ErrorCode) -> TxnOffsetCommitResponse:
     return _response(
         request,
         {

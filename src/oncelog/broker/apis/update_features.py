@@ -7,7 +7,7 @@ sent. Gap: `metadata.version` is no feature here, as there is no quorum to agree
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.controller.features import FeatureUpdate, UpgradeType
@@ -26,7 +26,9 @@ __all__ = ["handle"]
 _LISTS_FEATURES_UNTIL: Final = 1
 
 
-async def handle(context: Context, request: Request[UpdateFeaturesRequest]) -> Any:
+async def handle(
+    context: Context, request: Request[UpdateFeaturesRequest]
+) -> UpdateFeaturesResponse:
     """Update the features, or return the error."""
     body = request.body
     wishes = [_wish(update, request.version) for update in body.feature_updates]

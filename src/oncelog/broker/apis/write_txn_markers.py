@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.coordination.markers import append_markers
 from oncelog.broker.net.request import Request
@@ -44,7 +44,9 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 Settle = Callable[[int, TopicPartition, ErrorCode], None]
 
 
-def handle(context: Context, request: Request[WriteTxnMarkersRequest]) -> Any:
+def handle(
+    context: Context, request: Request[WriteTxnMarkersRequest]
+) -> WriteTxnMarkersResponse | Pending[WriteTxnMarkersResponse]:
     """Append every marker, and reply with the last outcome."""
     reply = Pending(_response, holds_back=False)
     outcomes: Outcomes = {}

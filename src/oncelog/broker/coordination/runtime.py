@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, cast
+from typing import Generic, TypeVar, cast
 
 from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
@@ -47,6 +47,10 @@ from oncelog.storage import Origin, Verification
 __all__ = ["CoordinatorContext", "CoordinatorRuntime"]
 
 log = logging.getLogger(__name__)
+
+AnswerT = TypeVar("AnswerT")
+"""The class of `ResultT` that answers the event."""
+ResponseT = TypeVar("ResponseT")
 
 
 class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
@@ -92,7 +96,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, None, now_ms), now_ms)
 
-    def ask(self, event: EventT, pending: Pending) -> Pending:
+    def ask(self, event: EventT, pending: Pending[ResponseT]) -> Pending[ResponseT]:
         """Submit a request to the shard; dropping its promise drops the request (D7)."""
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, pending, now_ms), now_ms)
@@ -117,7 +121,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
                 for append in output.appends:
                     self._write(append)
                 for reply in output.replies:
-                    cast(Pending, reply.token).complete(reply.value)
+                    cast("Pending[object]", reply.token).complete(reply.value)
                 for effect in output.effects:
                     self._runtime.effect_handler(self, effect)
         finally:
@@ -265,11 +269,11 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self,
         id_: str,
         event: EventT,
-        convert: Callable[[Any], Any],
-        refuse: Callable[[ErrorCode], Any],
+        convert: Callable[[AnswerT], ResponseT | Pending[ResponseT]],
+        refuse: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
         *,
         holds_back: bool = True,
-    ) -> Any:
+    ) -> ResponseT | Pending[ResponseT]:
         """Submit a request to the shard of `id_`; return a promise of `convert(result)`.
 
         Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Dropping
@@ -280,7 +284,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             return refuse(ErrorCode.not_coordinator)
         return coordinator.ask(event, Pending(convert, holds_back=holds_back))
 
-    def ask_all(self, event: EventT) -> list[Pending]:
+    def ask_all(self, event: EventT) -> list[Pending[AnswerT]]:
         """Submit a request to every shard led here (for ListGroups); each promises its result."""
         return [
             coordinator.ask(event, Pending(unchanged, holds_back=True))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
@@ -25,8 +25,11 @@ from oncelog.storage import Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionRuntime
+    from oncelog.transaction.events import AddPartitionsResult
 
 __all__ = ["TransactionSupportedOperation", "Verdict", "verify_and"]
+
+ResponseT = TypeVar("ResponseT")
 
 Verdict = Mapping[TopicPartition, ErrorCode]
 """The error of each refused partition; verified partitions are absent."""
@@ -69,8 +72,8 @@ def verify_and(
     producer_epoch: int,
     batches: Sequence[tuple[Partition, int]],
     support: TransactionSupportedOperation,
-    then: Callable[[Verdict], Any],
-) -> Any:
+    then: Callable[[Verdict], ResponseT | Pending[ResponseT]],
+) -> ResponseT | Pending[ResponseT]:
     """Verify partitions in which the producer has no open transaction, then call `then`.
 
     `batches` maps the partitions to the first sequence of the batch to append. Returns the result
@@ -101,7 +104,7 @@ def verify_and(
     return answer
 
 
-class _Question:
+class _Question(Generic[ResponseT]):
     """One request to the coordinator, and the append, or refusal, that follows its reply."""
 
     __slots__ = (
@@ -122,7 +125,7 @@ class _Question:
         producer_epoch: int,
         support: TransactionSupportedOperation,
         now_ms: int,
-        then: Callable[[Verdict], Any],
+        then: Callable[[Verdict], ResponseT | Pending[ResponseT]],
     ) -> None:
         self._batches = batches
         self._producer_id = producer_id
@@ -133,7 +136,7 @@ class _Question:
         self._then = then
         self._begun: list[tuple[Partition, Verification]] | None = None
 
-    def wait_for(self, answer: Pending) -> None:
+    def wait_for(self, answer: Pending[ResponseT]) -> None:
         """Start a verification: the reply is pending, so it predates it."""
         self._begun = [self._begin(*batch) for batch in self._batches]
         forget = answer.on_drop
@@ -145,7 +148,7 @@ class _Question:
 
         answer.on_drop = dropped
 
-    def conclude(self, result: Any) -> Any:
+    def conclude(self, result: AddPartitionsResult) -> ResponseT | Pending[ResponseT]:
         """Continue with the coordinator's reply, unless the transaction has ended since."""
         refused = {
             topic_partition: _error_of(error, self._support)
@@ -154,12 +157,12 @@ class _Question:
         }
         return self._bounce(refused) if self._begun is None else self._then(self._end(refused))
 
-    def unavailable(self, error: ErrorCode) -> Any:
+    def unavailable(self, error: ErrorCode) -> ResponseT | Pending[ResponseT]:
         """Refuse: another broker coordinates the id."""
         refusal = _error_of(error, self._support)
         return self._bounce({partition.topic_partition: refusal for partition, _ in self._batches})
 
-    def _bounce(self, refused: Verdict) -> Any:
+    def _bounce(self, refused: Verdict) -> ResponseT | Pending[ResponseT]:
         """Record the lowest sequence of the refused partitions; the reply came at once."""
         if refused:
             for partition, sequence in self._batches:

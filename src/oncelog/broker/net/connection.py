@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Buffers, Request
@@ -62,7 +62,7 @@ class Starter(Protocol):
     def start(self, connection: ServerConnection, frame: bytearray) -> None:
         """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
-    def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
+    def settle(self, connection: ServerConnection, request: Request[object]) -> None:
         """Handle a kept promise of `request`: `reply` to it, or `hold` it again."""
 
 
@@ -95,8 +95,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.queued_s = 0.0
         """How long the frame that is being started has waited here."""
         # Requests whose replies have not left, in the order of arrival.
-        self._waiting: deque[Request[Any]] = deque()
-        self._held_by: Request[Any] | None = None
+        self._waiting: deque[Request[object]] = deque()
+        self._held_by: Request[object] | None = None
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = 0
@@ -264,7 +264,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     # --- replies
 
-    def answer(self, request: Request[Any], buffers: Buffers) -> None:
+    def answer(self, request: Request[object], buffers: Buffers) -> None:
         """Reply to a request that was just started."""
         if self.closed:
             return
@@ -275,7 +275,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self._put(buffers)
 
-    def hold(self, request: Request[Any], pending: Pending) -> None:
+    def hold(self, request: Request[object], pending: Pending[object]) -> None:
         """Wait for `pending`; the starter is called when it is kept.
 
         The first call for a request reserves its place in the order.
@@ -292,7 +292,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._let_go()
         pending.wait(partial(self._starter.settle, self, request))
 
-    def run(self, request: Request[Any], work: Coroutine[Any, Any, None]) -> None:
+    def run(self, request: Request[object], work: Coroutine[object, object, None]) -> None:
         """Run a handler that awaits something; it holds back the requests behind it.
 
         `work` ends with `reply` or `hold`, or closes the connection.
@@ -301,7 +301,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._held_by = request
         self._task = self._loop.create_task(work)
 
-    def reply(self, request: Request[Any], buffers: Buffers | None) -> None:
+    def reply(self, request: Request[object], buffers: Buffers | None) -> None:
         """Reply to a request that had to wait. None: it gets no reply, and its place vanishes."""
         if self.closed:
             return

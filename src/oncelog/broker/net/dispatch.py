@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from types import CoroutineType
-from typing import Any
 
 from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.request import Api, Buffers, Request, RequestMeter
@@ -69,7 +68,7 @@ class Dispatcher:
                 if meter is None:
                     return
             api = meter.api
-            body: Any = None
+            body: object = None
             if api.reads_bytes:
                 body = memoryview(frame)[header.body_offset :]
             elif meter.version == header.api_version:
@@ -99,7 +98,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
             self._failed(connection, request, error)
 
-    def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
+    def settle(self, connection: ServerConnection, request: Request[object]) -> None:
         """Handle a kept promise of `request`."""
         pending = request.pending
         if pending is None or connection.closed:
@@ -133,14 +132,19 @@ class Dispatcher:
         return self.meters.setdefault((key, version), RequestMeter(api, version))
 
     async def _finish(
-        self, connection: ServerConnection, request: Request[Any], work: Coroutine[Any, Any, Any]
+        self,
+        connection: ServerConnection,
+        request: Request[object],
+        work: Coroutine[object, object, object],
     ) -> None:
         try:
             self._deliver(connection, request, await work)
         except Exception as error:  # noqa: BLE001 - a task boundary, as in `start`
             self._failed(connection, request, error)
 
-    def _deliver(self, connection: ServerConnection, request: Request[Any], value: Any) -> None:
+    def _deliver(
+        self, connection: ServerConnection, request: Request[object], value: object
+    ) -> None:
         """Reply to a request that had to wait, or let it wait for the next promise."""
         while type(value) is Pending and value.done:
             value = value.response()
@@ -152,7 +156,7 @@ class Dispatcher:
                 request.meter.took(self._stopwatch() - request.begun_s)
 
     def _failed(
-        self, connection: ServerConnection, request: Request[Any], error: Exception
+        self, connection: ServerConnection, request: Request[object], error: Exception
     ) -> None:
         if isinstance(error, ProtocolError):
             connection.fail(f"{request.api.name} request: {error.message}")
@@ -167,9 +171,9 @@ class Dispatcher:
         connection.close()
 
 
-def _encode(request: Request[Any], value: Any) -> Buffers:
+def _encode(request: Request[object], value: object) -> Buffers:
     if type(value) in _BUFFERS:
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[return-value]
     error = getattr(value, "error_code", 0)
     if error:
         request.meter.errors[error] += 1

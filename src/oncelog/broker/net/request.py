@@ -95,11 +95,11 @@ class Request(Generic[Body]):
         self.client_id = header.client_id or ""
         self.body = body
         self.connection = connection
-        self.pending: Pending | None = None
+        self.pending: Pending[object] | None = None
         self.reply: Buffers | None = None
 
 
-Handler = Callable[[Any, Request[Any]], Any]
+Handler = Callable[[Any, Request[Any]], object]
 """``handle(context, request)``; see the module for its results."""
 
 

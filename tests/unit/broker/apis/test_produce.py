@@ -170,7 +170,7 @@ async def test_a_produce_that_waits_for_replicas_lets_go_of_its_frame(context: R
     await send_produce(client, 9, batch())
     (connection,) = context.broker.server.connections
     await until(lambda: bool(connection._waiting))
-    assert [bytes(request.body) for request in connection._waiting] == [b""]
+    assert [request.body for request in connection._waiting] == [b""]
     partition.follower_fetched(2, 1)
     assert (await receive_produce(client, 9)).error == 0
 

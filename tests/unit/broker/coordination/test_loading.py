@@ -14,7 +14,7 @@ from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
 from oncelog.coordinator import CoordinatorRecord, RecordContext
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.pending import unchanged
+from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import Origin
@@ -154,6 +154,7 @@ async def test_a_failing_disk_is_no_damage(
     await runtime.loaded()
     assert told == [failure]
     answer = runtime.ask("id", Put("id"), unchanged, unchanged)
+    assert isinstance(answer, Pending)
     assert answer.result is ErrorCode.not_coordinator
     assert caplog.records == []
 

@@ -27,7 +27,7 @@ class Coordinator:
     """The transaction coordinator, elsewhere: it answers late, at once, or cannot be reached."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[AddPartitions, Pending]] = []
+        self.asked: list[tuple[AddPartitions, Pending[Verdict]]] = []
         self.at_once: ErrorCode | None = None
         self.unreachable: ErrorCode | None = None
         self.clock = self
@@ -38,7 +38,7 @@ class Coordinator:
     def ask(self, id_: str, event: AddPartitions, convert: Any, refuse: Any) -> Any:
         if self.unreachable is not None:
             return refuse(self.unreachable)
-        answer = Pending(convert, holds_back=True)
+        answer: Pending[Verdict] = Pending(convert, holds_back=True)
         self.asked.append((event, answer))
         if self.at_once is not None:
             self.answer(self.at_once)
@@ -48,6 +48,12 @@ class Coordinator:
         event, answer = self.asked[question]
         each = tuple((partition, error) for partition in event.partitions)
         answer.complete(AddPartitionsResult(error, each))
+
+
+def response_of(answer: Pending[Verdict]) -> Verdict:
+    verdict = answer.response()
+    assert not isinstance(verdict, Pending)
+    return verdict
 
 
 class Bench:
@@ -65,20 +71,21 @@ class Bench:
     ) -> Verdict:
         """The verdict, which is there at once."""
         answer = self._verify(sequence, epoch, support)
-        verdict: Verdict = answer.response() if isinstance(answer, Pending) else answer
-        return verdict
+        return response_of(answer) if isinstance(answer, Pending) else answer
 
     def waits(
         self,
         sequence: int = 0,
         epoch: int = 0,
         support: TransactionSupportedOperation = TransactionSupportedOperation.VERIFY,
-    ) -> Pending:
+    ) -> Pending[Verdict]:
         answer = self._verify(sequence, epoch, support)
         assert isinstance(answer, Pending)
         return answer
 
-    def _verify(self, sequence: int, epoch: int, support: TransactionSupportedOperation) -> Any:
+    def _verify(
+        self, sequence: int, epoch: int, support: TransactionSupportedOperation
+    ) -> Verdict | Pending[Verdict]:
         transactions: Any = self.transactions
         return verify_and(
             transactions,
@@ -173,7 +180,7 @@ def test_inv2_a_producer_begins_with_the_batch_that_was_bounced(bench: Bench, ho
     else:
         waiting = bench.waits(0)
         coordinator.answer(ErrorCode.concurrent_transactions)
-        bounced = waiting.response()
+        bounced = response_of(waiting)
     assert bounced == {T0: ErrorCode.not_enough_replicas}
     coordinator.at_once = ErrorCode.none
     assert bench.verify(1) == {}
@@ -192,7 +199,7 @@ def test_a_producer_that_does_not_hold_the_id_leaves_no_trace(
     if is_late:
         waiting = bench.waits(0)
         bench.transactions.answer(error)
-        refused = waiting.response()
+        refused = response_of(waiting)
     else:
         bench.transactions.at_once = error
         refused = bench.verify(0)

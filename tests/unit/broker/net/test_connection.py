@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.frames import ReadBuffer
-from oncelog.broker.net.request import Api, Request, RequestMeter
+from oncelog.broker.net.request import Api, Buffers, Request, RequestMeter
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_REQUESTS_COUNT_MAX,
@@ -95,7 +95,7 @@ class FakeDispatcher:
     def start(self, connection: ServerConnection, frame: bytearray) -> None:
         self.frames.append(bytes(frame))
         header = RequestHeader(ApiKey.METADATA, 0, 0, None, 0)
-        request = Request(self.meter, header, None, connection)
+        request: Request[object] = Request(self.meter, header, None, connection)
         self.requests.append(request)
         if self.answer is not None:
             self.answer(bytes(frame), request)
@@ -104,10 +104,10 @@ class FakeDispatcher:
 
     def settle(self, connection: ServerConnection, request: Request[Any]) -> None:
         assert request.pending is not None
-        connection.reply(request, request.pending.response())
+        connection.reply(request, cast("Buffers", request.pending.response()))
 
 
-def promise(*, holds_back: bool) -> Pending:
+def promise(*, holds_back: bool) -> Pending[Buffers]:
     return Pending(unchanged, holds_back=holds_back)
 
 
@@ -136,7 +136,7 @@ class Peer:
     def is_reading(self) -> bool:
         return self.transport.reading
 
-    def hold(self, held: bytes, pending: Pending) -> None:
+    def hold(self, held: bytes, pending: Pending[Buffers]) -> None:
         """From now on a frame `held` waits for `pending`; any other is answered with itself."""
 
         def answer(frame: bytes, request: Request[Any]) -> None:
@@ -296,7 +296,7 @@ async def test_a_peer_that_does_not_read_gets_nothing_more_done() -> None:
 
 async def test_reading_stops_when_too_many_replies_wait_and_resumes() -> None:
     peer = Peer()
-    promises: list[Pending] = []
+    promises: list[Pending[Buffers]] = []
 
     def answer(_frame: bytes, request: Request[Any]) -> None:
         promises.append(promise(holds_back=False))
