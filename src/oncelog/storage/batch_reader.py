@@ -99,7 +99,7 @@ class BatchReader:
     ) -> PlainRun | None:
         """The sound batches from `position` on about which nothing but their places is to be said.
 
-        Offsets go on from `expected`, no batch gets an index entry, and all lie in what is at hand.
+        Offsets go on from `expected`, no batch gets an index entry, and all lie in the bytes read.
         What is damaged, or not plain, ends the run; None if it has no batch. Coordinators write
         logs of small batches: this spares each of them a header object and a dozen calls.
         """
