@@ -109,7 +109,7 @@ class ConsumerStory(Story):
                 epochs = f"{result.group_epoch}/{result.assignment_epoch}"
                 return f"{result.state.value} {epochs} {result.assignor}"
             case ConsumerGroupDescription():
-                return result.error.name.upper()
+                return f"{result.error.name.upper()}: {result.message}"
         return super().told(result)
 
     def beat(self, words: list[str], options: dict[str, str]) -> None:

@@ -297,9 +297,11 @@ def told(result: object) -> str:
             listed = [f"{g.group_id} {g.group_type} {g.state}" for g in result.groups]
             return f"{result.error.name.upper()} [{', '.join(listed)}]"
         case DescribeResult():
-            return f"{result.error.name.upper()} {result.state}".rstrip()
+            reason = "" if result.message is None else f": {result.message}"
+            return f"{result.error.name.upper()} {result.state}".rstrip() + reason
         case BeatResult() | ConsumerGroupDescription():
-            return result.error.name.upper()
+            reason = "" if result.message is None else f": {result.message}"
+            return result.error.name.upper() + reason
         case OffsetCommitResult() | OffsetDeleteResult():
             if isinstance(result, OffsetDeleteResult) and result.error is not ErrorCode.none:
                 return result.error.name.upper()

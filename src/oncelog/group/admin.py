@@ -32,9 +32,7 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
     """Describe the current state of one group. Only a stable group lists members' metadata."""
     group = store.groups.get(event.group_id)
     if group is None:
-        is_named = event.version >= DESCRIBE_NOT_FOUND_VERSION_MIN
-        error = ErrorCode.group_id_not_found if is_named else ErrorCode.none
-        return answer(context, DescribeResult(error, event.group_id, DEAD))
+        return answer(context, _not_classic(store, event))
     is_stable = group.state is GroupState.STABLE
     name = group.protocol_name if is_stable else None
     members = tuple(
@@ -57,6 +55,16 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
         members,
     )
     return answer(context, result)
+
+
+def _not_classic(store: GroupStore, event: DescribeGroup) -> DescribeResult:
+    """Describe a group that does not exist, or follows the other protocol."""
+    if event.version < DESCRIBE_NOT_FOUND_VERSION_MIN:
+        return DescribeResult(ErrorCode.none, event.group_id, DEAD)
+    is_other = event.group_id in store.consumer_groups
+    reason = "is not a classic group." if is_other else "not found."
+    message = f"Group {event.group_id} {reason}"
+    return DescribeResult(ErrorCode.group_id_not_found, event.group_id, DEAD, message=message)
 
 
 def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> GroupDecision:

@@ -104,7 +104,8 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
     if group is not None:
         return _decision_of(store, group, heartbeat(group, event, here), context)
     if event.member_epoch != JOIN_EPOCH:
-        return _refuse_beat(context, _no_such_group(event.group_id))
+        refusal = _no_such_group(store, event.group_id, is_heartbeat=True)
+        return _refuse_beat(context, refusal)
     group, converted = ConsumerGroup(event.group_id), []
     classic = store.groups.get(event.group_id)
     if classic is not None and (classic.members or classic.pending_joins):
@@ -142,7 +143,7 @@ def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupD
     """Decide the last heartbeat of a member."""
     group = store.consumer_groups.get(event.group_id)
     if group is None:
-        return _refuse_beat(context, _no_such_group(event.group_id))
+        return _refuse_beat(context, _no_such_group(store, event.group_id))
     member = leaving.leaving_member(group, event)
     if isinstance(member, Refusal):
         return _refuse_beat(context, member)
@@ -153,8 +154,15 @@ def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupD
     return _write(event.group_id, written, context, leaving.farewell(event))
 
 
-def _no_such_group(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+def _no_such_group(store: GroupStore, group_id: str, *, is_heartbeat: bool = False) -> Refusal:
+    """Return Kafka's message for a group that does not exist, or follows the classic protocol."""
+    if group_id in store.groups:
+        message = f"Group {group_id} is not a consumer group."
+    elif is_heartbeat:
+        message = f"Consumer group {group_id} not found."
+    else:
+        message = f"Group {group_id} not found."
+    return Refusal(ErrorCode.group_id_not_found, message)
 
 
 def _refuse_beat(context: EventContext, refusal: Refusal) -> GroupDecision:
@@ -324,7 +332,7 @@ def describe(
     """Describe the current state of a group."""
     group = store.consumer_groups.get(event.group_id)
     if group is None:
-        refusal = _no_such_group(event.group_id)
+        refusal = _no_such_group(store, event.group_id)
         result = ConsumerGroupDescription(refusal.error, event.group_id, refusal.message)
     else:
         result = ConsumerGroupDescription(

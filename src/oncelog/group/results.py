@@ -147,6 +147,7 @@ class DescribeResult:
     protocol_type: str = ""
     protocol_data: str = ""
     members: tuple[DescribedMember, ...] = ()
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,9 @@ def handle(
 
 def _group(request: Request[DescribeGroupsRequest], result: DescribeResult) -> DescribedGroup:
     is_asked = request.body.include_authorized_operations and result.error is ErrorCode.none
-    unknown = result.error is ErrorCode.group_id_not_found
     return DescribedGroup(
         error_code=result.error,
-        error_message=f"Group {result.group_id} not found." if unknown else None,
+        error_message=result.message,
         group_id=result.group_id,
         group_state=result.state,
         protocol_type=result.protocol_type,
