@@ -31,7 +31,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 _COLUMNS: Final = (
     Column("metric", "Metric", style="bold"),
     Column("labels", "Of"),
-    Column("value", "MetricValue", numeric=True),
+    Column("value", "Value", numeric=True),
 )
 
 

@@ -17,7 +17,7 @@ from oncelog.broker.net.request import Api, Request
 from oncelog.client import TransactionStep
 from oncelog.protocol.api import ApiKey
 from oncelog.testing import ControlledBroker
-from tests.support.pictures.drawing import PALE, Drawing
+from tests.support.pictures.drawing import Drawing
 
 __all__ = ["draw"]
 
@@ -104,11 +104,13 @@ def _picture(seen: list[ApiKey], steps: tuple[TransactionStep, ...]) -> str:
             drawing.box(LEFT + LANE - 100, y - 16, 200, 24, "#ddf4ff")
             drawing.text(LEFT + LANE, y, text, anchor="middle")
             y += STEP
+            if step.kind == "prepare commit":
+                _arrow(drawing, y, 1, 0, "EndTxn's reply")
+                y += STEP
             continue
         for name in markers:
             _arrow(drawing, y, 1, LANES.index(name), "marker: commit")
             y += STEP
-    drawing.text(LEFT, y, "the client is answered with PREPARE_COMMIT", ink=PALE)
     return str(drawing)
 
 
@@ -122,7 +124,7 @@ def _without_repeats(seen: list[ApiKey]) -> list[ApiKey]:
 def _arrow(drawing: Drawing, y: int, start: int, end: int, text: str) -> None:
     x1, x2 = LEFT + LANE * start, LEFT + LANE * end
     drawing.line(x1, y, x2, y, tip=True)
-    drawing.text(x1 + 10, y - 6, text)
+    drawing.text(min(x1, x2) + 10, y - 6, text)
 
 
 def _name(key: ApiKey) -> str:
