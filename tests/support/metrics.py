@@ -29,7 +29,7 @@ scrape_configs:
 
 `oncelog metrics` prints the same as a table, with `--json` as JSON, with a part of a name only the
 metrics whose names contain it; `--address HOST:PORT` asks another broker (or Apache Kafka, where
-jmx_exporter runs). There is no authentication: whoever reaches the address can read topic names and
+jmx_exporter runs). There is no authentication: every client that reaches it can read topic names and
 counts, so keep it on a local interface.
 
 A name here is what the usual rules of jmx_exporter make of Kafka's MBean, so dashboards made for
@@ -41,7 +41,7 @@ Counters begin at 0 with each start of the broker.
 
 Counting costs a few additions of integers per request, whether the address is set or not; with it
 each request is timed as well (`python -m bench.metrics` measures what that costs). Everything else
-is read when somebody asks. A scrape is made in pieces, so it does not hold up requests, and one at
+is read on request. A scrape is made in pieces, so it does not hold up requests, and one at
 a time. A request to the address may have 8 KiB, 16 connections may be open at a time, and each is
 cut after 10 s.
 

@@ -125,7 +125,7 @@ _AUTHENTICATION: Final = "the broker has no TLS and no authentication"
 _QUOTAS: Final = "there are no quotas"
 _JAVA: Final = "a Java class cannot be loaded"
 _TIERED: Final = "there is no tiered storage"
-_RATES: Final = "this limit is not kept; docs/limits.md names those that are"
+_RATES: Final = "this limit is not enforced; docs/limits.md names those that are"
 
 REFUSED: Final = (
     ("ssl.", _AUTHENTICATION),
@@ -134,9 +134,9 @@ REFUSED: Final = (
     ("connections.max.reauth.ms", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
     ("principal.builder.class", _AUTHENTICATION),
-    ("authorizer.class.name", "there are no ACLs, whoever connects may do everything"),
-    ("super.users", "there are no ACLs, whoever connects may do everything"),
-    ("allow.everyone.if.no.acl.found", "there are no ACLs, whoever connects may do everything"),
+    ("authorizer.class.name", "there are no ACLs: every client may do everything"),
+    ("super.users", "there are no ACLs: every client may do everything"),
+    ("allow.everyone.if.no.acl.found", "there are no ACLs: every client may do everything"),
     ("client.quota.callback.class", _QUOTAS),
     ("quota.", _QUOTAS),
     ("create.topic.policy.class.name", _JAVA),
@@ -144,7 +144,7 @@ REFUSED: Final = (
     ("metric.reporters", _JAVA),
     ("kafka.metrics.reporters", _JAVA),
     ("security.providers", _JAVA),
-    ("config.providers", "values are taken as they stand, so write them out"),
+    ("config.providers", "values are used unchanged, so write them out"),
     ("remote.", _TIERED),
     ("log.local.", _TIERED),
     ("max.connection.creation.rate", _RATES),

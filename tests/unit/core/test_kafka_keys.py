@@ -68,7 +68,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         (
             "authorizer.class.name",
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "authorizer.class.name is not supported: there are no ACLs, whoever connects may do "
+            "authorizer.class.name is not supported: there are no ACLs: every client may do "
             "everything",
         ),
         ("remote.log.storage.system.enable", "true", "there is no tiered storage"),

@@ -111,7 +111,7 @@ COORDINATOR_METRICS: Final = (
         MetricType.GAUGE,
         "markers",
         _MARKERS + "UnknownDestinationQueueSize",
-        "Markers that partitions have not taken yet: for long only where nobody leads them.",
+        "Markers that partitions have not written yet: for long only where they have no leader.",
         lambda parts: one(sum(shard.owed_markers_count for shard in _transactions(parts))),
     ),
     Metric(
