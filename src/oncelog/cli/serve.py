@@ -70,7 +70,7 @@ def command(
         log.warning("%s", warning)
     if config.listener.host not in _LOCAL_HOSTS:
         log.warning(
-            "listening on %s: no authentication yet, every client that reaches it can read and write",
+            "listening on %s: no authentication yet, every client can read and write",
             config.listener.host or "every interface",
         )
     sys.exit(run(config))
