@@ -185,12 +185,12 @@ LIVES_REMEMBERED_COUNT_MAX = 100
 50 partitions, up to 7.5 KB each.
 """
 
-TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 1_000
-"""Timed out transactions, or expired ids, that one tick of a coordinator takes on; the rest follow
-a second later.
+TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 100
+"""Transactional ids that one tick of a coordinator looks at for timeouts, or for expiry: some 10 ms
+if each has to be aborted or forgotten. The rest follow.
 """
 
-TRANSACTION_SWEEP_CONTINUE_MS = 1_000
+TRANSACTION_SWEEP_CONTINUE_MS = 50
 """When a sweep goes on that met the limit above."""
 
 PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000

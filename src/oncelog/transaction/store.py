@@ -100,7 +100,7 @@ class TransactionStore:
         self.config = config
         self.finalized_version = finalized_version or (lambda: config.transaction_version)
         self.transactions: dict[str, TransactionMetadata] = {}
-        self.ongoing: set[str] = set()
+        self.ongoing: dict[str, None] = {}
         self.to_complete: dict[str, int] = {}
         self.expired: dict[str, int] = {}
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
@@ -187,7 +187,7 @@ class TransactionStore:
                 del self.expired[next(iter(self.expired))]
         self.volatile.pop(transactional_id, None)
         self.lives.by_id.pop(transactional_id, None)
-        self.ongoing.discard(transactional_id)
+        self.ongoing.pop(transactional_id, None)
         self.to_complete.pop(transactional_id, None)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
@@ -212,9 +212,9 @@ class TransactionStore:
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
                 volatile.ordinal += 1
-            self.ongoing.add(id_)
+            self.ongoing[id_] = None
         else:
-            self.ongoing.discard(id_)
+            self.ongoing.pop(id_, None)
         if after.state is TransactionState.EMPTY:
             volatile.end_connection = 0
         life.append(after)

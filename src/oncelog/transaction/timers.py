@@ -1,7 +1,11 @@
 """Runs the sweeps: overdue transactions, idle ids, COMPLETE records to write.
 
-A sweep only finds; each finding becomes an event, decided by the state at that time.
+A sweep only finds; each finding becomes an event, decided by the state at that time. It looks at
+each id once, a slice per tick, so that neither many ids nor many findings delay other requests.
 """
+
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
 from oncelog.core.limits import (
@@ -27,36 +31,30 @@ class Sweeps:
 
     def __init__(self, store: TransactionStore) -> None:
         self._store = store
-        self._next_abort_ms = 0
-        self._next_expire_ms = 0
+        config = store.config
+        self._timeouts = _Pass(store.ongoing, config.abort_interval_ms)
+        self._expiry = _Pass(store.transactions, config.expire_interval_ms)
 
     def start(self, now_ms: int) -> None:
         """Plan the first sweeps, one interval after the start."""
-        self._next_abort_ms = now_ms + self._store.config.abort_interval_ms
-        self._next_expire_ms = now_ms + self._store.config.expire_interval_ms
+        self._timeouts.start(now_ms)
+        self._expiry.start(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """Return when `due` may have something to return; wall-clock milliseconds."""
         store = self._store
         planned = list(store.to_complete.values())
         if store.ongoing:
-            planned.append(self._next_abort_ms)
+            planned.append(self._timeouts.next_ms)
         if store.transactions:
-            planned.append(self._next_expire_ms)
+            planned.append(self._expiry.next_ms)
         return min(planned, default=None)
 
     def due(self, now_ms: int) -> list[TransactionEvent]:
         """Return the events of the sweeps that are due, and plan the next sweeps."""
         found: list[TransactionEvent] = self._due_completions(now_ms)
-        if now_ms >= self._next_abort_ms:
-            overdue = self._overdue(now_ms)
-            found += overdue
-            self._next_abort_ms = now_ms + _pause(self._store.config.abort_interval_ms, overdue)
-        if now_ms >= self._next_expire_ms:
-            idle = self._idle(now_ms)
-            found += idle
-            found += self._near_expiry(now_ms)
-            self._next_expire_ms = now_ms + _pause(self._store.config.expire_interval_ms, idle)
+        found += self._overdue(self._timeouts.next_ids(now_ms), now_ms)
+        found += self._idle(self._expiry.next_ids(now_ms), now_ms)
         return found
 
     def _due_completions(self, now_ms: int) -> list[TransactionEvent]:
@@ -65,33 +63,55 @@ class Sweeps:
             del self._store.to_complete[id_]
         return [CompletePrepared(id_) for id_ in due]
 
-    def _overdue(self, now_ms: int) -> list[TransactionEvent]:
+    def _overdue(self, ids: Sequence[str], now_ms: int) -> list[TransactionEvent]:
         found: list[TransactionEvent] = []
-        for id_ in sorted(self._store.ongoing):
-            metadata = self._store.transactions[id_]
-            if metadata.is_overdue(now_ms):
+        for id_ in ids:
+            metadata = self._store.transactions.get(id_)
+            if metadata is not None and metadata.is_overdue(now_ms):
                 found.append(AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch))
-        return found[:TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX]
+        return found
 
-    def _near_expiry(self, now_ms: int) -> list[TransactionEvent]:
-        """Find the ids that expire soon."""
-        left_ms = self._store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
-        near = [
-            id_
-            for id_, metadata in self._store.transactions.items()
-            if _is_idle(self._store, metadata, now_ms + left_ms)
-            and not _is_idle(self._store, metadata, now_ms)
-            and not self._store.volatile[id_].is_warned
-        ]
-        return [WarnOfExpiry(tuple(near))] if near else []
-
-    def _idle(self, now_ms: int) -> list[TransactionEvent]:
+    def _idle(self, ids: Sequence[str], now_ms: int) -> list[TransactionEvent]:
+        """Find the ids that expire, and those that do soon."""
+        store = self._store
+        left_ms = store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
         found: list[TransactionEvent] = []
-        for metadata in self._store.transactions.values():
-            if _is_idle(self._store, metadata, now_ms):
-                found.append(ExpireId(metadata.transactional_id))
-                if len(found) == TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX:
-                    break
+        near: list[str] = []
+        for id_ in ids:
+            metadata = store.transactions.get(id_)
+            if metadata is None:
+                continue
+            if _is_idle(store, metadata, now_ms):
+                found.append(ExpireId(id_))
+            elif _is_idle(store, metadata, now_ms + left_ms) and not store.volatile[id_].is_warned:
+                near.append(id_)
+        return [*found, WarnOfExpiry(tuple(near))] if near else found
+
+
+class _Pass:
+    """Looks at every id once per interval, a bounded number at a time (`next_ids`)."""
+
+    __slots__ = ("_ids", "_interval_ms", "_left", "next_ms")
+
+    def __init__(self, ids: Iterable[str], interval_ms: int) -> None:
+        self._ids = ids
+        self._interval_ms = interval_ms
+        self._left: deque[str] = deque()
+        self.next_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        self.next_ms = now_ms + self._interval_ms
+
+    def next_ids(self, now_ms: int) -> list[str]:
+        """Return the ids to look at now; the rest of them follows soon."""
+        if now_ms < self.next_ms:
+            return []
+        left = self._left or deque(self._ids)
+        count = min(len(left), TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX)
+        found = [left.popleft() for _ in range(count)]
+        self._left = left
+        pause_ms = min(self._interval_ms, TRANSACTION_SWEEP_CONTINUE_MS)
+        self.next_ms = now_ms + (pause_ms if left else self._interval_ms)
         return found
 
 
@@ -116,12 +136,3 @@ def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> TransactionD
 def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int) -> bool:
     idle_since_ms = now_ms - store.config.id_expiration_ms
     return metadata.state.is_at_rest and metadata.last_update_timestamp_ms <= idle_since_ms
-
-
-def _pause(interval_ms: int, found: list[TransactionEvent]) -> int:
-    """Return the pause before the next sweep.
-
-    It is short if this sweep reached its limit.
-    """
-    is_full = len(found) >= TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX
-    return min(interval_ms, TRANSACTION_SWEEP_CONTINUE_MS) if is_full else interval_ms

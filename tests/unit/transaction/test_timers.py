@@ -1,5 +1,8 @@
 """The sweeps: timeouts, expiration, and their limits."""
 
+from copy import copy
+from dataclasses import replace
+
 import pytest
 
 from oncelog.core.errors import ErrorCode
@@ -181,6 +184,44 @@ def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
     assert context.processor.next_deadline_ms() == context.now_ms + TRANSACTION_SWEEP_CONTINUE_MS
     context.tick(TRANSACTION_SWEEP_CONTINUE_MS)
     assert context.shard.transactions == {}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
+    is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 10_000
+    context = Context()
+    context.init()
+    if is_open:
+        context.add(P0)
+    store = context.shard._store
+    (metadata,) = store.transactions.values()
+    for number in range(count):
+        id_ = f"id-{number}"
+        store.transactions[id_] = replace(metadata, transactional_id=id_)
+        store.volatile[id_] = copy(store.volatile[ID])
+        if is_open:
+            store.ongoing[id_] = None
+    looks: list[int] = []
+    judge = "_overdue" if is_open else "_idle"
+    found_by = getattr(timers.Sweeps, judge)
+
+    def counted(sweeps: timers.Sweeps, ids: list[str], now_ms: int) -> object:
+        looks.append(len(ids))
+        return found_by(sweeps, ids, now_ms)
+
+    monkeypatch.setattr(timers.Sweeps, judge, counted)
+    sweeps = timers.Sweeps(store)
+    now_ms, interval_ms = context.now_ms, TransactionConfig().abort_interval_ms
+    sweeps.start(now_ms)
+    end_ms = sweeps.next_deadline_ms() or 0
+    while sum(looks) < count + 1:
+        now_ms = sweeps.next_deadline_ms() or 0
+        assert sweeps.due(now_ms) == []
+        assert now_ms - end_ms < interval_ms
+    assert sum(looks) == count + 1
+    assert max(looks) <= 100
 
 
 def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
