@@ -58,6 +58,24 @@ def test_what_may_not_be_changed_is_told(tool: Tool, bootstrap_servers: str) -> 
     assert "would not be an increase" in refused
 
 
+def test_kafka_configs_sets_shows_and_deletes_settings_of_a_group(tool: Tool) -> None:
+    group, command = fresh("group"), "kafka.admin.ConfigCommand"
+    key = "consumer.session.timeout.ms"
+    entity = ("--entity-type", "groups", "--entity-name", group)
+    assert "Completed updating" in tool(command, "--alter", *entity, "--add-config", f"{key}=50000")
+    shown = tool(command, "--describe", *entity)
+    assert f"{key}=50000" in shown
+    assert "GROUP_CONFIG" in shown
+    assert group in tool(command, "--describe", "--entity-type", "groups")
+    refused = tool(command, "--alter", *entity, "--add-config", f"{key}=1")
+    assert f"{key} must be greater than or equal to group.consumer.min" in refused
+    refused = tool(command, "--alter", *entity, "--add-config", "share.session.timeout.ms=45000")
+    assert "InvalidConfigurationException" in refused
+    assert "share groups" in refused
+    assert "Completed updating" in tool(command, "--alter", *entity, "--delete-config", key)
+    assert key not in tool(command, "--describe", *entity)
+
+
 def test_kafka_consumer_groups_shows_resets_and_deletes(tool: Tool, bootstrap_servers: str) -> None:
     topic, group = create_topic(bootstrap_servers), fresh("group")
     send(producer(bootstrap_servers), topic, [b"0", b"1", b"2"])
