@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from mkdocs.utils.yaml import yaml_load
+from rich.console import Console
 
 import oncelog
 from tests.support import release
+from tests.support.fresh_python import StepFailed
 from tests.support.install_size import ROOT
 
 FILES = {
@@ -83,6 +85,14 @@ def test_this_checkout_tells_its_version_everywhere() -> None:
     allowed = f"CHANGELOG.md says {oncelog.__version__} is unreleased"
     found = release.version_findings(ROOT, oncelog.__version__)
     assert [one for one in found if not one.startswith(allowed)] == []
+
+
+def test_a_finding_ends_it_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "tree_findings", lambda _: ["stray is not committed"])
+    said = io.StringIO()
+    with pytest.raises(StepFailed, match="nothing was built; --rehearse goes on"):
+        release.release(Console(file=said), rehearse=False)
+    assert "not yet: stray is not committed" in said.getvalue()
 
 
 def archives(folder: Path, sdist: Mapping[str, str], wheel: Mapping[str, str]) -> tuple[Path, Path]:
