@@ -4,7 +4,6 @@ from bench.clients.jobs import BATCH_BYTES, PARTITIONS, Job
 from oncelog import Consumer, Producer, TopicPartition
 
 RECORDS_MAX = 10_000
-MEMORY_EVERY = 100
 
 
 class Ours:
@@ -35,8 +34,7 @@ class Ours:
         assert self._producer is not None
         producer, topic = self._producer, self._topic
         for number in range(count):
-            if number % MEMORY_EVERY == 0:
-                await producer.wait_for_memory()
+            await producer.wait_for_memory()
             producer.send(topic, value, partition=number % PARTITIONS)
         await producer.flush()
 

@@ -10,11 +10,13 @@ from bench.clients import child, report
 from bench.clients.drivers import DRIVERS
 from bench.clients.jobs import PARTITIONS, Job
 from bench.clients.rows import CLIENT_ROWS, CLIENTS, OURS
+from bench.clients.run import in_a_process
 from bench.results import Results, figure_at
 from oncelog import EmbeddedBroker, NewTopic, sync
 
 COUNT = 3000
 SECONDS = 0.05
+BALLAST_BYTES = 150_000_000
 FIGURES = {
     Job.PRODUCE: {"MB/s", "CPU s/GB", "peak MB"},
     Job.CONSUME: {"MB/s", "CPU s/GB", "peak MB"},
@@ -46,6 +48,16 @@ def test_a_client_does_every_job(client: str, monkeypatch: pytest.MonkeyPatch) -
             figures = asyncio.run(child.figures_of(driver, job, amount))
             assert figures.keys() == FIGURES[job]
             assert min(figures.values()) > 0
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_client_is_not_that_of_the_process_that_started_it() -> None:
+    ballast = b"x" * BALLAST_BYTES
+    with EmbeddedBroker() as broker:
+        with sync.Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", PARTITIONS)])
+        figures = in_a_process(OURS, Job.LATENCY, broker.bootstrap_servers, "t", SECONDS)
+    assert figures["peak MB"] < len(ballast) / 1e6
 
 
 def test_all_clients_of_a_figure_stand_in_one_line_with_their_ratios() -> None:
