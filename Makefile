@@ -11,7 +11,7 @@ RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install compiled hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
+.PHONY: help install compiled hooks demo quick test test-compiled test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -42,8 +42,11 @@ QUICK := $(addprefix tests/unit/,core protocol replication coordinator transacti
 quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 15 seconds)
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --hypothesis-profile quick $(QUICK) $(ARGS)
 
-test: $(STAMP) ## unit, interop, crash and Spark tests (under 10 minutes with JOBS=2)
-	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
+test: $(STAMP) ## unit, interop, crash and Spark tests, interpreted (under 10 minutes with JOBS=2)
+	@ONCELOG_COMPILED=0 $(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
+
+test-compiled: $(STAMP) ## unit tests and scenarios against compiled modules (ARGS=tests/interop for others)
+	@$(BIN)/python -m tests.support.compiling --test --jobs $(JOBS) $(ARGS)
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
 	@$(BIN)/python -m tests.support.pythons $(ARGS)

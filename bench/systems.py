@@ -131,7 +131,7 @@ class Oncelog(BrokerChild):
 
 
 class FromSources(Oncelog):
-    """`oncelog serve` from a folder of sources, interpreted."""
+    """`oncelog serve` from a folder of sources; compiled only if `way` says so."""
 
     def __init__(
         self,
@@ -139,15 +139,18 @@ class FromSources(Oncelog):
         settings: Mapping[str, str] = NO_SETTINGS,
         name: str = "oncelog",
         sources: Path = OUR_SOURCES,
+        way: str = "interpreted",
     ) -> None:
         super().__init__(folder, settings, name)
         self._sources = sources
+        self._is_compiled = way == "compiled"
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "oncelog"]
 
     def environment(self) -> dict[str, str]:
-        return interpreted(self._sources)
+        way = {"ONCELOG_COMPILED": "1"} if self._is_compiled else {}
+        return interpreted(self._sources) | way
 
 
 class Kafka(KafkaPeer):

@@ -4,7 +4,8 @@
 (D11). The modules lie below `build/compiled`, never beside the sources: a copy of the sources, as
 planted bugs need it, runs what it says. A manifest holds the hash of each source. If one of them
 differs from its file, the compiled modules are passed over, all of them, because they call each
-other without looking names up. They are used only where `ONCELOG_COMPILED=1` asks for them.
+other without looking names up: a changed checkout runs interpreted until it is compiled again. They
+are used only where `ONCELOG_COMPILED=1` asks for them.
 
 In a wheel that was built with `ONCELOG_COMPILED=1` they lie beside the sources, and Python prefers
 them by itself.
@@ -23,7 +24,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypedDict
 
-__all__ = ["Finder", "Manifest", "activate", "digest", "fresh_modules", "how_it_runs"]
+__all__ = [
+    "Finder",
+    "Manifest",
+    "activate",
+    "digest",
+    "fresh_modules",
+    "how_it_runs",
+    "is_outdated",
+]
 
 PACKAGE = Path(__file__).resolve().parent
 FOLDER = PACKAGE.parents[1] / "build" / "compiled" / f"{sys.implementation.cache_tag}"
@@ -80,6 +89,11 @@ def activate() -> None:
         places = fresh_modules(FOLDER, PACKAGE)
         if places:
             sys.meta_path.insert(0, Finder(places))
+
+
+def is_outdated() -> bool:
+    """Whether there are compiled modules, but of other sources than these."""
+    return (FOLDER / MANIFEST_NAME).is_file() and not fresh_modules(FOLDER, PACKAGE)
 
 
 def how_it_runs() -> str:

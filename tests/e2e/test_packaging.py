@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
+import setup
 from tests.support import evidence, newcomer, release
 from tests.support.fresh_python import FreshPython
 from tests.support.install_size import BASE_BYTES_MAX, ROOT
@@ -37,6 +38,20 @@ def test_the_sdist_holds_everything_that_git_knows(dist: tuple[Path, Path]) -> N
 def test_the_wheel_holds_the_package_and_nothing_else(dist: tuple[Path, Path]) -> None:
     _, wheel = dist
     assert release.strangers_in_wheel(ROOT, wheel) == set()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(setup.c_compiler() is None, reason="there is no C compiler")
+def test_a_wheel_of_compiled_modules_is_for_one_platform_and_works(
+    dist: tuple[Path, Path], tmp_path: Path
+) -> None:
+    sdist, pure = dist
+    compiled = release.wheel_of(sdist, tmp_path / "dist", pure=False)
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert not compiled.name.endswith("-none-any.whl")
+    assert release.strangers_in_wheel(ROOT, compiled) == set()
+    fresh = release.check_wheel(tmp_path, compiled, oncelog.__version__)
+    assert fresh.run("oncelog", "--version").strip().endswith(", compiled")
 
 
 def test_an_index_takes_the_metadata(dist: tuple[Path, Path], tmp_path: Path) -> None:

@@ -2,20 +2,19 @@
 
 ``python -m tests.support.compiling`` does nothing where the compiled modules are those of the
 sources as they are, and where there is no C compiler: all runs interpreted then. With ``--check``
-mypyc only translates to C, which tells whether it takes the sources. What is compiled, and what
-stays interpreted, stands in pyproject.toml; `oncelog.compiled` says when it is used.
+mypyc only translates to C, which tells whether it takes the sources. With ``--test`` tests are run
+against the compiled modules. What is compiled, and what stays interpreted, stands in
+pyproject.toml; `oncelog.compiled` says when it is used.
 """
 
 import argparse
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from oncelog.compiled import FOLDER, MANIFEST_NAME, PACKAGE, Manifest, digest
 __all__ = ["inputs", "is_current", "main", "manifest_of", "places_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTED = ("tests/unit", "tests/scenarios")
 
 
 def compiled_sources() -> list[str]:
@@ -126,7 +126,7 @@ def check(console: Console) -> bool:
     """Translate to C, and no further."""
     with tempfile.TemporaryDirectory(prefix="oncelog-c-") as folder:
         done = subprocess.run(
-            [sys.executable, ROOT / "setup.py", "--quiet", "--name"],
+            [sys.executable, "-c", "import setup; setup.modules()"],
             cwd=ROOT,
             env=_environment(Path(folder)),
             capture_output=True,
@@ -138,26 +138,42 @@ def check(console: Console) -> bool:
     return done.returncode == 0
 
 
-def c_compiler() -> str | None:
-    """The C compiler that this Python builds with, if it is here."""
-    command = os.environ.get("CC") or str(sysconfig.get_config_var("CC") or "cc")
-    return shutil.which(command.split()[0])
+def make_current(console: Console) -> bool:
+    """Compile if need be. False when that failed."""
+    if is_current(FOLDER, inputs()):
+        console.print("compiled modules: up to date")
+        return True
+    if setup.c_compiler() is None:
+        console.print("there is no C compiler, or no Python.h: everything runs interpreted")
+        return True
+    return build(console)
+
+
+def run_tests(options: Sequence[str], console: Console) -> bool:
+    """Run tests against compiled modules, made first; True also where none can be made."""
+    if not make_current(console):
+        return False
+    if not is_current(FOLDER, inputs()):
+        return True
+    environment = os.environ | {"ONCELOG_COMPILED": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not soak", *options]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == 0
 
 
 def main() -> int:
     """Exit code 0 also where there is nothing to do."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="translate to C only")
+    parser.add_argument("--test", action="store_true", help="then run tests: unit and scenarios")
+    parser.add_argument("--jobs", type=int, default=2, help="processes of the tests")
+    arguments, for_pytest = parser.parse_known_args()
     console = Console()
-    if parser.parse_args().check:
+    if arguments.check:
         return 0 if check(console) else 1
-    if is_current(FOLDER, inputs()):
-        console.print("compiled modules: up to date")
-        return 0
-    if c_compiler() is None:
-        console.print("there is no C compiler: everything runs interpreted")
-        return 0
-    return 0 if build(console) else 1
+    if arguments.test:
+        options = ["-n", str(arguments.jobs), *(for_pytest or TESTED)]
+        return 0 if run_tests(options, console) else 1
+    return 0 if make_current(console) else 1
 
 
 if __name__ == "__main__":

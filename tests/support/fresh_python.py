@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-STEP_S = 300
+STEP_S = 600
+"""A wheel with compiled modules takes the longest."""
 NONE: Mapping[str, str] = MappingProxyType({})
 _HIDDEN = ("PYTHON", "VIRTUAL", "ONCELOG")
 

@@ -100,10 +100,25 @@ def build(root: Path, folder: Path) -> tuple[Path, Path]:
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(dist)!r})"
     python.run("python", "-c", code, cwd=source)
     (sdist,) = dist.glob("*.tar.gz")
-    wheel = ("-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-deps")
-    python.run("python", *wheel, "--wheel-dir", dist, sdist)
-    (made,) = dist.glob("*.whl")
-    return sdist, made
+    # Compiled modules would be for this machine's libraries, which an index refuses.
+    return sdist, wheel_of(sdist, dist, pure=True)
+
+
+def wheel_of(sdist: Path, folder: Path, *, pure: bool) -> Path:
+    """The wheel that pip makes from an sdist, into `folder`."""
+    command = ("-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-deps")
+    variables = {"ONCELOG_COMPILED": "0" if pure else "1"}
+    run(
+        sys.executable,
+        *command,
+        "--wheel-dir",
+        folder,
+        sdist,
+        cwd=sdist.parent,
+        variables=variables,
+    )
+    (made,) = folder.glob("*.whl")
+    return made
 
 
 def missing_in_sdist(root: Path, sdist: Path) -> set[str]:

@@ -85,6 +85,23 @@ def test_compiled_modules_are_used_only_where_they_are_asked_for(
     assert len(finders) == count
 
 
+def test_a_checkout_that_was_changed_since_it_was_compiled_runs_interpreted(
+    built: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finders: list[object] = []
+    monkeypatch.setattr(sys, "meta_path", finders)
+    monkeypatch.setattr(compiled, "FOLDER", built[0])
+    monkeypatch.setattr(compiled, "PACKAGE", built[1])
+    monkeypatch.setenv("ONCELOG_COMPILED", "1")
+    assert not compiled.is_outdated()
+    (built[1] / "hot.py").write_bytes(SOURCE + b"VALUE = 2\n")
+    compiled.activate()
+    assert finders == []
+    assert compiled.is_outdated()
+    (built[0] / MANIFEST_NAME).unlink()
+    assert not compiled.is_outdated()
+
+
 def version_of(**environment: str) -> str:
     command = [sys.executable, "-m", "oncelog", "--version"]
     return subprocess.run(

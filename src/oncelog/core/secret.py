@@ -20,6 +20,10 @@ class Secret:
     def __init__(self, value: "str | Secret") -> None:
         self.value: str = reveal(value)
 
+    def __reduce__(self) -> "tuple[type[Secret], tuple[str]]":
+        # Compiled, it would be made without its text.
+        return Secret, (self.value,)
+
     def __repr__(self) -> str:
         return HIDDEN
 

@@ -398,10 +398,9 @@ class Segment:
         pread = self._pread(cached_only)
         offset_index, time_index = self._indexes()
         position = offset_index.position_before(time_index.offset_before(timestamp_ms))
-        return (
-            (position, header)
-            for position, header in self._walk(position, 0, pread)
-            if header.max_timestamp >= timestamp_ms
+        # No generator expression: compiled, it would read on to the end of the segment.
+        return filter(
+            lambda found: found[1].max_timestamp >= timestamp_ms, self._walk(position, 0, pread)
         )
 
     def walk(self, position: int, offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -1,8 +1,13 @@
 """What is compiled, and when a build counts as that of the sources as they are."""
 
 import json
+import os
+import subprocess
+import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+import pytest
 
 import setup
 from oncelog.compiled import MANIFEST_NAME, PACKAGE
@@ -63,3 +68,61 @@ def test_modules_of_an_earlier_list_are_not_used(tmp_path: Path) -> None:
         path.touch()
     modules = manifest_of(inputs(), tmp_path)["modules"]
     assert modules.keys() == {"oncelog.storage.log", "oncelog_storage__mypyc"}
+
+
+COMMANDS = (["bdist_wheel", "--dist-dir", "x"], ["build_ext", "-j", "2"])
+
+
+@pytest.mark.parametrize("given", COMMANDS)
+@pytest.mark.parametrize(("asked", "expected"), [("1", True), ("0", False), ("", False)])
+def test_a_build_compiles_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], asked: str, expected: bool
+) -> None:
+    monkeypatch.setenv("ONCELOG_COMPILED", asked)
+    assert setup.compiles(given) == expected
+    assert setup.requirements(["egg_info"]) == ([setup.MYPYC] if expected else [])
+
+
+@pytest.mark.parametrize("given", [["sdist"], ["dist_info"], ["editable_wheel", "build_ext"]])
+def test_an_sdist_and_an_editable_install_compile_nothing(
+    monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    monkeypatch.setenv("ONCELOG_COMPILED", "1")
+    assert not setup.compiles(given)
+
+
+def test_without_a_c_compiler_a_build_that_needs_one_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(setup, "c_compiler", lambda: None)
+    with pytest.raises(SystemExit, match="needs a C compiler"):
+        setup.modules()
+
+
+def test_a_c_compiler_without_the_header_of_python_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", sys.executable)
+    has_header = setup.c_compiler()
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    assert setup.c_compiler() is None
+    (tmp_path / "Python.h").touch()
+    assert setup.c_compiler() == sys.executable
+    assert has_header in (None, sys.executable)
+    monkeypatch.setenv("CC", "no-such-compiler -O2")
+    assert setup.c_compiler() is None
+
+
+@pytest.mark.slow
+def test_a_pure_wheel_has_no_platform(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "src/oncelog/__init__.py"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((setup.ROOT / name).read_bytes())
+    code = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
+    environment = os.environ | {"ONCELOG_COMPILED": "0"}
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=source, env=environment, capture_output=True, check=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
