@@ -49,7 +49,7 @@ async def test_what_is_not_there_is_not_announced_and_closes_the_connection(
     assert await client.receive() is None
 
 
-async def test_a_read_of_a_topic_just_deleted_creates_it_anew_unless_it_says_no(
+async def test_a_read_of_a_topic_just_deleted_creates_it_again_unless_disallowed(
     context: Running,
 ) -> None:
     client = await context.connect()

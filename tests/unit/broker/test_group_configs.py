@@ -191,7 +191,7 @@ class RacedStore(MemoryStore):
         return found
 
 
-async def test_a_change_is_decided_anew_when_another_writer_was_faster() -> None:
+async def test_a_change_is_decided_again_when_another_writer_was_faster() -> None:
     path = layout.group_config_path("g")
     store = RacedStore(path, layout.encode_group_config({"k": "1"}))
     epoch = await claim_controller(MemoryStore())

@@ -31,7 +31,7 @@ def test_a_brokers_metrics_are_printed_by_part_of_their_name(tmp_path: Path) -> 
     }
 
 
-def test_where_nobody_answers_one_line_says_what_to_set() -> None:
+def test_without_an_answer_one_line_names_what_to_set() -> None:
     code, _, err = run("--address", "127.0.0.1:1")
     assert code == 1
     assert "oncelog.metrics.address=127.0.0.1:1" in err

@@ -30,7 +30,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_bootstrap_servers(text)
 
 
-async def test_a_cluster_where_nobody_answers_says_whom_it_asked() -> None:
+async def test_a_cluster_without_an_answer_is_refused_with_its_addresses() -> None:
     broker = ScriptedBroker()
     broker.network.refused = True
     cluster = Cluster("a:1,b:2", **broker.options())

@@ -19,7 +19,7 @@ def update(level: int, kind: int = UP, name: str = TRANSACTION_VERSION) -> Featu
     return FeatureUpdate(name, level, kind)
 
 
-def test_a_feature_that_nobody_has_chosen_is_at_its_default() -> None:
+def test_a_feature_without_a_chosen_level_is_at_its_default() -> None:
     assert all_levels({})[TRANSACTION_VERSION] == 2
     assert all_levels({TRANSACTION_VERSION: 0})[TRANSACTION_VERSION] == 0
 

@@ -396,7 +396,7 @@ def test_a_dropped_request_is_never_decided() -> None:
     assert "decide 2" not in context.toy.calls
 
 
-def test_replay_applies_and_serves_nobody() -> None:
+def test_replay_applies_records_and_serves_no_request() -> None:
     toy = Toy(activation=Decision(effects=("again",)))
     processor = processor_of(toy)
     processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 5))

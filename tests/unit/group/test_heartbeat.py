@@ -100,7 +100,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     assert not c.group().members
 
 
-def test_who_leaves_while_its_requests_wait_is_told_to_join_anew() -> None:
+def test_a_member_that_leaves_while_its_requests_wait_has_to_rejoin() -> None:
     c = Context()
     leader, first = c.new_member()
     c.leave(leader)

@@ -109,7 +109,7 @@ def test_an_id_that_was_given_out_is_no_static_members() -> None:
     assert c.joined(c.join(given, instance="i")).error is ErrorCode.unknown_server_error
 
 
-def test_a_follower_that_joins_again_unchanged_hears_of_its_generation() -> None:
+def test_a_follower_that_rejoins_unchanged_gets_its_generation() -> None:
     c = Context()
     _, follower = c.stable(2)
     again = c.joined(c.join(follower))

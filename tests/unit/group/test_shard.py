@@ -58,7 +58,7 @@ def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
     assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
 
 
-def test_an_event_that_nobody_waits_for_has_no_refusal() -> None:
+def test_an_event_without_a_request_has_no_refusal() -> None:
     assert refusal(e.ExpireOffsets("g"), ErrorCode.not_coordinator) is None
 
 

@@ -34,7 +34,7 @@ def test_a_member_that_the_leader_left_out_gets_an_empty_assignment() -> None:
     assert c.synced(c.sync(follower)).assignment == b""
 
 
-def test_nobody_learns_an_assignment_before_its_record_is_committed() -> None:
+def test_no_member_gets_an_assignment_before_its_record_is_committed() -> None:
     c = Context()
     leader, follower = gathered(c)
     early = c.sync(follower)
@@ -96,7 +96,7 @@ def test_who_joins_but_never_syncs_is_out() -> None:
     assert list(c.group().members) == [leader]
 
 
-def test_if_nobody_syncs_the_group_ends_up_empty() -> None:
+def test_without_any_sync_group_the_group_ends_up_empty() -> None:
     c = Context()
     members = gathered(c)
     for _ in range(12):

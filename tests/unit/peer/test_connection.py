@@ -216,7 +216,7 @@ async def test_an_answer_to_nothing_closes_the_connection() -> None:
     assert connection.is_closed
 
 
-async def test_nobody_at_the_address_is_a_disconnect() -> None:
+async def test_no_listener_at_the_address_is_a_disconnect() -> None:
     peer = Peer()
     peer.network.refused = True
     with pytest.raises(DisconnectedError, match="peer:1"):

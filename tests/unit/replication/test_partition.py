@@ -156,7 +156,7 @@ def test_who_does_not_lead_says_so() -> None:
     assert not state.is_leader
 
 
-def test_a_resigned_partition_serves_nobody() -> None:
+def test_a_resigned_partition_serves_no_request() -> None:
     state = leader()
     state.resign()
     assert state.leader_error() is ErrorCode.not_leader_or_follower

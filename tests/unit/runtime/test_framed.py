@@ -88,7 +88,7 @@ def test_a_frame_doubles_up_to_its_size() -> None:
     assert frame == b"ab" + bytes(7)
 
 
-def test_a_frame_that_somebody_looks_into_does_not_grow() -> None:
+def test_a_frame_with_a_view_does_not_grow() -> None:
     frame = bytearray(b"ab")
     with memoryview(frame), pytest.raises(BufferError):
         grow(frame, 9)
@@ -155,7 +155,7 @@ async def test_writers_that_wait_are_told_of_a_close(ends: Ends) -> None:
         await waiting
 
 
-async def test_nobody_at_the_address_is_a_disconnect() -> None:
+async def test_no_listener_at_the_address_is_a_disconnect() -> None:
     ends = Ends()
     ends.network.refused = True
     with pytest.raises(DisconnectedError, match="peer:1"):

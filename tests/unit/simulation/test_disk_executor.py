@@ -52,7 +52,7 @@ def test_a_few_works_run_at_a_time_and_the_others_wait_in_line() -> None:
     assert [at for at, _ in ended] == [1.0] * 4 + [2.0] * 4 + [3.0] * 2
 
 
-def test_a_failure_reaches_whoever_waits() -> None:
+def test_a_failure_reaches_the_waiting_caller() -> None:
     machine = Machine()
     ended = run(machine, lambda: machine.disk.list("/missing"), lambda: int("x"), lambda: 3)
     results = {str(type(result).__name__) for _, result in ended}

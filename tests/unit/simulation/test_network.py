@@ -24,7 +24,7 @@ def test_connection_made_runs_in_both_processes_before_connect_returns() -> None
     assert server.loop is server_process.loop
 
 
-def test_connecting_where_nobody_listens_is_refused_after_a_round_trip() -> None:
+def test_connecting_without_a_listener_is_refused_after_a_round_trip() -> None:
     world = World()
     client, server = world.process("client"), world.process("server")
     with pytest.raises(ConnectionRefusedError, match="9092"):
@@ -208,7 +208,7 @@ def test_a_death_that_is_told_twice_counts_once() -> None:
 
 
 @for_each_seed
-def test_a_paused_reader_with_unsent_bytes_hears_of_the_death_of_its_peer(seed: int) -> None:
+def test_a_paused_reader_with_unsent_bytes_gets_the_reset_of_its_dead_peer(seed: int) -> None:
     pair = Pair(seed)
     pair.do(pair.client, "pause_reading")
     pair.do(pair.server, "pause_reading")

@@ -113,7 +113,7 @@ def test_a_process_dies_between_any_two_callbacks(steps: int) -> None:
     assert len(c.log) == max(0, steps - 2)
 
 
-def test_a_process_that_dies_in_a_step_takes_nobody_along() -> None:
+def test_a_process_that_dies_in_a_step_affects_no_other() -> None:
     c = Context()
     process = c.process()
 

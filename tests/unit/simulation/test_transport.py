@@ -106,7 +106,7 @@ def test_abort_loses_an_end_of_the_stream_at_most(seed: int) -> None:
     assert error is None or isinstance(error, ConnectionResetError)
 
 
-def test_an_end_that_keeps_its_half_open_hears_of_a_reset_when_it_writes() -> None:
+def test_an_end_with_a_half_open_connection_gets_a_reset_when_it_writes() -> None:
     pair = Pair()
     pair.server.keep_open = True
     pair.do(pair.client, "close")

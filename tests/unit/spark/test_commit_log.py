@@ -77,7 +77,7 @@ def test_a_batch_that_is_not_surely_committed_is_left_to_spark(found: Marker | N
     assert files.texts == before
 
 
-def test_a_query_that_stopped_in_order_or_never_ran_asks_nobody() -> None:
+def test_a_query_that_stopped_cleanly_or_never_ran_sends_no_request() -> None:
     files = Files()
     files.texts["commits/1"] = files.texts["commits/0"]
     assert complete_commit_log(files, never) is None

@@ -70,7 +70,7 @@ def test_a_damaged_meta_properties_is_refused_and_never_overwritten(
     assert_refused(tmp_path, match)
 
 
-def test_a_meta_properties_that_is_gone_is_refused_and_not_made_anew(tmp_path: Path) -> None:
+def test_a_missing_meta_properties_is_refused_and_not_created_again(tmp_path: Path) -> None:
     manager = open_logs(tmp_path)
     fill(manager)
     manager.close()

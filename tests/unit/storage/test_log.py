@@ -447,7 +447,7 @@ def test_a_read_ends_in_front_of_a_batch_of_impossible_length(
     assert [header.base_offset for _, header in iter_headers(data)] == [0, 1]
 
 
-def test_a_batch_whose_offset_lies_beyond_the_log_is_damaged(make_log: MakeLog) -> None:
+def test_a_batch_whose_offset_is_beyond_the_log_is_damaged(make_log: MakeLog) -> None:
     ctx = make_log()
     for _ in range(4):
         ctx.append_well()

@@ -93,7 +93,7 @@ def test_a_transaction_in_doubt_may_be_whole_or_absent_but_not_torn() -> None:
     assert kinds(history, [*of_it[:1], *rest]) == {"torn"}
 
 
-def test_a_value_that_nobody_sent_is_found() -> None:
+def test_a_value_that_no_client_sent_is_found() -> None:
     history, seen = recorded(False)
     assert "never sent" in kinds(history, [*seen, Seen(0, 900, Value("x", 1))])
 

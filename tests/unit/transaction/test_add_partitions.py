@@ -119,7 +119,7 @@ def test_a_late_tv1_add_does_not_join_the_transaction_that_is_open() -> None:
 
 
 @pytest.mark.parametrize("connection", [0, 8, 9])
-def test_a_client_that_connects_anew_is_never_late(connection: int) -> None:
+def test_a_client_that_reconnects_is_never_late(connection: int) -> None:
     context = Context(version=1)
     context.go_to(S.ONGOING)
     context.end(True, connection=8)

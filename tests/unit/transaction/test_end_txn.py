@@ -269,7 +269,7 @@ def test_kafka_20310_the_fresh_producer_id_survives_a_fail_over() -> None:
     assert retry == ended(after.producer_id, 0)
 
 
-def test_without_a_producer_id_at_hand_the_end_is_retriable() -> None:
+def test_without_a_free_producer_id_the_end_is_retriable() -> None:
     context = Context(version=2)
     context.go_to(S.ONGOING)
     context.force_epoch(EPOCH_MAX - 1)

@@ -77,7 +77,7 @@ def test_requests_that_make_no_sense_or_need_two_phase_commit_are_refused() -> N
 # KIP-360
 
 
-def test_a_producer_bumps_its_own_epoch_and_its_retry_hears_the_same() -> None:
+def test_a_producer_bumps_its_own_epoch_and_its_retry_gets_the_same_reply() -> None:
     context = Context()
     context.init()
     assert context.init(FIRST, 0) == initialised(FIRST, 1)
@@ -391,7 +391,7 @@ def test_kafka_20090_an_open_transaction_at_the_last_epochs_is_still_fenced(
     assert result.producer_epoch == (1 if server_version == 2 else 0)
 
 
-def test_without_a_producer_id_at_hand_the_answer_is_retriable() -> None:
+def test_without_a_free_producer_id_the_answer_is_retriable() -> None:
     context = Context()
     context.has_producer_ids = False
     assert context.init().error is E.coordinator_load_in_progress
@@ -409,7 +409,7 @@ def test_without_a_producer_id_at_hand_the_answer_is_retriable() -> None:
     assert context.init().error is E.coordinator_load_in_progress
 
 
-def test_a_takeover_that_nobody_waits_for_fences_nobody_newer() -> None:
+def test_a_takeover_without_a_waiter_fences_no_newer_producer() -> None:
     context = Context()
     context.go_to(S.ONGOING)
     context.run(context.processor.submit(InitProducerId(ID, 10), None, context.now_ms))

@@ -253,7 +253,7 @@ def test_a_prepare_without_partitions_in_a_replayed_log_is_completed() -> None:
     assert context.is_in(S.COMPLETE_ABORT)
 
 
-def test_a_request_without_a_waiter_is_decided_and_answered_to_nobody() -> None:
+def test_a_request_without_a_waiter_is_decided_without_a_reply() -> None:
     context = Context(version=1)
     context.go_to(S.ONGOING)
     context.run(context.processor.submit(EndTxn(ID, *context.ids, True), None, context.now_ms))

@@ -144,7 +144,7 @@ async def test_only_so_many_cold_reads_are_under_way(cold: Cold) -> None:
     assert cold.disk.finished[Lane.READ] == len(clients)
 
 
-async def test_a_read_that_nobody_waits_for_any_more_is_not_begun(cold: Cold) -> None:
+async def test_a_read_without_a_waiting_request_is_not_started(cold: Cold) -> None:
     clients = [await cold.connect() for _ in range(COLD_READS_COUNT_MAX + 1)]
     cold.disk.held.add(Lane.READ)
     for client in clients:

@@ -195,7 +195,7 @@ async def test_a_failed_sync_is_no_acknowledgement_and_is_final(
     assert partition_of(broker).state.high_watermark == 0
 
 
-async def test_a_topic_deleted_during_a_sync_harms_nobody(broker: Cold) -> None:
+async def test_a_topic_deleted_during_a_sync_harms_no_other(broker: Cold) -> None:
     client, other = await broker.connect(), await broker.connect()
     await broker.broker.controller.create_topics([TopicToCreate("u")])
     broker.disk.held.add(Lane.SYNC)

@@ -252,7 +252,7 @@ async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Run
     assert await producing.produce(10, sequence=1, topic="u") is ErrorCode.none
 
 
-async def test_inv5_a_fenced_producer_hears_it_by_the_codes_of_its_versions(
+async def test_inv5_a_fenced_producer_gets_the_code_of_its_version(
     context: Running,
 ) -> None:
     """KAFKA-19690: to a Produce the epoch is said before the transaction, which is fatal."""

@@ -103,7 +103,7 @@ async def test_a_marker_of_a_leadership_that_ends_first_is_reported_as_failed(
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-async def test_a_deleted_partition_is_reported_as_deleted_and_nobody_tries_again(
+async def test_a_deleted_partition_is_reported_as_deleted_and_not_retried(
     tmp_path: Path, is_held: bool
 ) -> None:
     """By the metadata image: the broker may still hold the folder, or have removed it already."""

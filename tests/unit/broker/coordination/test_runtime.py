@@ -241,7 +241,7 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     assert bench.machines[1].markers == [(5, 0, True, 0)]
 
 
-async def test_every_shard_hears_that_a_topic_is_deleted(tmp_path: Path) -> None:
+async def test_every_shard_gets_the_deletion_of_a_topic(tmp_path: Path) -> None:
     """D9: a topic made again under its name inherits nothing."""
     bench = Bench(tmp_path)
     bench.follow()
@@ -249,7 +249,7 @@ async def test_every_shard_hears_that_a_topic_is_deleted(tmp_path: Path) -> None
     assert bench.machines[0].applied == [b"deleted t"]
 
 
-async def test_a_shard_that_is_loaded_meanwhile_hears_what_it_missed(tmp_path: Path) -> None:
+async def test_a_shard_that_is_loaded_meanwhile_gets_what_it_missed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     bench.ask(Put("id", b"a"))
@@ -298,7 +298,7 @@ async def test_a_decided_request_goes_on_when_its_connection_closes(tmp_path: Pa
     assert bench.effects == ["effect"]
 
 
-async def test_too_few_replicas_fail_the_append_and_the_request_hears_it(tmp_path: Path) -> None:
+async def test_too_few_replicas_fail_the_append_and_its_request(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     bench.partition.state.min_insync_replicas = 2

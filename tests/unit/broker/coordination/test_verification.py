@@ -207,7 +207,7 @@ def test_a_producer_that_does_not_hold_the_id_leaves_no_trace(
     assert len(bench.partition.log.verifications) == 0
 
 
-def test_a_producer_whose_connection_closed_is_verified_anew(bench: Bench) -> None:
+def test_a_producer_whose_connection_closed_is_verified_again(bench: Bench) -> None:
     """What it asked for stays noted: it sends the same batch again over another connection."""
     waiting = bench.waits(0)
     waiting.drop()

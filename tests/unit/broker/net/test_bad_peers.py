@@ -99,7 +99,7 @@ def growth_bytes(served: Served, before: int | None) -> int:
     return 0 if peak is None or before is None else peak - before
 
 
-async def test_two_thousand_idle_connections_cost_little_and_hurt_nobody(served: Served) -> None:
+async def test_two_thousand_idle_connections_cost_little_and_delay_no_other(served: Served) -> None:
     await check_health(served)
     before = served.resident_bytes()
     served.forget_peak()

@@ -189,7 +189,7 @@ async def test_a_damaged_checkpoint_is_said_and_costs_a_cleaning(
     assert "cleaner-offset-checkpoint is damaged: compacted logs are cleaned" in caplog.text
 
 
-async def test_a_topic_made_anew_is_dirty_from_its_start(tmp_path: Path) -> None:
+async def test_a_topic_created_again_is_dirty_from_its_start(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
         partition = await bench.create("first")
         bench.put(partition, "1", "2", "3")

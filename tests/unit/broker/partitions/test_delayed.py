@@ -77,7 +77,9 @@ def test_a_produce_times_out_while_a_follower_is_silent(
     assert len(outcomes) == 1
 
 
-def test_a_produce_hears_that_leadership_is_lost(replicated: Partition, loop: HandLoop) -> None:
+def test_a_produce_gets_an_error_when_leadership_is_lost(
+    replicated: Partition, loop: HandLoop
+) -> None:
     outcomes: list[dict[int, ErrorCode]] = []
     produce = DelayedProduce(outcomes.append)
     result = replicated.append(batch(), now_ms=NOW_MS)

@@ -177,7 +177,7 @@ def test_without_a_free_slot_there_is_no_session() -> None:
     assert Fetching(FetchSessions(0)).full([0]) == 0
 
 
-def test_a_session_that_nobody_uses_gives_way() -> None:
+def test_an_unused_session_is_evicted() -> None:
     sessions = FetchSessions(1)
     Fetching(sessions).full([0, 1, 2])
     assert Fetching(sessions).full([0], now_ms=LATER_MS) > 0

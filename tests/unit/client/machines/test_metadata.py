@@ -30,7 +30,7 @@ def test_a_newer_epoch_wins() -> None:
     assert cache(topic(2, 5), topic(1, 6)).leader(TP) == 1
 
 
-def test_a_topic_made_again_starts_anew() -> None:
+def test_a_topic_created_again_starts_at_zero() -> None:
     assert cache(topic(2, 5), topic(1, 0, SECOND)).leader(TP) == 1
 
 

@@ -134,7 +134,7 @@ def test_a_member_that_joins_again_gets_its_partitions_back() -> None:
     assert (result.member_epoch, result.assigned) == (1, T("t", 0, 1, 2, 3))
 
 
-def test_somebody_unknown_is_refused() -> None:
+def test_an_unknown_member_is_refused() -> None:
     here, a = world(), client("a")
     a.epoch = 3
     assert code(here, a) is ErrorCode.unknown_member_id
@@ -144,7 +144,7 @@ def test_somebody_unknown_is_refused() -> None:
     assert not here.log
 
 
-def test_a_full_group_takes_nobody_new() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     here = World(FakeTopics({"t": 4}), ConsumerGroupConfig(max_size=1))
     a = client("a", instance_id="i")
     here.settle([a])

@@ -59,7 +59,7 @@ def test_a_member_at_its_target_stays_as_it_is() -> None:
     assert reconcile(before, situation(3, T("t", 1))) is before
 
 
-def test_a_new_member_takes_what_nobody_owns() -> None:
+def test_a_new_member_gets_partitions_without_an_owner() -> None:
     found = reconcile(member(STABLE, 0), situation(3, T("t", 1, 2)))
     assert owns(found) == (STABLE, 3, 0, T("t", 1, 2), frozenset())
     assert set(found.assigned.values()) == {3}

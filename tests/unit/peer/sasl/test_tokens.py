@@ -95,7 +95,7 @@ def test_an_endpoint_that_nobody_is_at_may_be_asked_again() -> None:
         ClientCredentials("http://127.0.0.1:1/t", "me", Secret(SECRET))()
 
 
-def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one\n")
     token = FileToken(str(path))

@@ -126,7 +126,7 @@ def test_markers_stand_in_the_order_of_their_decisions() -> None:
     assert "INV-4: a marker contradicts its PREPARE" in model.signatures()
 
 
-def test_a_marker_that_nobody_prepared_is_found() -> None:
+def test_a_marker_without_a_prepare_is_found() -> None:
     model = committed()
     model.append(T0, (), (77, 0), marker="abort")
     assert model.signatures() == {"INV-4: nobody prepared a marker"}

@@ -18,7 +18,7 @@ def test_an_accepted_commit_is_fetched() -> None:
     assert model.signatures() == set()
 
 
-def test_an_offset_that_nobody_committed_is_found() -> None:
+def test_an_offset_that_no_client_committed_is_found() -> None:
     model = Model()
     model.commit_offset("c", "g", T0, 3)
     fetched(model, 4)

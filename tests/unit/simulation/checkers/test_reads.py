@@ -25,7 +25,7 @@ def test_a_reader_does_not_go_back() -> None:
     assert model.signatures() == {"nonmonotonic-poll: a poll begins before the reader's position"}
 
 
-def test_a_reader_that_was_positioned_anew_may_go_back() -> None:
+def test_a_reader_whose_position_was_set_may_go_back() -> None:
     model = filled(3)
     reader = model.reader("r")
     reader.poll(T0)

@@ -17,7 +17,7 @@ ASK_DELETE, DELETED = ("ask", "delete"), ("answer", "delete")
 ASK_CREATE, CREATED = ("ask", "create"), ("answer", "create")
 
 
-def test_a_topic_that_nobody_deletes_has_one_incarnation() -> None:
+def test_a_topic_that_is_never_deleted_has_one_incarnation() -> None:
     for made in (topics(), topics(ASK_CREATE, CREATED), topics(("ask", "partitions"))):
         assert made.incarnation("t", 0.0, 99.0) == 0
         assert made.last("t") == 0

@@ -47,7 +47,7 @@ def test_the_place_of_an_old_duplicate_may_be_forgotten_but_not_the_record() -> 
     assert model.signatures() == {"lost-write: it is nowhere in the log"}
 
 
-def test_what_somebody_asked_to_delete_is_not_lost() -> None:
+def test_records_deleted_on_request_are_not_lost() -> None:
     model = Model()
     producer = model.producer("p")
     producer.send(T0)
@@ -127,7 +127,7 @@ def test_an_offset_may_be_given_again_in_a_later_epoch_after_power_took_it() -> 
     assert lost in {value for a in found for value in a.values}
 
 
-def test_an_acknowledgement_may_be_heard_after_its_offset_was_given_again() -> None:
+def test_an_acknowledgement_may_arrive_after_its_offset_was_assigned_again() -> None:
     model = Model()
     slow, other = model.producer("p"), model.producer("q")
     value = slow.hand_over(T0)
@@ -231,7 +231,7 @@ def test_a_record_that_power_took_may_come_again_elsewhere() -> None:
     assert "duplicate" in model.kinds()
 
 
-def test_a_record_that_nobody_sent_is_found() -> None:
+def test_a_record_that_no_client_sent_is_found() -> None:
     model = Model()
     value = model.producer("p").send(T0)
     model.append(T0, [Value("nobody", 3)])

@@ -90,7 +90,7 @@ async def test_what_may_not_be_seen_yet_is_written_down() -> None:
     await stage.close()
 
 
-async def test_a_record_that_nobody_wrote_is_written_down() -> None:
+async def test_a_record_that_no_client_wrote_is_recorded() -> None:
     stage = Stage()
     stage.broker.records[0] = batch(0, None)
     fetcher = await reader(stage)

@@ -175,7 +175,7 @@ async def test_an_old_epoch_at_a_partition_ends_librdkafka_but_not_java(
     await stage.close()
 
 
-async def test_an_old_client_that_needs_a_new_epoch_has_to_begin_anew() -> None:
+async def test_an_old_client_that_needs_a_new_epoch_has_to_start_again() -> None:
     stage = Stage(flavor="old")
     producer = await begun(stage)
     stage.broker.on(ApiKey.PRODUCE, ErrorCode.unknown_producer_id)

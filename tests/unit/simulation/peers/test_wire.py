@@ -94,7 +94,7 @@ async def test_a_request_that_takes_too_long_is_lost() -> None:
     assert stage.stuck() == []
 
 
-async def test_a_late_request_arrives_although_nobody_waits_for_it(
+async def test_a_late_request_arrives_although_its_client_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("oncelog.simulation.peers.wire.LATE_S_MAX", 0.02)
