@@ -136,7 +136,24 @@ def decide_config_replacement(
     name: str, topic: TopicImage | None, config: Mapping[str, str]
 ) -> TopicOutcome:
     """Return the topic with exactly these config overrides (AlterConfigs)."""
-    return _configured(name, topic, config)
+    if not name:
+        text = "Default topic resources are not allowed."
+        return TopicOutcome(name, ErrorCode.invalid_request, text)
+    problem = name_problem(name)
+    if problem is not None:
+        text = f"Topic name is invalid: {problem}"
+        return TopicOutcome(name, ErrorCode.invalid_topic_exception, text)
+    problem = length_problem(config)
+    if problem is not None:
+        return TopicOutcome(name, ErrorCode.invalid_config, problem)
+    try:
+        check_topic_overrides(config)
+    except ConfigError as error:
+        return TopicOutcome(name, ErrorCode.invalid_config, str(error))
+    if topic is None:
+        text = f"The topic '{name}' does not exist."
+        return TopicOutcome(name, ErrorCode.unknown_topic_or_partition, text)
+    return TopicOutcome(name, topic=replace(topic, config=dict(config)))
 
 
 def decide_config_changes(
@@ -162,7 +179,7 @@ def decide_config_changes(
                 return TopicOutcome(name, ErrorCode.invalid_config, text)
             present = config[key] if key in config else effective(key)
             config[key] = _edited(present, operation, value or "")
-    return _configured(name, topic, config)
+    return decide_config_replacement(name, topic, config)
 
 
 def _edited(present: str, operation: ConfigOperation, value: str) -> str:
@@ -183,24 +200,3 @@ def length_problem(config: Mapping[str, str]) -> str | None:
             f"of {CONFIG_VALUE_LENGTH_MAX} bytes."
         )
     return None
-
-
-def _configured(name: str, topic: TopicImage | None, config: Mapping[str, str]) -> TopicOutcome:
-    if not name:
-        text = "Default topic resources are not allowed."
-        return TopicOutcome(name, ErrorCode.invalid_request, text)
-    problem = name_problem(name)
-    if problem is not None:
-        text = f"Topic name is invalid: {problem}"
-        return TopicOutcome(name, ErrorCode.invalid_topic_exception, text)
-    problem = length_problem(config)
-    if problem is not None:
-        return TopicOutcome(name, ErrorCode.invalid_config, problem)
-    try:
-        check_topic_overrides(config)
-    except ConfigError as error:
-        return TopicOutcome(name, ErrorCode.invalid_config, str(error))
-    if topic is None:
-        text = f"The topic '{name}' does not exist."
-        return TopicOutcome(name, ErrorCode.unknown_topic_or_partition, text)
-    return TopicOutcome(name, topic=replace(topic, config=dict(config)))

@@ -191,7 +191,7 @@ async def test_a_folder_that_failed_in_the_background_goes_off_line(tmp_path: Pa
         b.disk.broken[f"{tmp_path}/b"] = errno.EIO
         partitions = b.broker.partitions
         failure = StorageFailure("fsync", f"{tmp_path}/b/u-0/x.log", "for the test")
-        partitions._failed(failure)
+        partitions.folder_failed(failure)
         await until(lambda: b.broker.image.topics["u"].partitions[0].leader == -1)
         partitions._checkpoint()()
         partitions._retain()()
@@ -211,7 +211,7 @@ async def test_a_coordinator_in_a_failed_folder_is_not_available(tmp_path: Path)
         groups = b.broker.groups
         names = {groups.partition_of(name): name for name in map(str, range(20))}
         failure = StorageFailure("write", f"{broken}/x", "for the test")
-        b.broker.partitions._failed(failure)
+        b.broker.partitions.folder_failed(failure)
         await until(lambda: 1 not in groups._coordinators)
         response = await b.client.ask(
             ApiKey.FIND_COORDINATOR, coordinator_keys=(names[0], names[1]), key_type=0

@@ -79,7 +79,7 @@ class PartitionManager:
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
-        self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self._failed)
+        self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self.folder_failed)
         self.removals = Removals(disk, clock)
         self.removals.add(logs.deleted, 0)
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
@@ -164,7 +164,7 @@ class PartitionManager:
             except StorageFailure as failure:
                 if failure.refused or not self._logs.online:
                     raise
-                self._failed(failure)
+                self.folder_failed(failure)
 
     def _make_logs(
         self, topic: TopicImage, new: list[TopicPartition], config: LogConfig, now_ms: int
@@ -237,7 +237,7 @@ class PartitionManager:
             made,
             state,
             self.purgatory,
-            self._failed,
+            self.folder_failed,
             self._syncs,
             self.meters.of(topic.name),
         )
@@ -307,7 +307,7 @@ class PartitionManager:
             try:
                 await self.disk.run(work())
             except StorageFailure as failure:
-                self._failed(failure)
+                self.folder_failed(failure)
 
     async def _retain_every(self, interval_ms: int) -> None:
         """Apply retention; renamed files are removed after their delay."""
@@ -319,7 +319,7 @@ class PartitionManager:
                 for partition in self:
                     partition.log_start_moved()
             except StorageFailure as failure:
-                self._failed(failure)
+                self.folder_failed(failure)
 
     async def _expire_producers(self) -> None:
         """Expire idle producers, in the event loop because appends use the same tables.
@@ -406,10 +406,6 @@ class PartitionManager:
         self._moving.discard(topic_partition)
 
     def folder_failed(self, failure: StorageFailure) -> None:
-        """Handle a log directory that failed in another part of the broker."""
-        self._failed(failure)
-
-    def _failed(self, failure: StorageFailure) -> None:
         """Take the log directory of this failure off line (D12).
 
         The caller is still at work: others are notified in the next turn of the event loop.
