@@ -1,4 +1,4 @@
-"""A group of many consumers: until every one has its partitions, and again after one has left.
+"""Groups: until each of their consumers has its partitions, again after one has left, and commits.
 
 The consumers are librdkafka's in one process, with the eager protocol of its defaults. They learn
 of a rebalance by their heartbeats, so these are frequent here; the default of 3 s would be most of
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.stats import percentiles
 from bench.systems import Endpoint
-from bench.work import TIMEOUT_S, Plain, Window, Work
+from bench.work import TIMEOUT_S, Plain, Window, Work, timed_for
 
 HEARTBEAT_MS = 100
 CLOSING_THREADS = 20
+COMMITTING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,13 @@ class _Group(Plain):
         for member in self._members:
             member.subscribe(self.topic)
         self._wait_stable()
-        stable = time.perf_counter()
-        self._members.pop().client.close()
-        self._wait_stable()
-        done = time.perf_counter()
-        figures = {"seconds to form": stable - begun, "seconds to rebalance": done - stable}
+        stable = done = time.perf_counter()
+        figures = {"seconds to form": stable - begun}
+        if self._count > 1:
+            self._members.pop().client.close()
+            self._wait_stable()
+            done = time.perf_counter()
+            figures["seconds to rebalance"] = done - stable
         return Window(figures, 1 / (done - begun), 1)
 
     def _wait_stable(self) -> None:
@@ -102,3 +106,26 @@ class _Group(Plain):
         # A client's callbacks refer to it, and each client that is left takes one of the 1,024
         # thread-specific keys of the process.
         gc.collect()
+
+
+class Commits(Plain):
+    """Commit one offset, again and again, each acknowledged before the next."""
+
+    def __init__(self, system: Endpoint) -> None:
+        super().__init__(system, 1)
+        self._offset = 0
+        settings = {"bootstrap.servers": system.bootstrap_servers, "group.id": self.topic}
+        self._client = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+
+    def run(self) -> Window:
+        times = timed_for(self._one, COMMITTING_S)
+        return Window(percentiles(times), len(times) / sum(times), len(times))
+
+    def _one(self) -> None:
+        self._offset += 1
+        at = [TopicPartition(self.topic, 0, self._offset)]
+        self._client.commit(offsets=at, asynchronous=False)
+
+    def close(self) -> None:
+        self._client.close()
+        super().close()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.groups import Group
+from bench.groups import Commits, Group
 from bench.javaloads import JavaConsume, JavaTransactions
 from bench.loads import (
     BIG,
@@ -88,6 +88,18 @@ ROWS = (
     ),
     Row("bulk-100", "100 B records, linger 5 ms, batch 1 MB", Bulk(100, 200, BIG), GB, True, True),
     Row("consume", "consume 1000 B records", Consume(800), GB, False, True),
+    *(
+        Row(
+            f"group-{count}",
+            f"{count} consumer{'s' if count > 1 else ''} of one group",
+            Group(count),
+            GROUP,
+            rounds_max=5,
+            main=False,
+        )
+        for count in (1, 10, 50)
+    ),
+    Row("commits", "commit one offset, back to back", Commits, REQUEST, counted=True, main=False),
     Row("group-100", "100 consumers of one group", Group(100), GROUP, counted=True, rounds_max=5),
     Row(
         "java-txn",
