@@ -198,6 +198,15 @@ def test_transactions_are_the_same_after_either_way(steps: list[Step], stretch_c
     assert transactions_of(other) == transactions_of(one)
 
 
+def test_a_tombstone_in_a_transaction_ends_what_was_said_of_its_key() -> None:
+    replay = ReplayBuffer()
+    replay.add([(0, 1, b"key", b"value")])
+    replay.add_transactional([(1, 1, b"key", None)], ProducerId(1), EPOCH)
+    (step,) = replay.rest()
+    assert not isinstance(step, EndTransactionMarker)
+    assert (step.offset, step.record.value) == (1, None)
+
+
 @pytest.mark.parametrize(
     ("make_log", "steps", "left_count"),
     [

@@ -264,3 +264,12 @@ def test_an_id_is_warned_of_once_before_it_expires() -> None:
     context.notices.clear()
     context.tick(week_ms * 95 // 100)
     assert len(context.notices) == 1
+
+
+def test_a_planned_complete_is_dropped_once_the_id_moved_on() -> None:
+    """INV-4: else it would end the next transaction before its markers are written."""
+    context = Context()
+    context.init()
+    context.shard._store.to_complete[ID] = context.now_ms + 60_000
+    context.add(P0)
+    assert ID not in context.shard._store.to_complete
