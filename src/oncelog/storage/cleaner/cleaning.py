@@ -86,7 +86,8 @@ class Cleaning:
 
     def _note_keys(self) -> Iterator[int]:
         start, keys = self._target.first_dirty_offset, self._keys
-        transactions = self._transactions()
+        # The markers of those that ended before are not met on the way, which begins at `start`.
+        transactions = self._transactions(from_offset=start)
         keys.latest_offset = start - 1
         step = _SegmentStep(self.stats)
         for segment in self._segments:
@@ -129,8 +130,10 @@ class Cleaning:
         return True
 
     def _mark(self, marks: Marks) -> Iterator[int]:
+        latest_offset = self._keys.latest_offset
         for offsets in self._keys.offsets(CLEANER_STEP_RECORDS_COUNT * _SLOTS_PER_RECORD):
-            marks.add(offsets)
+            # Later ones are of a batch that the map had room for in part.
+            marks.add(offset for offset in offsets if offset <= latest_offset)
             yield 0
 
     # ---- the copy ----
@@ -203,9 +206,9 @@ class Cleaning:
         for suffix in (*SEGMENT_SUFFIXES[1:], LOG_SUFFIX):
             self._disk.remove(cleaned.prefix + suffix + CLEANED_SUFFIX)
 
-    def _transactions(self) -> CleanedTransactions:
+    def _transactions(self, from_offset: int = 0) -> CleanedTransactions:
         aborted = self._target.log.aborted_below(self._target.first_uncleanable_offset)
-        return CleanedTransactions(aborted)
+        return CleanedTransactions(entry for entry in aborted if entry.last_offset >= from_offset)
 
     def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
         try:

@@ -60,6 +60,32 @@ def test_what_was_cleaned_before_is_compared_with_what_came_since(ctx: Compacted
     assert ctx.committed() == [(1, "b", "1"), (2, "seal", "s"), (3, "a", "2"), (4, "seal", "s")]
 
 
+def test_a_transaction_is_not_taken_for_the_aborted_one_that_was_cleaned_before(
+    ctx: CompactedLog,
+) -> None:
+    ctx.put_in_transaction(("a", "0"), producer=7)
+    ctx.abort(7)
+    ctx.seal()
+    ctx.clean()
+    ctx.put_in_transaction(("a", "1"), producer=7)
+    ctx.commit(7)
+    ctx.put(("b", "1"))
+    ctx.seal()
+    ctx.clean()
+    assert [pair for pair in ctx.pairs() if pair[0] != "seal"] == [("a", "1"), ("b", "1")]
+
+
+def test_a_batch_that_the_map_had_room_for_in_part_is_cleaned_in_the_next_round(
+    ctx: CompactedLog,
+) -> None:
+    ctx.put(("a", "1"), ("b", "1"), ("c", "1"))
+    ctx.put(("a", "2"), ("b", "2"), ("d", "1"))
+    ctx.seal()
+    while ctx.clean_offset < 6:
+        assert ctx.clean(dedupe_buffer_bytes=24 * 7, load_factor=0.5) > 0
+    assert ctx.pairs() == [("c", "1"), ("a", "2"), ("b", "2"), ("d", "1")]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_thinned_batch_keeps_its_codec_timestamps_and_headers(
     ctx: CompactedLog, codec: str
