@@ -217,6 +217,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             if classic is not None:
                 self.store.forget(classic)
             group = self.store.consumer_groups[group_id] = ConsumerGroup(group_id)
+        if record.value is None and record.key.kind is ConsumerGroupKind.MEMBER_METADATA:
+            self.store.stop_waiting(group_id, record.key.name)
         consumer_records.replay(group, record.key, record.value)
 
     def replay_end_transaction_marker(

@@ -89,13 +89,15 @@ class GroupStore:
         del self.groups[group.group_id]
 
     def forget_consumer_group(self, group: ConsumerGroup) -> None:
-        """Remove a consumer group and all its timers. Its offsets stay."""
-        for member_id in group.members:
-            for kind in MEMBER_TIMERS:
-                self.timers.cancel(TimerKey(kind, group.group_id, member_id))
+        """Remove a consumer group, whose members are gone. Its offsets stay."""
         del self.consumer_groups[group.group_id]
         if self.offsets.partitions(group.group_id):
             self.groups[group.group_id] = ClassicGroup(group.group_id)
+
+    def stop_waiting(self, group_id: str, member_id: str) -> None:
+        """Cancel all timers of a consumer group's member that is gone, or classic from now on."""
+        for kind in MEMBER_TIMERS:
+            self.timers.cancel(TimerKey(kind, group_id, member_id))
 
     def renew_session(self, group: ClassicGroup, member: ClassicGroupMember, now_ms: int) -> None:
         """Restart the member's session timeout."""

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.group.config import GroupConfig
-from oncelog.group.consumer.events import Beat
+from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 from oncelog.group.results import JoinResult
@@ -81,3 +81,15 @@ def test_classic_members_stay_in_their_consumer_group_or_do_not_come(
     c.advance(45_000)
     assert list(c.consumer_group().members) in ([joined.member_id], [])
     assert "g" not in c.shard.store.groups
+
+
+def test_a_downgraded_group_waits_no_more_for_what_its_classic_members_were_called_for() -> None:
+    c = context()
+    assert beat(c, "new").error is ErrorCode.none
+    c.join(version=3)
+    (classic_id,) = set(c.consumer_group().members) - {"new"}
+    # It is given partitions, and has to fetch them; it never does.
+    c.submit(Quit("g", "new", -1))
+    assert list(c.group().members) == [classic_id]
+    c.advance(300_000)
+    assert "g" not in c.shard.store.consumer_groups
