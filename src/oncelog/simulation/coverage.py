@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from oncelog.group.states import MOVES
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
 __all__ = [
     "AREAS",
     "CATALOGUE",
+    "CONSUMER_GROUP_STATES",
+    "DOWNGRADED",
     "FAULT_KINDS",
+    "GROUP_CONVERSIONS",
     "GROUP_STATES",
+    "MEMBER_STATES",
     "REACHED_COUNT_MIN",
     "TRANSACTION_STATES",
     "UNREACHABLE",
+    "UPGRADED",
     "Coverage",
 ]
 
@@ -80,7 +86,7 @@ Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss 
 (`Coverage.add_losses`), and a process with a drifting clock counts "drift".
 """
 
-AREAS = ("fault", "transaction", "group", "crash", "compaction")
+AREAS = ("fault", "transaction", "group", "consumer-group", "member", "crash", "compaction")
 
 
 def _transaction_names() -> Iterator[str]:
@@ -103,6 +109,35 @@ TRANSACTION_STATES = tuple(_transaction_names())
 GROUP_STATES = tuple(_group_names())
 """Each state and each legal move of a classic group."""
 
+UPGRADED, DOWNGRADED = "upgraded", "downgraded"
+"""A group has changed its protocol while it had members."""
+
+CONSUMER_GROUP_STATES = (
+    *("consumer-group/Empty", "consumer-group/Empty->Assigning", "consumer-group/Empty->Stable"),
+    *("consumer-group/Assigning", "consumer-group/Assigning->Reconciling"),
+    *("consumer-group/Assigning->Stable", "consumer-group/Assigning->Empty"),
+    *("consumer-group/Reconciling", "consumer-group/Reconciling->Assigning"),
+    *("consumer-group/Reconciling->Stable", "consumer-group/Reconciling->Empty"),
+    *("consumer-group/Stable", "consumer-group/Stable->Assigning"),
+    *("consumer-group/Stable->Reconciling", "consumer-group/Stable->Empty"),
+    *("consumer-group/Dead", "consumer-group/Empty->Dead"),
+    *(f"consumer-group/{change}" for change in (UPGRADED, DOWNGRADED)),
+)
+"""Each state of a group under KIP-848, and each move between two decisions."""
+
+_MEMBER_STATES = ("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS")
+MEMBER_STATES = (
+    *(f"member/{state}" for state in _MEMBER_STATES),
+    *(f"member/{was}->{now}" for was, now in permutations(_MEMBER_STATES, 2)),
+)
+"""Each state of a member under KIP-848, and each move."""
+
+GROUP_CONVERSIONS = (
+    *("group/Dead", "group/Empty->Dead", "group/PreparingRebalance->Dead"),
+    *("group/CompletingRebalance->Dead", "group/Stable->Dead", "group/Empty->Stable"),
+)
+"""A classic group is gone when it is upgraded; one that was downgraded begins as Stable."""
+
 COMPACTIONS = ("compaction/swap", "compaction/swap-finished-at-start")
 """Segments that took the place of others, and those of them that recovery put there."""
 
@@ -110,6 +145,9 @@ CATALOGUE: tuple[str, ...] = (
     *(f"fault/{kind}" for kinds in FAULT_KINDS.values() for kind in kinds),
     *TRANSACTION_STATES,
     *GROUP_STATES,
+    *GROUP_CONVERSIONS,
+    *CONSUMER_GROUP_STATES,
+    *MEMBER_STATES,
     *(f"crash/{row.name}" for row in CrashPlace),
     *COMPACTIONS,
 )

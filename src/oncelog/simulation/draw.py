@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
+from oncelog.simulation.draw_groups import consumer_members, group_settings
 from oncelog.simulation.faults import PROFILES, draw_faults
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
@@ -43,9 +44,10 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
     drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
     profile = drawn if profile is None else profile
     duration_s = DURATION_S if duration_s is None else duration_s
-    broker = _settings(rng, profile)
+    broker = _settings(rng, profile) | group_settings(part_rng(seed, "group settings"))
     topics = _topics(rng, profile)
     clients = _clients(part_rng(seed, "clients"), topics, duration_s)
+    clients += consumer_members(part_rng(seed, "consumer groups"), topics, clients, duration_s)
     faults = draw_faults(
         part_rng(seed, "faults"), profile, duration_s, [client.id for client in clients]
     )

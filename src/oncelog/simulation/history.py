@@ -21,6 +21,9 @@ __all__ = [
     "BrokerStarted",
     "Event",
     "Fault",
+    "GroupDescribed",
+    "HeartbeatAnswered",
+    "HeartbeatAsked",
     "History",
     "Joined",
     "Logged",
@@ -276,7 +279,8 @@ class AssignmentMade(Event):
 class Assigned(Event):
     """SyncGroup answered: the member owns these partitions from now on.
 
-    Under "cooperative" it may have owned some of them without a break.
+    Under "cooperative" it may have owned some of them without a break. Under KIP-848 they are those
+    of a heartbeat's answer, and `generation` is the member's epoch.
     """
 
     group_id: str
@@ -292,6 +296,44 @@ class Revoked(Event):
     group_id: str
     member_id: str
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAsked(Event):
+    """ConsumerGroupHeartbeat (KIP-848) is sent. `epoch` 0: the member joins; below 0: it leaves.
+
+    `owned`: what it says that it owns; None if it does not say.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    owned: tuple[TopicPartition, ...] | None
+    instance_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered(Event):
+    """It was answered: the member is in this epoch, or `error` says why not.
+
+    `assigned`: what the member is to own, where the answer says it. A partition of a topic that the
+    member does not know is left out.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    error: str
+    assigned: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescribed(Event):
+    """ConsumerGroupDescribe answered: what each member owns, as its coordinator sees it."""
+
+    group_id: str
+    state: str
+    members: Mapping[str, tuple[TopicPartition, ...]]
 
 
 # --- topics ------------------------------------------------------------------------------

@@ -31,16 +31,20 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.consumer.events import GroupConverted
+from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from oncelog.group.consumer.members import MemberState
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import DEAD, GroupState
+from oncelog.group.store import GroupStore
 from oncelog.metadata.store import MetadataStore
 from oncelog.protocol.records import group_log, transaction_log
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.coverage import Coverage
+from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction import InitProducerId, TransactionCoordinatorShard, TransactionState
 from oncelog.transaction.events import (
@@ -189,19 +193,27 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
 
 
 class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
-    """Counts the states and moves of classic groups."""
+    """Counts the states and moves of groups of both protocols, and of members under KIP-848."""
 
     def __init__(
         self, inner: GroupCoordinatorShard, coverage: Coverage, watch: BrokerWatch
     ) -> None:
         super().__init__(inner, coverage, watch)
         self._groups = inner.store.groups
+        self._consumer_groups = ConsumerGroupStates(inner.store, coverage)
+
+    def on_loaded(self, context: EventContext) -> GroupDecision:
+        """What was loaded is no move."""
+        self._consumer_groups.begin()
+        return super().on_loaded(context)
 
     def decide(self, event: GroupEvent, context: EventContext) -> GroupDecision:
         """Compare the state of the event's group before and after."""
         id_ = getattr(event, "group_id", None)
         group = self._groups.get(id_) if id_ is not None else None
         before = _snapshot(group)
+        if id_ is not None:
+            self._consumer_groups.look(id_, is_converted=isinstance(event, GroupConverted))
         decision = self.inner.decide(event, context)
         if id_ is not None:
             self._compare(id_, group, before)
@@ -249,6 +261,51 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
             self.coverage.moved("group", was.value, via.value)
             was = via
         self.coverage.moved("group", was.value, after[0].value)
+
+
+class ConsumerGroupStates:
+    """Compares a consumer group with what it was, before each event that is about it.
+
+    By then all records of one decision are replayed: what is between them is no state.
+    """
+
+    def __init__(self, store: GroupStore, coverage: Coverage) -> None:
+        self._groups = store.consumer_groups
+        self._classic_groups = store.groups
+        self._coverage = coverage
+        self._seen: dict[str, tuple[ConsumerGroupState, dict[str, MemberState]]] = {}
+
+    def begin(self) -> None:
+        """Take the groups as they are."""
+        self._seen = {id_: _consumer_snapshot(group) for id_, group in self._groups.items()}
+
+    def look(self, id_: str, *, is_converted: bool) -> None:
+        """Count what has changed since the last look. `is_converted`: so did the protocol."""
+        group, before = self._groups.get(id_), self._seen.pop(id_, None)
+        if is_converted:
+            self._coverage.count(f"consumer-group/{DOWNGRADED if group is None else UPGRADED}")
+        if group is None:
+            classic = self._classic_groups.get(id_)
+            is_classic = classic is not None and bool(classic.members)
+            if before is not None and not is_classic:
+                self._coverage.moved("consumer-group", before[0].value, DEAD)
+            return
+        now = self._seen[id_] = _consumer_snapshot(group)
+        if before is None or before[0] is not now[0]:
+            was = None if before is None else before[0].value
+            self._coverage.moved("consumer-group", was, now[0].value)
+        members = {} if before is None else before[1]
+        for member_id, state in now[1].items():
+            was_state = members.get(member_id)
+            if was_state is not state:
+                name = None if was_state is None else was_state.name
+                self._coverage.moved("member", name, state.name)
+
+
+def _consumer_snapshot(
+    group: ConsumerGroup,
+) -> tuple[ConsumerGroupState, dict[str, MemberState]]:
+    return group.state, {id_: member.state for id_, member in group.members.items()}
 
 
 _Snapshot = tuple[GroupState, GroupState | None, int]

@@ -141,6 +141,10 @@ class SimulationRun:
             storage_failures_s=tuple(at["storage"]),
             last_fault_s=self.healed_s,
             settle_bound_s=SETTLE_BOUND_S,
+            member_session_s=float(
+                self.plan.broker.get("group.consumer.session.timeout.ms", "45000")
+            )
+            / 1000,
             retention=self._retained(),
         )
 

@@ -9,7 +9,15 @@ from rich.console import Console
 
 from oncelog.core.ids import TopicPartition
 from oncelog.group.states import MOVES
-from oncelog.simulation.coverage import CATALOGUE, FAULT_KINDS, UNREACHABLE, Coverage
+from oncelog.simulation.coverage import (
+    CATALOGUE,
+    CONSUMER_GROUP_STATES,
+    FAULT_KINDS,
+    GROUP_CONVERSIONS,
+    MEMBER_STATES,
+    UNREACHABLE,
+    Coverage,
+)
 from oncelog.simulation.crashes import CrashContext, CrashPlace, spark_crash
 from oncelog.simulation.history import (
     BrokerDied,
@@ -43,7 +51,9 @@ def test_the_catalogue_names_each_state_and_each_legal_move_once() -> None:
     moves = [name for name in CATALOGUE if "->" in name]
     legal = [previous for states in LEGAL_PREVIOUS.values() for previous in states]
     legal_in_groups = [after for states in MOVES.values() for after in states]
-    assert len(moves) == len(legal) + len(legal_in_groups)
+    others = (*GROUP_CONVERSIONS, *CONSUMER_GROUP_STATES, *MEMBER_STATES)
+    more = [name for name in others if "->" in name]
+    assert len(moves) == len(legal) + len(legal_in_groups) + len(more)
     assert "transaction/PrepareCommit->CompleteCommit" in CATALOGUE
     assert "group/Stable->PreparingRebalance" in CATALOGUE
 

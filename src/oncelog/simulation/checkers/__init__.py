@@ -15,12 +15,19 @@ from collections.abc import Callable, Iterable
 
 from oncelog.simulation.checkers.anomaly import Anomaly, Promise
 from oncelog.simulation.checkers.compaction import compactions
+from oncelog.simulation.checkers.consumer_groups import (
+    early_expulsions,
+    member_epochs,
+    silent_members,
+    two_owners,
+)
 from oncelog.simulation.checkers.coordinators import decisions, fencing, producer_ids
 from oncelog.simulation.checkers.cycles import g0, g1c
 from oncelog.simulation.checkers.ending import broker_stopped, lag_ends, progress
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.groups import generations, ownership
 from oncelog.simulation.checkers.logs import committed_views, sequences, valid_logs
+from oncelog.simulation.checkers.monotonic_commits import monotonic_commits
 from oncelog.simulation.checkers.offsets import copies, offsets_with_transactions
 from oncelog.simulation.checkers.reads import nonmonotonic_poll, skipped_poll, unseen
 from oncelog.simulation.checkers.transactions import (
@@ -64,6 +71,11 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "INV-7": watermarks,
     "INV-8": generations,
     "ownership": ownership,
+    "member-epochs": member_epochs,
+    "two-owners": two_owners,
+    "monotonic-commits": monotonic_commits,
+    "silent-member": silent_members,
+    "early-expulsion": early_expulsions,
     "INV-9": valid_logs,
     "INV-11": producer_ids,
     "compaction": compactions,

@@ -19,6 +19,7 @@ class Promise:
     or the disk was full, and the folder is off line until the broker restarts. `last_fault_s` is
     when the last fault was healed; all clients settle within `settle_bound_s` after it. `retention`
     has the topics whose segments expire by age or size.
+    A member under KIP-848 may be silent for `member_session_s`.
     """
 
     flush_every_message: bool
@@ -28,6 +29,7 @@ class Promise:
     unclean_elections: bool = False
     last_fault_s: float = 0.0
     settle_bound_s: float
+    member_session_s: float = 45.0
     retention: frozenset[str] = frozenset()
 
 

@@ -20,6 +20,7 @@ from oncelog.simulation.final import FinalPartition, FinalState, LoggedBatch
 from oncelog.simulation.history import (
     Acked,
     Event,
+    HeartbeatAsked,
     History,
     Joined,
     Polled,
@@ -288,6 +289,11 @@ class Evidence:
             for joined in self.of(Joined)
             if joined.instance_id
         }
+
+    @cached_property
+    def consumer_groups(self) -> frozenset[str]:
+        """The groups that had a member under KIP-848. Their epochs are judged by its rules."""
+        return frozenset(asked.group_id for asked in self.of(HeartbeatAsked))
 
     @cached_property
     def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:

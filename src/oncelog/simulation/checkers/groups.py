@@ -35,6 +35,7 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
     that no member had been assigned in is known to the coordinator's memory only: a broker that
     died since then may have forgotten it, and goes on with the one before. Otherwise excused by
     nothing but a loss of power or damage that took the generation from `__consumer_offsets`.
+    Groups with members under KIP-848 are left to `consumer_groups`.
     """
     excuses = Excuses(evidence)
     yield from _old_commits(evidence, excuses)
@@ -42,6 +43,8 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
     for event in evidence.of(AssignmentMade):
         made[event.group_id, event.generation].append(event)
     for assigned in evidence.of(Assigned):
+        if assigned.group_id in evidence.consumer_groups:
+            continue
         leaders = made.get((assigned.group_id, assigned.generation), [])
         # A static member that comes back in the same generation has another id and what it had.
         instance = evidence.instances.get(assigned.member_id)
@@ -70,6 +73,8 @@ def _old_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
     died = [event.at_s for event in evidence.of(BrokerDied)]
     for asked, answer in paired_commits(evidence):
         if not isinstance(answer, OffsetsCommitted) or asked.generation < 0:
+            continue
+        if asked.group_id in evidence.consumer_groups:
             continue
         for event in told.get(asked.group_id, ()):
             if event.generation <= asked.generation or event.at_s >= asked.at_s:
@@ -116,7 +121,7 @@ def ownership(evidence: Evidence) -> Iterator[Anomaly]:
                 _give_up(owners, event.group_id, event.member_id, None)
         elif isinstance(event, Revoked):
             _give_up(owners, event.group_id, event.member_id, event.partitions)
-        elif isinstance(event, Assigned):
+        elif isinstance(event, Assigned) and event.group_id not in evidence.consumer_groups:
             yield from _take(evidence, excuses, owners, joined, event)
 
 

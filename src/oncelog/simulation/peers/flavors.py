@@ -41,6 +41,8 @@ class Flavor:
     static_membership: bool = True
     knows_generation: bool = True
     """TxnOffsetCommit carries member and generation (KIP-447)."""
+    consumer_protocol: bool = True
+    """It can be a member under KIP-848."""
     compares_epochs: bool = True
     """A consumer notices when the log lost what it read (KIP-320)."""
 
@@ -122,6 +124,7 @@ OLD: Final = Flavor(
     fetch_sessions=False,
     static_membership=False,
     knows_generation=False,
+    consumer_protocol=False,
     compares_epochs=False,
 )
 

@@ -1,12 +1,16 @@
 """A consumer that is a member of a group: it reads what it is assigned and commits what it read.
 
 It leaves, dies silently, comes back, and as a static member comes back under its instance id while
-the old instance may still be about.
+the old instance may still be about. Under KIP-848 any process may do so: it was frozen, and goes on
+as the member that it was.
 
-Parameters: `flavor`, `topics`, `group_id` ("g"), `assignor` ("range", "roundrobin",
-"cooperative-sticky"), `instance_id` (none: dynamic), `isolation`, `session_timeout_ms` (6,000),
-`rebalance_timeout_ms` (10,000), `die_chance` (0.01), `leave_chance` (0.005), `settle_ms` (the
-session timeout and a half, and 2 s).
+Parameters: `flavor`, `topics`, `group_id` ("g"), `protocol` ("classic", "consumer", or "mixed":
+each process takes one of the two, as while a group is upgraded or downgraded), `assignor`
+("range", "roundrobin", "cooperative-sticky"), `server_assignor` (none: the broker's choice),
+`pattern` (none: `topics` are subscribed by name), `instance_id` (none: dynamic), `isolation`,
+`session_timeout_ms` (6,000), `rebalance_timeout_ms` (10,000), `die_chance` (0.01), `leave_chance`
+(0.005), `repeat_chance` (0: how often it commits as the member of its former generation),
+`settle_ms` (the session timeout and a half, and 2 s).
 """
 
 from __future__ import annotations
@@ -18,12 +22,37 @@ from typing import Literal
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.consumer import Quiet
+from oncelog.simulation.peers.consumer_membership import PeerConsumerMember
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
+from oncelog.simulation.peers.group import GroupClient
 from oncelog.simulation.peers.membership import Member
 from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["GroupReader", "run"]
+
+
+def _member(context: ClientContext, wire: PeerWire) -> GroupClient:
+    """Who takes part in the group, under the protocol that the parameters name."""
+    topics: Sequence[str] = context.get("topics", ("t",))
+    group_id: str = context.get("group_id", "g")
+    wanted: str | Literal[True] | None = context.parameters.get("instance_id")
+    instance_id = context.name.partition(".")[0] if wanted is True else wanted
+    protocol: str = context.get("protocol", "classic")
+    if protocol == "mixed":
+        protocol = context.rng.choice(("classic", "consumer"))
+    if protocol == "consumer" and wire.flavor.consumer_protocol:
+        return PeerConsumerMember(
+            context,
+            wire,
+            group_id,
+            topics,
+            assignor=context.parameters.get("server_assignor"),
+            pattern=context.get("pattern", ""),
+            instance_id=instance_id,
+        )
+    assignor: str = context.get("assignor", "range")
+    return Member(context, wire, group_id, topics, assignor=assignor, instance_id=instance_id)
 
 
 class GroupReader:
@@ -35,24 +64,16 @@ class GroupReader:
     def __init__(
         self, context: ClientContext, wire: PeerWire, *, committed: bool, saves: bool = True
     ) -> None:
-        root = context.name.partition(".")[0]
         self.context = context
         self.wire = wire
-        topics: Sequence[str] = context.get("topics", ("t",))
-        instance_id: str | Literal[True] | None = context.parameters.get("instance_id")
-        self.member = Member(
-            context,
-            wire,
-            context.get("group_id", "g"),
-            topics,
-            assignor=context.get("assignor", "range"),
-            instance_id=root if instance_id is True else instance_id,
-        )
+        self.member = _member(context, wire)
         self.fetcher = Fetcher(context, wire, committed=committed)
         self.saved: dict[TopicPartition, int] = {}
         """The positions that are committed, as far as this member knows."""
         self.is_told = False
         self._saves = saves
+        self._lost: dict[TopicPartition, int] = {}
+        """Where this member stood in what it read last and is not assigned any more."""
 
     async def ready(self) -> bool:
         """Be a member with positions. False if that is still to come; then time has passed."""
@@ -77,6 +98,7 @@ class GroupReader:
 
     def _forget(self, kept: Sequence[TopicPartition]) -> None:
         for at in [at for at in self.fetcher.positions if at not in kept]:
+            self._lost[at] = self.fetcher.positions[at]
             self.fetcher.drop(at)
             self.saved.pop(at, None)
 
@@ -107,6 +129,14 @@ class GroupReader:
             for at, position in self.fetcher.positions.items()
             if position >= 0 and self.saved.get(at) != position and at in self.member.assigned
         }
+
+    async def repeat(self) -> None:
+        """Commit as the member that it was before, as a commit that was on its way may come."""
+        assigned, positions = self.member.assigned, self.fetcher.positions
+        lost = {at: offset for at, offset in self._lost.items() if at not in assigned}
+        self._lost.clear()
+        read = lost or {at: positions.get(at, -1) for at in assigned}
+        await self.member.repeat({at: offset for at, offset in read.items() if offset >= 0})
 
     async def save(self) -> None:
         """Commit how far this member has read, if there is anything new."""
@@ -183,6 +213,9 @@ class _Life:
             await context.clock.sleep(200)
         if context.stopping() or context.chance(0.3):
             await reader.save()
+        repeat_chance = float(context.get("repeat_chance", 0.0))
+        if repeat_chance and context.chance(repeat_chance):
+            await reader.repeat()
         if context.chance(0.3):
             await context.think()
 
@@ -204,7 +237,8 @@ class _Life:
         else:
             self._unsaved = self._reader.unsaved()
             member.die()
-            self.is_ghost = member.instance_id is not None and context.chance(0.5)
+            may_come_back = member.instance_id is not None or not isinstance(member, Member)
+            self.is_ghost = may_come_back and context.chance(0.5)
             if self.is_ghost:
                 return False
         if context.chance(0.5):
@@ -212,10 +246,15 @@ class _Life:
         return False
 
     async def haunt(self) -> None:
-        """Go on for a while although another process has the instance id now (KIP-345)."""
+        """Go on for a while as the member that it was: another process may be in its place."""
         member = self._reader.member
+        is_classic = isinstance(member, Member)
+        if not is_classic:
+            await self._context.pause(0, 2.0 * member.session_ms)
         for _ in range(self._context.rng.randint(1, 20)):
             await self._context.pause(50, 500)
+            if self._unsaved and not is_classic:
+                await member.commit(self._unsaved)
             await member.beat(now=True)
             if member.is_fenced or member.generation < 0:
                 break

@@ -10,35 +10,15 @@ Sources: `AbstractCoordinator`, `ConsumerCoordinator` (Java).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oncelog.client import requests
-from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.fields import RequestFor, ResponseT
-from oncelog.protocol.messages import (
-    heartbeat,
-    join_group,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
+from oncelog.protocol.messages import heartbeat, join_group, leave_group, sync_group
 from oncelog.simulation.context import ClientContext
-from oncelog.simulation.history import (
-    Assigned,
-    AssignmentMade,
-    Joined,
-    OffsetsCommitRefused,
-    OffsetsCommitted,
-    OffsetsCommitting,
-    OffsetsFetched,
-    Revoked,
-)
+from oncelog.simulation.history import Assigned, AssignmentMade, Joined
 from oncelog.simulation.peers.assignors import (
     PeerSubscription,
     assign,
@@ -47,21 +27,18 @@ from oncelog.simulation.peers.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from oncelog.simulation.peers.wire import GROUP, LostError, PeerWire
+from oncelog.simulation.peers.group import MOVED, GroupClient
+from oncelog.simulation.peers.wire import GROUP, PeerWire
 
 __all__ = ["Member"]
 
-_MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 _JOIN_GRACE_MS: Final = 5_000
 _SUBSCRIPTION_VERSION: Final = 2
 _OLD_JOIN_MAX: Final = 2
 
 
-class Member:
-    """See the module's docstring. `generation` -1: it is in none and has to join.
-
-    `is_fenced`: another member has taken its instance id.
-    """
+class Member(GroupClient):
+    """See the module's docstring. `is_fenced`: another member has taken its instance id."""
 
     def __init__(
         self,
@@ -73,39 +50,22 @@ class Member:
         assignor: str = "range",
         instance_id: str | None = None,
     ) -> None:
-        self.context = context
-        self.wire = wire
-        self.group_id = group_id
-        self.topics = tuple(topics)
+        super().__init__(context, wire, group_id, topics, instance_id)
         self.assignor = assignor
-        self.instance_id = instance_id if wire.flavor.static_membership else None
-        self.member_id = ""
-        self.generation = -1
-        self.assigned: tuple[TopicPartition, ...] = ()
-        self.is_fenced = False
-        self.session_ms = int(context.get("session_timeout_ms", 6_000))
-        self.rebalance_ms = int(context.get("rebalance_timeout_ms", 10_000))
         self._interval_s = float(context.get("heartbeat_interval_ms", self.session_ms / 4)) / 1000
-        self._beat_s = 0.0
         self._must_join = True
-        self._attempt = 0
         self._counts: dict[str, int] | None = None
-        """The generation that a leader's assignment was made for."""
+        """The partition counts that a leader's assignment was made for."""
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions stay with their owners through a rebalance."""
+        """See `GroupClient`."""
         return self.assignor == "cooperative-sticky"
 
     @property
     def must_join(self) -> bool:
-        """Whether the member has to join (again) before it goes on reading."""
+        """See `GroupClient`."""
         return self._must_join
-
-    @property
-    def membership(self) -> tuple[int, str, str | None]:
-        """Generation, member id and instance id, as TxnOffsetCommit carries them."""
-        return self.generation, self.member_id, self.instance_id
 
     # --- joining ----------------------------------------------------------------------
 
@@ -127,7 +87,7 @@ class Member:
             self._refused(ApiKey.JOIN_GROUP, code)
             return await self._failed()
         self.member_id = str(answer.member_id)
-        self.generation = int(answer.generation_id)
+        self._enter(int(answer.generation_id))
         is_leader = str(answer.leader) == self.member_id
         self._counts = None
         self.context.record(
@@ -276,99 +236,6 @@ class Member:
         if answer is not None and answer.error_code is not ErrorCode.none:
             self._refused(ApiKey.HEARTBEAT, answer.error_code)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """One attempt to commit positions as this member of this generation (INV-8)."""
-        who = self.group_id, self.member_id, self.generation
-        self.context.record(OffsetsCommitting, *who, dict(offsets))
-        request = self._commit_request(offsets)
-        at_most = self._by_name(offsets)
-        answer = await self._ask(ApiKey.OFFSET_COMMIT, request, None, at_most)
-        if answer is None:
-            return False
-        codes = [p.error_code for topic in answer.topics for p in topic.partitions]
-        failed = [code for code in codes if code is not ErrorCode.none]
-        if not failed:
-            self.context.record(OffsetsCommitted, *who, dict(offsets))
-            return True
-        self.context.record(OffsetsCommitRefused, *who, failed[0].name)
-        self._refused(ApiKey.OFFSET_COMMIT, failed[0])
-        return False
-
-    def _by_name(self, partitions: Iterable[TopicPartition]) -> int | None:
-        """Versions that name topics by their id are for topics whose id is known."""
-        is_known = all(self.wire.topic_id(at.topic) is not None for at in partitions)
-        return None if is_known else requests.OFFSETS_BY_NAME_MAX
-
-    def _commit_request(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> offset_commit.OffsetCommitRequest:
-        request = requests.offset_commit_request(
-            self.group_id, {at: OffsetAndMetadata(offset) for at, offset in offsets.items()}
-        )
-        return replace(
-            request,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            topics=tuple(
-                replace(topic, topic_id=self.wire.topic_id(topic.name or ""))
-                for topic in request.topics
-            ),
-        )
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition], *, stable: bool = True
-    ) -> dict[TopicPartition, int] | None:
-        """The group's offsets of these partitions; None if they are not available now."""
-        asked_s = self.context.now_s()
-        wanted = sorted(set(partitions))
-        request = self._offsets_request(wanted, stable)
-        answer = await self._ask(ApiKey.OFFSET_FETCH, request, None, self._by_name(wanted))
-        if answer is None:
-            return None
-        code, offsets = self._offsets_of(answer)
-        if code is not ErrorCode.none:
-            if code is not ErrorCode.unstable_offset_commit:
-                self._refused(ApiKey.OFFSET_FETCH, code)
-            return None
-        self.context.record(OffsetsFetched, self.group_id, offsets, asked_s, stable)
-        return offsets
-
-    def _offsets_request(
-        self, wanted: Sequence[TopicPartition], stable: bool
-    ) -> offset_fetch.OffsetFetchRequest:
-        group = offset_fetch.OffsetFetchRequestGroup(
-            group_id=self.group_id,
-            topics=tuple(
-                offset_fetch.OffsetFetchRequestTopics(
-                    name=name,
-                    topic_id=self.wire.topic_id(name),
-                    partition_indexes=tuple(indexes),
-                )
-                for name, indexes in requests.by_topic(wanted).items()
-            ),
-        )
-        return offset_fetch.OffsetFetchRequest(groups=(group,), require_stable=stable)
-
-    def _offsets_of(
-        self, answer: offset_fetch.OffsetFetchResponse
-    ) -> tuple[ErrorCode, dict[TopicPartition, int]]:
-        """The first error of an OffsetFetch answer, and the offsets in it."""
-        names = {view.topic_id: name for name, view in self.wire.topics.items() if view.topic_id}
-        group = answer.groups[0]
-        offsets: dict[TopicPartition, int] = {}
-        code = group.error_code
-        for topic in group.topics:
-            name = topic.name
-            if name is None:
-                name = "" if topic.topic_id is None else names.get(topic.topic_id, "")
-            for p in topic.partitions:
-                if p.error_code is not ErrorCode.none:
-                    code = p.error_code if code is ErrorCode.none else code
-                elif p.committed_offset >= 0:
-                    offsets[TopicPartition(name, int(p.partition_index))] = int(p.committed_offset)
-        return code, offsets
-
     # --- going ------------------------------------------------------------------------
 
     async def leave(self) -> None:
@@ -389,41 +256,7 @@ class Member:
         await self._ask(ApiKey.LEAVE_GROUP, request, 2_000)
         self.generation = -1
 
-    def die(self) -> None:
-        """Own no partition any more, without a request."""
-        self._revoke(self.assigned)
-
-    def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
-        if partitions:
-            self.context.record(Revoked, self.group_id, self.member_id, tuple(partitions))
-        self.assigned = tuple(at for at in self.assigned if at not in partitions)
-
     # --- asking -----------------------------------------------------------------------
-
-    async def _ask(
-        self,
-        api: ApiKey,
-        request: RequestFor[ResponseT],
-        timeout_ms: float | None,
-        at_most: int | None = None,
-    ) -> ResponseT | None:
-        """One request to the group's coordinator; None without an answer."""
-        address = await self.wire.coordinator(GROUP, self.group_id)
-        if address is None:
-            await self.context.back_off(self._attempt)
-            return None
-        try:
-            return await self.wire.ask(
-                api,
-                request,
-                to=address,
-                lane=self.wire.lane(GROUP),
-                timeout_ms=timeout_ms,
-                at_most=at_most,
-            )
-        except LostError:
-            self.wire.forget_coordinator(GROUP, self.group_id)
-            return None
 
     async def _failed(self) -> bool:
         self._must_join = True
@@ -432,8 +265,8 @@ class Member:
         return False
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
-        """Handle an error of the membership."""
-        if code in _MOVED:
+        """See `GroupClient`."""
+        if code in MOVED:
             self.wire.forget_coordinator(GROUP, self.group_id)
         elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
             self.wire.topics.clear()

@@ -1,0 +1,102 @@
+"""The part of a plan that is about groups under KIP-848: who takes part, and the broker's times.
+
+Drawn with randomness of its own, so that the rest of a seed's plan does not depend on it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from oncelog.simulation.plan import PlannedClient, PlannedTopic
+
+__all__ = ["consumer_members", "group_settings"]
+
+_CHANCE: Final = 0.4
+"""How many runs have such a group."""
+_COPIERS_CHANCE: Final = 0.5
+"""How many runs whose copiers are members have them take part under KIP-848."""
+_FLAVORS: Final = ("java", "librdkafka")
+
+
+def group_settings(rng: random.Random) -> dict[str, str]:
+    """The times of consumer groups, short enough for a run, and which changes of protocol go."""
+    return {
+        "group.consumer.min.session.timeout.ms": "500",
+        "group.consumer.session.timeout.ms": rng.choice(["1500", "3000"]),
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": rng.choice(["200", "400"]),
+        "group.consumer.assignment.interval.ms": rng.choice(["0", "100", "1000"]),
+        "group.consumer.migration.policy": rng.choice(
+            ["bidirectional", "bidirectional", "upgrade", "downgrade"]
+        ),
+    }
+
+
+def consumer_members(
+    rng: random.Random,
+    topics: Sequence[PlannedTopic],
+    others: list[PlannedClient],
+    duration_s: float,
+) -> list[PlannedClient]:
+    """The members of one group, of the new protocol alone or of both; copiers change in place."""
+    shared = _of_the_group(rng, [topic.name for topic in topics])
+    if rng.random() < _COPIERS_CHANCE:
+        _change_copiers(others, shared)
+    if rng.random() >= _CHANCE:
+        return []
+    first = len(others)
+    return [
+        PlannedClient(
+            f"c{first + index}",
+            "peer-member",
+            rng.uniform(0.0, min(1.0, duration_s / 4)),
+            _of_a_member(rng, shared),
+        )
+        for index in range(rng.choice([2, 2, 3, 4]))
+    ]
+
+
+def _of_the_group(rng: random.Random, topics: list[str]) -> dict[str, Any]:
+    """What all members of the group have in common."""
+    shared: dict[str, Any] = {
+        "topics": topics,
+        "group_id": "consumers",
+        "protocol": rng.choice(["consumer", "consumer", "mixed"]),
+        "assignor": rng.choice(["range", "cooperative-sticky"]),
+        "session_timeout_ms": 3_000,
+        "rebalance_timeout_ms": rng.choice([1_000, 4_000]),
+        "think_ms": 100.0,
+        "repeat_chance": 0.05,
+        "die_chance": 0.02,
+        "leave_chance": 0.01,
+    }
+    if rng.random() < 0.3:
+        shared["instance_id"] = True
+    return shared
+
+
+def _of_a_member(rng: random.Random, shared: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = {
+        **shared,
+        "flavor": rng.choice(_FLAVORS),
+        "isolation": rng.choice(["committed", "uncommitted"]),
+    }
+    if rng.random() < 0.5:
+        parameters["server_assignor"] = rng.choice(["uniform", "range"])
+    if rng.random() < 0.3:
+        parameters["pattern"] = "|".join(shared["topics"])
+    elif rng.random() < 0.2:
+        # Members that want different topics; "source" has one who wants it in any case.
+        parameters["topics"] = ["source", *shared["topics"][2:]]
+    return parameters
+
+
+def _change_copiers(clients: list[PlannedClient], shared: Mapping[str, Any]) -> None:
+    """Have the copiers that are members take part in a group of the new protocol, or of both."""
+    for index, client in enumerate(clients):
+        if client.role == "peer-copier" and client.parameters["as_member"]:
+            changed = {**client.parameters, "protocol": shared["protocol"]}
+            clients[index] = replace(client, parameters=changed)
