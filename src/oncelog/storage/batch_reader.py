@@ -97,11 +97,12 @@ class BatchReader:
     def plain_run(
         self, position: int, expected: int, latest_epoch: int, index_interval_bytes: int
     ) -> PlainRun | None:
-        """The sound batches from `position` on about which nothing but their places is to be said.
+        """Return the run of plain batches from `position` on: sound ones that need only positions.
 
-        Offsets go on from `expected`, no batch gets an index entry, and all lie in the bytes read.
-        What is damaged, or not plain, ends the run; None if it has no batch. Coordinators write
-        logs of small batches: this spares each of them a header object and a dozen calls.
+        Offsets continue from `expected`, no batch gets an index entry, and all are in the bytes
+        read. A batch that is damaged, or not plain, ends the run; None if the run is empty.
+        Coordinators write logs of small batches: this spares each of them a header object and a
+        dozen calls.
         """
         place = first = self._load(position, HEADER_SIZE)
         buffer = self._chunk
