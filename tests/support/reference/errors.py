@@ -40,8 +40,8 @@ succeed later, and Kafka's clients try again by themselves. To a client of ours 
 
 ## Given by a broker of ours
 
-| | Error | Retriable | When |
-|---|---|---|---|
+| | Error | When |
+|---|---|---|
 """
 
 OTHERS_HEAD: Final = """
@@ -50,7 +50,7 @@ OTHERS_HEAD: Final = """
 Kafka's others belong to what is not here: authentication, quotas, delegation tokens, KRaft's
 quorum, tiered storage, share and streams groups. The clients know them all.
 
-| | Error | Retriable |
+| | Error | |
 |---|---|---|
 """
 
@@ -83,6 +83,7 @@ def document() -> str:
     return HEAD + "".join(rows) + OTHERS_HEAD + "".join(others)
 
 
-def _row(code: ErrorCode, *more: str) -> str:
-    cells = [str(code.value), f"`{code.name.upper()}`", "yes" if code.retriable else "", *more]
-    return f"| {' | '.join(cells)} |\n"
+def _row(code: ErrorCode, sentence: str = "") -> str:
+    # Not as code: the site breaks code inside of words where a column is narrow.
+    meaning = [sentence, "*Retriable.*" if code.retriable else ""]
+    return f"| {code.value} | {code.name.upper()} | {' '.join(filter(None, meaning))} |\n"
