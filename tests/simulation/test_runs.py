@@ -29,6 +29,15 @@ def test_a_run_of_each_kind_finds_nothing_new(profile: str) -> None:
     assert len(result.history) > 50
 
 
+@pytest.mark.parametrize(("seed", "profile"), [(7, "processes"), (19, "crash-points")])
+def test_a_run_with_members_under_kip_848_finds_nothing_new(seed: int, profile: str) -> None:
+    result = execute(draw_plan(seed, profile), ROLES)
+    again = f"oncelog simulate --seed {seed} --profile {profile}"
+    assert not [finding for finding in judge_run(result) if not finding.known_as], again
+    assert result.coverage.counts["consumer-group/Stable"] > 1
+    assert result.coverage.counts["member/UNREVOKED_PARTITIONS"] > 0
+
+
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
 def test_what_was_found_once_is_mended_or_known(path: Path) -> None:
     found = findings(path)
