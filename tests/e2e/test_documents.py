@@ -27,6 +27,7 @@ from tests.support.documents.blocks import (
 )
 from tests.support.documents.comparing import matches
 from tests.support.documents.running import differences
+from tests.support.root_logger import root_logger_as_before
 
 pytestmark = pytest.mark.slow
 
@@ -105,14 +106,15 @@ def problem_of(words: list[str]) -> str:
 def problem_of_ours(arguments: list[str]) -> str:
     """What click says of the options of one of our commands."""
     command: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     try:
         while isinstance(command, click.Group):
             name, found, arguments = command.resolve_command(context, arguments)
             assert found is not None
             context = click.Context(found, parent=context, info_name=name)
             command = found
-        command.make_context(command.name, arguments, parent=context)
+        with root_logger_as_before():
+            command.make_context(command.name, arguments, parent=context)
     except click.ClickException as error:
         return error.format_message()
     return ""

@@ -65,6 +65,13 @@ def _polled(event: h.Polled) -> str:
     return f"@{first}" if first == last else f"@{first}…{last}"
 
 
+def _heartbeat(event: h.HeartbeatAnswered) -> str:
+    if event.error:
+        return f"{event.group_id} {event.error}"
+    owned = "" if event.assigned is None else f" owns {_text(event.assigned) or 'nothing'}"
+    return f"{event.group_id} epoch {event.epoch}{owned}"
+
+
 def _outcome(event: h.TransactionEnded) -> str:
     return f"T{event.transaction} {'committed' if event.commit else 'aborted'}"
 
@@ -120,6 +127,9 @@ KINDS: dict[type[Event], EventLook] = dict(
         _row(
             h.Revoked, "square", "quiet", lambda e: f"gives up {_text(e.partitions) or 'nothing'}"
         ),
+        _row(h.HeartbeatAsked, "caret", "quiet", lambda e: f"{e.group_id} epoch {e.epoch}?"),
+        _row(h.HeartbeatAnswered, "square", "group", _heartbeat),
+        _row(h.GroupDescribed, "square", "quiet", lambda e: f"{e.group_id} is {e.state}"),
         _row(h.TopicChanging, "plus", "quiet", lambda e: f"{_topic(e)}?"),
         _row(h.TopicChanged, "plus", "ack", _topic),
         _row(

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from click.testing import CliRunner
 
 from oncelog.cli.main import main
+from tests.support.root_logger import root_logger_as_before
 
 __all__ = ["Printed", "Terminal"]
 
@@ -83,6 +84,7 @@ class Terminal:
 
     def _oncelog(self, words: list[str], stdin: bytes, *, to_pipe: bool) -> Any:
         # Options of its own name in the environment, so that a block may leave addresses out.
-        return _Runner(to_pipe=to_pipe).invoke(
-            main, words, input=stdin, env=self._environment, auto_envvar_prefix="ONCELOG"
-        )
+        with root_logger_as_before():
+            return _Runner(to_pipe=to_pipe).invoke(
+                main, words, input=stdin, env=self._environment, auto_envvar_prefix="ONCELOG"
+            )

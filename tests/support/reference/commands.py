@@ -38,7 +38,9 @@ Record = tuple[str, str]
 
 def document() -> str:
     """The whole page."""
-    commands = list(_commands(main, click.Context(main, info_name="oncelog")))
+    commands = list(
+        _commands(main, click.Context(main, info_name="oncelog", **main.context_settings))
+    )
     counts = Counter(record for context in commands for record in _options(context))
     shared = [record for record, count in counts.items() if count >= SHARED_BY_COUNT_MIN]
     return HEAD + _table(shared) + "".join(_section(context, shared) for context in commands)

@@ -10,7 +10,7 @@ BROKER = """
 import asyncio, resource, sys
 from pathlib import Path
 
-from oncelog.controller.topics import NewTopic
+from oncelog.controller.topics import TopicToCreate
 from tests.unit.broker.context import running
 from tests.unit.broker.raw import error_of, fetch, produce, values
 from tests.unit.broker.support import batch
@@ -22,7 +22,7 @@ async def live(is_new):
     async with running(folder) as context:
         client = await context.connect()
         if is_new:
-            await context.broker.controller.create_topics([NewTopic("t", partitions=count)])
+            await context.broker.controller.create_topics([TopicToCreate("t", partitions=count)])
         for index in range(0, count, 7):
             answer = await produce(client, 9, batch(2), partition=index)
             assert error_of(answer) == 0, answer

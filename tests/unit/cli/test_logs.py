@@ -12,17 +12,14 @@ from click.testing import CliRunner
 
 from oncelog.cli.logs import StderrHandler, logging_options
 from oncelog.cli.main import COMMANDS, main
+from tests.support.root_logger import root_logger_as_before
 
 
 @pytest.fixture(autouse=True)
 def _root_as_before() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("oncelog")
-    handlers, levels = list(root.handlers), (root.level, ours.level)
-    ours.setLevel(logging.NOTSET)  # Another test may have set it.
-    yield
-    root.handlers = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
+    with root_logger_as_before():
+        logging.getLogger("oncelog").setLevel(logging.NOTSET)  # Another test may have set it.
+        yield
 
 
 @click.command()
