@@ -288,7 +288,7 @@ def _judge_commit(
     for partition in asked.offsets:
         if evidence.topics.was_deleted(partition.topic):
             continue
-        given_up = _given_up(heard, asked.generation, partition)
+        given_up = _given_up(_of_this_group(heard), asked.generation, partition)
         if given_up is not None:
             what = "a commit of an older epoch was accepted"
             particulars = f"{partition} was given up in {given_up.asked.epoch}"
@@ -300,6 +300,22 @@ def _judge_commit(
             particulars = f"{partition}, {other.member_id} since {other.assigned.at_s:.3f} s"
             yield accepted(what, particulars, heard[0].asked.at_s)
             return
+
+
+def _of_this_group(heard: list[_Heartbeat]) -> list[_Heartbeat]:
+    """The heartbeats since epochs began at 1 again, because the group was made again.
+
+    A group that became empty under the classic protocol is replaced when a member joins it by
+    KIP-848 (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`).
+    """
+    first, highest = 0, 0
+    for index, beat in enumerate(heard):
+        if beat.answer is None or not beat.is_accepted:
+            continue
+        if beat.asked.epoch == 0 and beat.answer.epoch < highest:
+            first, highest = index, 0
+        highest = max(highest, beat.answer.epoch)
+    return heard[first:]
 
 
 def _given_up(heard: list[_Heartbeat], epoch: int, partition: TopicPartition) -> _Heartbeat | None:

@@ -110,13 +110,13 @@ class Excuses:
         return self.coordinator(0.0, record.acked_s)
 
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
-        """The highest leader epoch that a broker was seen to have up to then."""
-        seen = [
-            mark.leader_epoch
-            for mark in self._evidence.watermarks.get(partition, ())
-            if mark.at_s <= at_s
-        ]
-        return max(seen, default=None)
+        """The highest leader epoch that a broker was seen to have up to then.
+
+        Epochs begin at 0 again with a topic that is deleted and made again.
+        """
+        seen = [mark for mark in self._evidence.watermarks.get(partition, ()) if mark.at_s <= at_s]
+        latest = [mark.leader_epoch for mark in seen if mark.topic_id == seen[-1].topic_id]
+        return max(latest, default=None)
 
     def epoch_after(self, partition: TopicPartition, at_s: float) -> int | None:
         """The leader epoch at the next look, if the broker that was looked at lived until then.
