@@ -136,41 +136,31 @@ def tell(measured: Results, other: str, console: Console) -> None:
         console.print(report.verdict(found))
 
 
-def measure_spark(
+def measure_named(
     kinds: Sequence[Kind],
     arguments: argparse.Namespace,
     measured: Results,
     tell_line: Callable[[str], None],
     keep: Callable[[], None],
 ) -> list[str]:
-    """The rows about Spark that were named; returns those that failed."""
-    rows = {key: row for key, row in SPARK_ROWS.items() if key in chosen(arguments)}
-    if not rows:
-        return []
-    # Needs PySpark, which a machine that measures brokers may not have.
-    from bench.spark.run import SparkRun
+    """The rows about clients and Spark that were named; returns those that failed."""
+    only, failed = chosen(arguments), list[str]()
+    client_rows = {key: row for key, row in CLIENT_ROWS.items() if key in only}
+    if client_rows:
+        measured.facts["clients commit"] = commit()
+        clients = ClientRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
+        clients.all(client_rows)
+        failed += clients.failed
+    spark_rows = {key: row for key, row in SPARK_ROWS.items() if key in only}
+    if spark_rows:
+        # Needs PySpark, which a machine that measures brokers may not have.
+        from bench.spark.run import SparkRun
 
-    measured.facts["spark commit"] = commit()
-    run = SparkRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
-    run.all(rows)
-    return run.failed
-
-
-def measure_clients(
-    kinds: Sequence[Kind],
-    arguments: argparse.Namespace,
-    measured: Results,
-    tell_line: Callable[[str], None],
-    keep: Callable[[], None],
-) -> list[str]:
-    """The rows about clients that were named; returns those that failed."""
-    rows = {key: row for key, row in CLIENT_ROWS.items() if key in chosen(arguments)}
-    if not rows:
-        return []
-    measured.facts["clients commit"] = commit()
-    run = ClientRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
-    run.all(rows)
-    return run.failed
+        measured.facts["spark commit"] = commit()
+        spark = SparkRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
+        spark.all(spark_rows)
+        failed += spark.failed
+    return failed
 
 
 def measure(arguments: argparse.Namespace, measured: Results, console: Console) -> int:
@@ -197,8 +187,7 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
             if fresh or rows or storage:
                 measured.facts["commit"] = commit()
                 run.all(fresh, rows, storage, alone=other == "kafka")
-            for more in (measure_clients, measure_spark):
-                failed += more(kinds, arguments, measured, progress.console.print, keep)
+            failed += measure_named(kinds, arguments, measured, progress.console.print, keep)
     except KeyboardInterrupt:
         console.print("[yellow]cut short[/yellow]: what follows is what was measured until then")
         failed.append("the rest")

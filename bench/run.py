@@ -156,14 +156,8 @@ class Run:
     @contextmanager
     def _brokers(self) -> Iterator[list[System]]:
         with folder() as home, ExitStack() as stack:
-            systems = []
-            for number, kind in enumerate(self._kinds):
-                system = kind(home / str(number))
-                stack.push(system.__exit__)
-                systems.append(system)
-                system.start()
-            time.sleep(SETTLE_S)
-            gauges.touch(home, gauges.dirty_background_mb() / 2)
+            systems = started(self._kinds, home, stack)
+            settle(home)
             yield systems
 
     def _row(self, row: Row, systems: Sequence[System], mock: Mock | None) -> None:
@@ -265,6 +259,23 @@ def one_window(work: Work) -> Window:
 def in_turns(things: Sequence[T], number: int) -> Sequence[T]:
     """The order alternates from round to round."""
     return things if number % 2 == 0 else things[::-1]
+
+
+def started(kinds: Sequence[Kind], home: Path, stack: ExitStack) -> list[System]:
+    """A started system of each kind, with a folder of its own; `stack` ends them."""
+    systems = []
+    for number, kind in enumerate(kinds):
+        system = kind(home / str(number))
+        stack.push(system.__exit__)
+        systems.append(system)
+        system.start()
+    return systems
+
+
+def settle(home: Path) -> None:
+    """Let what was started come to rest, and touch the memory that it will write to."""
+    time.sleep(SETTLE_S)
+    gauges.touch(home, gauges.dirty_background_mb() / 2)
 
 
 @contextmanager

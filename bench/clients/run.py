@@ -7,13 +7,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from bench import gauges
 from bench.clients.jobs import PARTITIONS, Job
 from bench.clients.rows import CLIENTS, ClientRow
 from bench.loads import BIG, WINDOW_S, window_mb
 from bench.peer.kafka import ROOT
 from bench.results import Results, figure_at
-from bench.run import FAILURES, SETTLE_S, Kind, drive_until_warm, folder, in_turns, one_window
+from bench.run import (
+    FAILURES,
+    Kind,
+    drive_until_warm,
+    folder,
+    in_turns,
+    one_window,
+    settle,
+    started,
+)
 from bench.stats import Figures
 from bench.systems import System
 from bench.work import TIMEOUT_S, delete_topic, fill, fresh_topic, producer
@@ -42,14 +50,8 @@ class ClientRun:
     def all(self, rows: Mapping[str, ClientRow]) -> None:
         """Measure these."""
         with folder() as home, ExitStack() as stack:
-            systems = []
-            for number, kind in enumerate(self._kinds):
-                system = kind(home / str(number))
-                stack.push(system.__exit__)
-                systems.append(system)
-                system.start()
-            time.sleep(SETTLE_S)
-            gauges.touch(home, gauges.dirty_background_mb() / 2)
+            systems = started(self._kinds, home, stack)
+            settle(home)
             for key, row in rows.items():
                 try:
                     self._row(key, row, systems)

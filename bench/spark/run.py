@@ -8,9 +8,8 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from bench import gauges
 from bench.results import Results, figure_at
-from bench.run import FAILURES, SETTLE_S, Kind, drive_until_warm, folder, in_turns
+from bench.run import FAILURES, Kind, drive_until_warm, folder, in_turns, settle, started
 from bench.spark import session
 from bench.spark.rows import SparkRow
 from bench.spark.streams import StreamsClient, ready
@@ -48,18 +47,12 @@ class SparkRun:
         ready()
         self._results.facts["spark"] = f"PySpark {pyspark.__version__}"
         with folder() as home, ExitStack() as stack:
-            systems = []
-            for number, kind in enumerate(self._kinds):
-                system = kind(home / str(number))
-                stack.push(system.__exit__)
-                systems.append(system)
-                system.start()
+            systems = started(self._kinds, home, stack)
             streams = StreamsClient()
             stack.callback(streams.close)
             spark = session.started()
             stack.callback(spark.stop)
-            time.sleep(SETTLE_S)
-            gauges.touch(home, gauges.dirty_background_mb() / 2)
+            settle(home)
             bench = Bench(spark, streams)
             for key, row in rows.items():
                 try:
