@@ -38,8 +38,8 @@ from oncelog.simulation.history import (
     HeartbeatAnswered,
     HeartbeatAsked,
 )
-from oncelog.simulation.peers.group import MOVED, GroupClient
-from oncelog.simulation.peers.wire import GROUP, PeerWire
+from oncelog.simulation.peers.group import GroupClient
+from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["PeerConsumerMember"]
 
@@ -289,11 +289,8 @@ class PeerConsumerMember(GroupClient):
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
         """See `GroupClient`."""
-        if code in MOVED:
-            self.wire.forget_coordinator(GROUP, self.group_id)
-        elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
-            self.wire.topics.clear()
-        elif code is ErrorCode.stale_member_epoch:
+        super()._refused(api, code)
+        if code is ErrorCode.stale_member_epoch:
             # The next heartbeat tells the epoch.
             self._beat_s -= self._interval_s
         elif code in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):

@@ -27,9 +27,9 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.peers.wire import GROUP, LostError, PeerWire
 
-__all__ = ["MOVED", "GroupClient"]
+__all__ = ["GroupClient"]
 
-MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
+_MOVED: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
 
 class GroupClient(ABC):
@@ -88,9 +88,12 @@ class GroupClient(ABC):
     async def leave(self) -> None:
         """Say good-bye, and own nothing any more."""
 
-    @abstractmethod
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
-        """What an error means for the membership."""
+        """Act on an error: what it means for the membership is for the subclass."""
+        if code in _MOVED:
+            self.wire.forget_coordinator(GROUP, self.group_id)
+        elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
+            self.wire.topics.clear()
 
     @property
     def membership(self) -> tuple[int, str, str | None]:

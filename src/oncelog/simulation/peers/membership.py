@@ -27,8 +27,8 @@ from oncelog.simulation.peers.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from oncelog.simulation.peers.group import MOVED, GroupClient
-from oncelog.simulation.peers.wire import GROUP, PeerWire
+from oncelog.simulation.peers.group import GroupClient
+from oncelog.simulation.peers.wire import PeerWire
 
 __all__ = ["Member"]
 
@@ -266,11 +266,8 @@ class Member(GroupClient):
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
         """See `GroupClient`."""
-        if code in MOVED:
-            self.wire.forget_coordinator(GROUP, self.group_id)
-        elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
-            self.wire.topics.clear()
-        elif code is ErrorCode.rebalance_in_progress:
+        super()._refused(api, code)
+        if code is ErrorCode.rebalance_in_progress:
             self._must_join = True
         elif code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
             self._revoke(self.assigned)
