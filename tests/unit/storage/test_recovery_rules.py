@@ -157,6 +157,29 @@ def test_damage_below_the_recovery_point_is_an_error_for_its_offsets_only(
         clean = not clean
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_leader_epoch_is_served_and_the_next_start_goes_above_it(
+    make_log: MakeLog, clean: bool
+) -> None:
+    """No CRC covers it. Its records are sound, and epochs of later appends do not go back."""
+    ctx = make_log(index_interval_bytes=1)
+    for _ in range(3):
+        ctx.append_well()
+    size = len(ctx.all_bytes()) // 3
+    ctx.log.close()
+    log = files(ctx, ".log")[0]
+    data = bytearray(log.read_bytes())
+    data[size + 15] ^= 0x80
+    log.write_bytes(data)
+    for _ in range(2):
+        ctx.open(clean=clean)
+        assert ctx.all_bytes() == data
+        assert ctx.log.recovery.cut_bytes == 0
+        # A start that scans knows the epoch, and the broker begins one above it (`raise_epochs`).
+        assert ctx.log.latest_epoch == (0 if clean else 128)
+        ctx.log.close()
+
+
 def damage(log: Path, change: str, base: int, size: int) -> set[int]:
     """Returns the offsets that it costs."""
     data = bytearray(log.read_bytes())

@@ -65,12 +65,17 @@ class Excuses:
         index = bisect_left(self._loss_times, from_s)
         if index < len(self._loss_times) and self._loss_times[index] <= until_s:
             return self._losses[self._loss_times[index]]
+        damage = self.damage(from_s, until_s, *partitions)
+        return damage or self._election(from_s, until_s, partitions)
+
+    def damage(self, from_s: float, until_s: float, *partitions: TopicPartition | str) -> str:
+        """The same for damage alone: `partitions` were damaged, and a broker started on it."""
         for at_s, folders in self._damage:
             if at_s <= until_s and _meets(folders, partitions):
                 start_s = self._next_start_s(max(at_s, from_s))
                 if start_s <= until_s:
                     return f"what was synced was damaged at {at_s:.3f} s"
-        return self._election(from_s, until_s, partitions)
+        return ""
 
     def loss_s(self, from_s: float, until_s: float) -> float:
         """When unsynced bytes were first lost between the two times; `from_s` if they were not."""

@@ -175,8 +175,10 @@ def valid_logs(evidence: Evidence) -> Iterator[Anomaly]:
 
     From the log start to the high watermark batches follow each other without hole or overlap, the
     records inside them too, and leader epochs never go back. Nothing excuses it: recovery cuts a
-    log, and a damaged one, at one place.
+    log, and a damaged one, at one place. Only an epoch that goes back is excused, by damage to that
+    log: the CRC of a batch does not cover its leader epoch.
     """
+    excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
         batches = log.final.batches
         start, high = log.final.log_start_offset, log.final.high_watermark
@@ -190,7 +192,8 @@ def valid_logs(evidence: Evidence) -> Iterator[Anomaly]:
                 yield _broken(evidence, partition, batch.first_offset, "batches overlap")
             if batch.leader_epoch < epoch:
                 what = "leader epochs go back"
-                yield _broken(evidence, partition, batch.first_offset, what)
+                allowed = excuses.damage(0.0, evidence.end_s, partition)
+                yield _broken(evidence, partition, batch.first_offset, what, allowed)
             epoch = max(epoch, batch.leader_epoch)
             at = batch.last_offset + 1
             if not batch.marker:
@@ -211,7 +214,9 @@ def _records(
         yield _broken(evidence, partition, batch.first_offset, what)
 
 
-def _broken(evidence: Evidence, partition: TopicPartition, offset: int, what: str) -> Anomaly:
+def _broken(
+    evidence: Evidence, partition: TopicPartition, offset: int, what: str, allowed: str = ""
+) -> Anomaly:
     return found(
         "INV-9",
         what,
@@ -219,6 +224,7 @@ def _broken(evidence: Evidence, partition: TopicPartition, offset: int, what: st
         at_s=evidence.end_s,
         topic_partition=partition,
         offset=offset,
+        allowed=allowed,
     )
 
 

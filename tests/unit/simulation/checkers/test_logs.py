@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.simulation.final import FinalPartition, FinalState, LoggedBatch, LoggedRecord
+from oncelog.simulation.history import BrokerStarted, Fault
 from tests.unit.simulation.checkers.model import T0, Model
 
 
@@ -154,6 +155,20 @@ def test_a_log_is_one_valid_prefix(spoil: Callable[[Model], str]) -> None:
     model = filled()
     expected = f"INV-9: {spoil(model)}"
     assert expected in model.signatures()
+
+
+@pytest.mark.parametrize(("folder", "is_excused"), [("t-0", True), ("t-1", False)])
+def test_damage_to_that_log_alone_excuses_epochs_that_go_back(
+    folder: str, is_excused: bool
+) -> None:
+    model = filled()
+    model.record(Fault, "world", "flip-bit", f"/data/{folder}/00000000000000000000.log", "byte 12")
+    at_s = model.now_s
+    model.record(BrokerStarted, "broker-0", 1)
+    what = back(model)
+    assert (f"INV-9: {what}" not in model.signatures(damage_s=(at_s,))) is is_excused
+    assert f"INV-9: {what}" in model.signatures(power_losses_s=(at_s,))
+    assert f"INV-9: {hole(model)}" in model.signatures(damage_s=(at_s,))
 
 
 def test_a_log_does_not_end_before_its_high_watermark() -> None:
