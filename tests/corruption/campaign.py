@@ -1,8 +1,8 @@
 """Thousands of mutated files: any file of a data folder, changed in any way, then judged.
 
-``python -m tests.corruption.campaign --count 20000 --seed N`` writes docs/evidence/corruption.json.
-Each mutation follows from the seed and its number, and a failure prints the command that repeats
-it.
+``python -m tests.corruption.campaign --count 20000 --seed N --evidence`` adds what it found to
+docs/evidence/corruption.json, as it goes and when it is interrupted. Each mutation follows from the
+seed and its number, and a failure prints the command that repeats it.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,14 +21,19 @@ from rich.console import Console
 
 from tests.corruption.judge import Baseline, judge
 from tests.corruption.matrix import baselines
-from tests.support import evidence
+from tests.support import campaigns, evidence
 from tests.support.scratch import scratch_folder
 
 __all__ = ["Result", "campaign", "run"]
 
 JOBS = 2
-SHARE = 50
+SHARE = 25
 """Mutations that one worker takes at a time."""
+FOLDER_USES_COUNT = 20
+"""Shares for which a worker uses the same sound folders."""
+WRITE_EVERY_COUNT = 500
+NOTED = "mutated files"
+EVIDENCE = evidence.Sum("corruption", NOTED, "src", "tests/corruption")
 
 
 class Result(NamedTuple):
@@ -95,7 +99,7 @@ def run(sound: dict[str, Baseline], seed: int, number: int, scratch: Path) -> Re
     name, mutation = rng.choice(names), rng.choice(sorted(MUTATIONS))
     changed = MUTATIONS[mutation](baseline.files[name], rng)
     copy = scratch / "mutated"
-    shutil.copytree(baseline.folder, copy)
+    shutil.copytree(baseline.folder, copy, copy_function=shutil.copyfile)
     try:
         if changed is None:
             (copy / name).unlink()
@@ -111,20 +115,131 @@ def run(sound: dict[str, Baseline], seed: int, number: int, scratch: Path) -> Re
         shutil.rmtree(copy)
 
 
-def _share(seed: int, first: int, last: int) -> list[Result]:
-    with tempfile.TemporaryDirectory(prefix="oncelog-mutated-", dir=scratch_folder()) as folder:
-        scratch = Path(folder)
-        sound = baselines(scratch)
-        return [run(sound, seed, number, scratch) for number in range(first, last)]
+class Share(NamedTuple):
+    """The mutations `first` to `last` - 1 of a seed, for one worker."""
+
+    folder: Path
+    seed: int
+    first: int
+    last: int
 
 
-def campaign(count: int, seed: int, jobs: int = JOBS) -> Iterator[Result]:
-    """All results, as they come."""
-    starts = range(0, count, SHARE)
-    with ProcessPoolExecutor(jobs) as pool:
-        ends = [min(start + SHARE, count) for start in starts]
-        for part in pool.map(_share, [seed] * len(starts), starts, ends):
-            yield from part
+class _Sound:
+    """The sound folders of this process, made again after some use, for they are never equal."""
+
+    def __init__(self) -> None:
+        self._uses_count = 0
+        self._scratch: Path | None = None
+        self._found: dict[str, Baseline] = {}
+
+    def take(self, folder: Path) -> tuple[dict[str, Baseline], Path]:
+        """The sound folders, and where to put mutated ones."""
+        if self._scratch is None or self._uses_count == FOLDER_USES_COUNT:
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch)
+            self._scratch = Path(tempfile.mkdtemp(dir=folder))
+            self._found, self._uses_count = baselines(self._scratch), 0
+        self._uses_count += 1
+        return self._found, self._scratch
+
+
+_sound = _Sound()
+
+
+def _run_share(share: Share) -> list[Result]:
+    sound, scratch = _sound.take(share.folder)
+    return [run(sound, share.seed, number, scratch) for number in range(share.first, share.last)]
+
+
+def campaign(numbers: range, seed: int, jobs: int = JOBS) -> Iterator[list[Result]]:
+    """The results of those mutations, a share at a time."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-mutated-", dir=scratch_folder()) as name:
+        shares = [
+            Share(Path(name), seed, first, min(first + SHARE, numbers.stop))
+            for first in range(numbers.start, numbers.stop, SHARE)
+        ]
+        yield from campaigns.in_processes(_run_share, shares, min(jobs, len(shares)))
+
+
+class Tally:
+    """What the mutations of one call came to."""
+
+    def __init__(self, seed: int, at_commit: str) -> None:
+        self._seed = seed
+        self._commit = at_commit
+        self._began_s = time.monotonic()
+        self._verdicts: Counter[str] = Counter()
+        self._mutations: Counter[str] = Counter()
+        self._files: set[str] = set()
+        self.bad: list[Result] = []
+
+    @property
+    def count(self) -> int:
+        return self._verdicts.total()
+
+    def add(self, result: Result) -> None:
+        self._verdicts[result.verdict] += 1
+        self._mutations[result.mutation] += 1
+        self._files.add(result.file)
+        if result.failures:
+            self.bad.append(result)
+
+    def entry(self) -> evidence.Entry:
+        """For the evidence."""
+        return {
+            "commit": self._commit,
+            "seeds": [self._seed, self._seed],
+            NOTED: self.count,
+            "seconds": round(time.monotonic() - self._began_s),
+            "starts of a broker": "three for each that is not refused",
+            "outcomes": dict(self._verdicts.most_common()),
+            "mutations": dict(sorted(self._mutations.items())),
+            "files": len(self._files),
+            "broken rules": [f"{r.number} {r.file} {r.mutation}: {r.failures}" for r in self.bad],
+            "verdict": "failed" if self.bad else "passed",
+        }
+
+
+def carry_out(
+    shares: Iterator[list[Result]],
+    tally: Tally,
+    console: Console,
+    total: int,
+    keep: Callable[[evidence.Entry], None],
+) -> bool:
+    """Add up shares as they come, and keep what there is; False if interrupted."""
+    kept_count = 0
+    try:
+        with campaigns.interruptible(), campaigns.bar(console, "mutated files", total) as show:
+            for share in shares:
+                for result in share:
+                    tally.add(result)
+                    if result.failures:
+                        _tell(result, tally.entry()["seeds"][0], console)
+                show(tally.count, len(tally.bad))
+                if tally.count - kept_count >= WRITE_EVERY_COUNT:
+                    keep(tally.entry())
+                    kept_count = tally.count
+    except KeyboardInterrupt:
+        return False
+    finally:
+        if tally.count > kept_count:
+            keep(tally.entry())
+    return True
+
+
+def _keep(entry: evidence.Entry) -> None:
+    EVIDENCE.write([entry])
+
+
+def _pass_over(entry: evidence.Entry) -> None:
+    """Without --evidence."""
+
+
+def _tell(result: Result, seed: int, console: Console) -> None:
+    again = f"python -m tests.corruption.campaign --seed {seed} --only {result.number}"
+    console.print(f"{result.file}, {result.mutation}: {result.failures}", soft_wrap=True)
+    console.print(f"  {again}", style="dim", soft_wrap=True)
 
 
 def main() -> int:
@@ -132,38 +247,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this mutation alone")
     parser.add_argument("--evidence", action="store_true")
-    arguments = parser.parse_args()
-    console, begun = Console(), time.monotonic()
-    if arguments.only is not None:
-        results = _share(arguments.seed, arguments.only, arguments.only + 1)
-    else:
-        results = list(campaign(arguments.count, arguments.seed))
-    bad = [result for result in results if result.failures]
-    for result in bad:
-        again = f"python -m tests.corruption.campaign --seed {arguments.seed} --only"
-        console.print(f"{result.file}, {result.mutation}: {result.failures}", soft_wrap=True)
-        console.print(f"  {again} {result.number}", style="dim", soft_wrap=True)
-    console.print(f"{len(results)} mutated files, {len(bad)} broke a rule")
-    if arguments.evidence:
-        _write_evidence(results, arguments.seed, time.monotonic() - begun)
-    return 1 if bad else 0
-
-
-def _write_evidence(results: list[Result], seed: int, seconds: float) -> None:
-    bad = [result for result in results if result.failures]
-    facts: dict[str, object] = {
-        "seed": seed,
-        "seconds": round(seconds),
-        "mutated files": len(results),
-        "starts of a broker": "three for each that is not refused",
-        "outcomes": dict(Counter(result.verdict for result in results).most_common()),
-        "mutations": dict(sorted(Counter(result.mutation for result in results).items())),
-        "files": len({result.file for result in results}),
-        "broken rules": [f"{r.number} {r.file} {r.mutation}: {r.failures}" for r in bad],
-    }
-    evidence.write("corruption", "failed" if bad else "passed", facts)
+    given = parser.parse_args()
+    console, at_commit = Console(), evidence.commit()
+    if given.evidence and EVIDENCE.has_seen(at_commit, range(given.seed, given.seed + 1)):
+        parser.error(f"seed {given.seed} is in the evidence on these sources: take another")
+    is_one = given.only is not None
+    numbers = range(given.only, given.only + 1) if is_one else range(given.count)
+    tally = Tally(given.seed, at_commit)
+    is_whole = carry_out(
+        campaign(numbers, given.seed, given.jobs),
+        tally,
+        console,
+        len(numbers),
+        _keep if given.evidence else _pass_over,
+    )
+    console.print(f"{tally.count} mutated files, {len(tally.bad)} broke a rule")
+    if not is_whole:
+        return campaigns.INTERRUPTED
+    return 1 if tally.bad else 0
 
 
 if __name__ == "__main__":

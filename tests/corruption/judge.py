@@ -25,12 +25,13 @@ from oncelog.cli.log.reading import IntactBatch, read_log
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import iter_records
+from oncelog.runtime.loop import new_event_loop
 from oncelog.storage.checkpoints import parse_offsets
 from tests.corruption.reader import (
     Served,
     committed_offsets,
     described_transaction,
-    read_partition,
+    read_partitions,
 )
 from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRANSACTIONAL_ID, TRIMMED
 from tests.unit.broker.context import running
@@ -64,13 +65,16 @@ class View:
 
 @dataclass(slots=True)
 class Baseline:
-    """A sound folder: where it is, and what a broker serves from it."""
+    """A sound folder: where it is, what is in it, and what a broker serves from it."""
 
     folder: Path
     was_clean: bool
     view: View
     points: dict[TopicPartition, int]
     files: dict[str, bytes]
+    batches: dict[TopicPartition, list[tuple[Path, IntactBatch]]]
+    everything: dict[TopicPartition, dict[int, object]]
+    """All records in a partition's logs, deleted ones too."""
 
 
 @dataclass(slots=True)
@@ -111,10 +115,10 @@ async def _view(folder: Path) -> View:
         try:
             async with asyncio.timeout(START_TIMEOUT_S), running(folder, SETTINGS) as context:
                 client = await context.connect()
-                for partition in PARTITIONS:
-                    for isolation in (0, 1):
-                        found = await read_partition(client, partition, isolation)
-                        view.served[partition, isolation] = found
+                for isolation in (0, 1):
+                    found = await read_partitions(client, PARTITIONS, isolation)
+                    for partition, served in found.items():
+                        view.served[partition, isolation] = served
                 view.offsets = await _loaded(lambda: committed_offsets(client, GROUP))
                 view.transaction = await _loaded(
                     lambda: described_transaction(client, TRANSACTIONAL_ID)
@@ -136,7 +140,8 @@ async def _loaded(ask: Callable[[], Awaitable[T | str]]) -> T | str:
 
 def view(folder: Path) -> View:
     """As `_view`, on a loop of its own. Whatever is no refusal of ours is raised."""
-    return asyncio.run(_view(folder))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_view(folder))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -157,7 +162,25 @@ def sound_baseline(folder: Path, scratch: Path, *, was_clean: bool) -> Baseline:
     assert seen.refusal is None, seen.refusal
     files = contents(folder)
     points = {} if was_clean else parse_offsets(files[RECOVERY_POINTS]) or {}
-    return Baseline(folder, was_clean, seen, points, files)
+    batches = {partition: list(_batches(folder, partition)) for partition in PARTITIONS}
+    everything = {partition: _records(found) for partition, found in batches.items()}
+    return Baseline(folder, was_clean, seen, points, files, batches, everything)
+
+
+def _batches(folder: Path, partition: TopicPartition) -> Iterator[tuple[Path, IntactBatch]]:
+    for path in sorted((folder / str(partition)).glob("*.log")):
+        for batch in read_log(str(path), int(path.stem)):
+            assert isinstance(batch, IntactBatch)
+            yield path, batch
+
+
+def _records(batches: list[tuple[Path, IntactBatch]]) -> dict[int, object]:
+    return {
+        record.offset: (record.key, record.value, record.timestamp)
+        for _, batch in batches
+        if not batch.header.is_control
+        for record in iter_records(batch.data, 0, batch.header)
+    }
 
 
 def judge(
@@ -168,10 +191,9 @@ def judge(
     restarts_count: int = 1,
 ) -> Outcome:
     """Judge a copy of the baseline's folder in which these files were changed (None: removed)."""
-    before = contents(folder)
     first = view(folder)
     if first.refusal is not None:
-        return _judge_refusal(first, before, contents(folder))
+        return _judge_refusal(first, {**baseline.files, **changed}, contents(folder))
     failures = _compare(baseline, first, changed)
     for _ in range(restarts_count):
         failures += _compare_restart(first, view(folder))
@@ -180,7 +202,9 @@ def judge(
     return Outcome(_verdict(baseline, first, lost), failures, first.said, lost)
 
 
-def _judge_refusal(seen: View, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Outcome:
+def _judge_refusal(
+    seen: View, before: Mapping[str, bytes | None], after: Mapping[str, bytes]
+) -> Outcome:
     refusal = seen.refusal or ""
     failures = [] if "\n" not in refusal else [f"the refusal is no sentence: {refusal!r}"]
     touched = [name for name in before if _is_kept(name) and after.get(name) != before[name]]
@@ -203,7 +227,7 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
     for partition in PARTITIONS:
         excused = _excused(baseline, partition, changed)
         is_aside = _is_aside(partition, seen)
-        everything = _everything(baseline, partition)
+        everything = baseline.everything[partition]
         moved = _moved(baseline, partition, changed)
         for isolation in (0, 1):
             records = seen.records(partition, isolation)
@@ -234,7 +258,7 @@ def _compare_committed(
     baseline: Baseline, seen: View, partition: TopicPartition, excused: set[int], where: str
 ) -> list[str]:
     records = seen.records(partition, 1)
-    undecided = _everything(baseline, partition).keys() - _committed_ever(baseline, partition)
+    undecided = baseline.everything[partition].keys() - _committed_ever(baseline, partition)
     undecided -= _unknown(baseline, partition, excused)
     failures = []
     if shown := records.keys() & undecided:
@@ -256,16 +280,15 @@ def _unknown(baseline: Baseline, partition: TopicPartition, damaged: set[int]) -
     Of a killed broker's active segment there is no `.txnindex`. Such a transaction ends as the
     producer's next one does.
     """
-    folder = baseline.folder / str(partition)
     unknown: set[int] = set()
     first_of: dict[int, int] = {}
-    for path, batch in _batches(baseline, partition):
+    for path, batch in baseline.batches[partition]:
         header = batch.header
         if not header.is_control:
             first_of.setdefault(header.producer_id, header.base_offset)
             continue
         first = first_of.pop(header.producer_id, header.base_offset)
-        has_index = (folder / f"{path.stem}.txnindex").exists()
+        has_index = f"{partition}/{path.stem}.txnindex" in baseline.files
         if header.base_offset in damaged and not has_index:
             unknown |= set(range(first, header.base_offset))
     return unknown
@@ -274,16 +297,6 @@ def _unknown(baseline: Baseline, partition: TopicPartition, damaged: set[int]) -
 def _committed_ever(baseline: Baseline, partition: TopicPartition) -> set[int]:
     deleted = range(baseline.view.served[partition, 0].start_offset)
     return {*baseline.view.records(partition, 1), *deleted}
-
-
-def _everything(baseline: Baseline, partition: TopicPartition) -> dict[int, object]:
-    """All records in the partition's logs, deleted ones too, read from the sound files."""
-    found: dict[int, object] = {}
-    for _, batch in _batches(baseline, partition):
-        if not batch.header.is_control:
-            for record in iter_records(batch.data, 0, batch.header):
-                found[record.offset] = (record.key, record.value, record.timestamp)
-    return found
 
 
 def _excused(
@@ -300,7 +313,7 @@ def _excused(
         if folder != str(partition) or not file.endswith(".log"):
             continue
         sound = baseline.files[name]
-        for path, batch in _batches(baseline, partition):
+        for path, batch in baseline.batches[partition]:
             start, end = batch.position, batch.position + batch.header.length
             if path.name == file and (data is None or data[start:end] != sound[start:end]):
                 excused |= set(range(batch.header.base_offset, batch.header.next_offset))
@@ -333,20 +346,13 @@ def _moved(
     it stands, as by Apache Kafka; `oncelog log verify` finds it and `repair` puts it right.
     """
     moved: set[int] = set()
-    for path, batch in _batches(baseline, partition):
+    for path, batch in baseline.batches[partition]:
         data = changed.get(f"{partition}/{path.name}") or b""
         start, end = batch.position, batch.position + batch.header.length
         if data[start + 8 : end] == batch.data[8:] and data[start : start + 8] != batch.data[:8]:
             first = int.from_bytes(data[start : start + 8], "big", signed=True)
             moved |= set(range(first, first + batch.header.last_offset_delta + 1))
     return moved
-
-
-def _batches(baseline: Baseline, partition: TopicPartition) -> Iterator[tuple[Path, IntactBatch]]:
-    for path in sorted((baseline.folder / str(partition)).glob("*.log")):
-        for batch in read_log(str(path), int(path.stem)):
-            assert isinstance(batch, IntactBatch)
-            yield path, batch
 
 
 def _compare_coordinators(

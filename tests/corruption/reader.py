@@ -1,24 +1,36 @@
 """Read everything that a broker serves, both isolation levels, with a client that checks CRCs.
 
 Where a fetch is answered with an error, or a batch's CRC is wrong, the offset is noted and the next
-one is tried, as an operator would go on who wants all that is left.
+one is tried, as an operator would go on who wants all that is left. One request asks for all
+partitions, so that what is damaged in one of them must not keep the others from being answered.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+)
 from oncelog.protocol.messages import offset_fetch
 from oncelog.protocol.record import iter_records, read_end_marker
 from tests.unit.broker.context import Client
-from tests.unit.broker.raw import fetch
+from tests.unit.broker.raw import receive_fetch
 
-__all__ = ["Served", "committed_offsets", "read_partition"]
+__all__ = ["Served", "committed_offsets", "read_partition", "read_partitions"]
 
 STEPS_COUNT_MAX = 400
 """Fetches of one partition; its folder holds 50 batches."""
+SIZE_BYTES = 2**20
+FETCH_VERSION = 12
+"""The last one that names topics."""
 
 Fields = tuple[bytes | None, bytes | None, int]
 
@@ -35,43 +47,74 @@ class Served:
 
 async def read_partition(client: Client, partition: TopicPartition, isolation: int) -> Served:
     """All of a partition from its start to its end; isolation 1 is read_committed."""
-    served = Served()
-    offset = 0
+    return (await read_partitions(client, [partition], isolation))[partition]
+
+
+async def read_partitions(
+    client: Client, partitions: Iterable[TopicPartition], isolation: int
+) -> dict[TopicPartition, Served]:
+    """As `read_partition`; a request asks for all partitions whose end is not yet reached."""
+    served = {partition: Served() for partition in partitions}
+    positions = dict.fromkeys(served, 0)
     for _ in range(STEPS_COUNT_MAX):
-        answer = await fetch(
-            client,
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=offset,
-            isolation_level=isolation,
-        )
-        code = ErrorCode(answer.error)
-        if code is ErrorCode.offset_out_of_range and offset < 100:
-            offset += 1
-            continue
-        if code is not ErrorCode.none:
-            served.refused[offset] = code.name
-            # Whoever gives no end is asked for every offset that the folders ever had.
-            if offset >= max(served.end_offset, 60):
-                return served
-            offset += 1
-            continue
-        if served.start_offset < 0:
-            served.start_offset = offset
-        end = answer.last_stable_offset if isolation else answer.high_watermark
-        served.end_offset = max(served.end_offset, answer.high_watermark)
-        if offset >= end:
+        for partition, answer in (await _fetch(client, positions, isolation)).items():
+            following = _step(served[partition], answer, positions[partition], isolation)
+            if following is None:
+                del positions[partition]
+            else:
+                positions[partition] = following
+        if not positions:
             return served
-        following = _take(served, bytes(answer.records or b""), offset, answer, isolation)
-        offset = max(following, offset + 1)
-    raise AssertionError(f"{partition} is not read to its end after {STEPS_COUNT_MAX} fetches")
+    raise AssertionError(f"{list(positions)} are not read after {STEPS_COUNT_MAX} fetches")
 
 
-def _take(served: Served, data: bytes, offset: int, answer: object, isolation: int) -> int:
+async def _fetch(
+    client: Client, positions: dict[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, FetchPartitionResponse]:
+    wanted = [
+        FetchTopic(topic, None, [FetchPartition(partition, offset, SIZE_BYTES, -1, -1)])
+        for (topic, partition), offset in positions.items()
+    ]
+    request = FetchRequest(0, 0, SIZE_BYTES, isolation, 0, -1, wanted)
+    await client.send(encode_fetch_request(FETCH_VERSION, 78, "test", request))
+    response = await receive_fetch(client, FETCH_VERSION)
+    answers = {
+        TopicPartition(str(topic.name), answer.partition): answer
+        for topic in response.topics
+        for answer in topic.partitions
+    }
+    assert answers.keys() == positions.keys()
+    return answers
+
+
+def _step(
+    served: Served, answer: FetchPartitionResponse, offset: int, isolation: int
+) -> int | None:
+    """Take an answer in; returns the offset to go on with, or None when there is none."""
+    code = ErrorCode(answer.error)
+    if code is ErrorCode.offset_out_of_range and offset < 100:
+        # The offset below the start that it names has to be out of range as well.
+        return max(offset, answer.log_start_offset - 2) + 1
+    if code is not ErrorCode.none:
+        served.refused[offset] = code.name
+        # Whoever gives no end is asked for every offset that the folders ever had.
+        return None if offset >= max(served.end_offset, 60) else offset + 1
+    if served.start_offset < 0:
+        served.start_offset = offset
+    end = answer.last_stable_offset if isolation else answer.high_watermark
+    served.end_offset = max(served.end_offset, answer.high_watermark)
+    if offset >= end:
+        return None
+    following = _take(served, answer, offset, isolation)
+    return max(following, offset + 1)
+
+
+def _take(served: Served, answer: FetchPartitionResponse, offset: int, isolation: int) -> int:
     """Take the records of one answer; returns the offset to go on with."""
+    assert answer.records is None or isinstance(answer.records, memoryview)
+    data = bytes(answer.records or b"")
     aborted = sorted(
-        (first, producer_id)
-        for producer_id, first in getattr(answer, "aborted_transactions", None) or ()
+        (first, producer_id) for producer_id, first in answer.aborted_transactions or ()
     )
     hidden: set[int] = set()
     following = offset

@@ -2,27 +2,26 @@
 
 Run as ``python -m tests.simulation.evidence``; part of `make test-full`. Each campaign is one
 entry: commit, seeds, counts, what was known, verdict. The entries of earlier commits stay, so that
-their runs add up; the verdict and what was reached are those of the last call.
+their runs add up; the verdict is that of all runs on these sources, what was reached that of the
+last call.
 """
 
 import argparse
 import json
 import sys
 import time
-from typing import Any
 
 from rich.console import Console
 
 from oncelog.simulation.campaign import RunFinding, Summary, run_campaign
 from oncelog.simulation.coverage import UNREACHABLE, Coverage
 from tests.support import evidence
+from tests.support.evidence import Entry
 
 NAME = "simulation"
 RUNS = 3_000
 FLUSHED_RUNS = 1_000
 AIMED_RUNS = 1_000
-
-Entry = dict[str, Any]
 
 
 def campaign(name: str, seeds: range, profile: str | None, jobs: int) -> tuple[Entry, Coverage]:
@@ -54,22 +53,12 @@ def print_finding(summary: Summary, finding: RunFinding) -> None:
 
 def keep(entries: list[Entry], reached: Coverage) -> None:
     """Add the entries to those of earlier runs; what was reached is that of these alone."""
-    path = evidence.FOLDER / f"{NAME}.json"
-    before = json.loads(path.read_text())["campaigns"] if path.exists() else []
-    campaigns = [*before, *entries]
-    failed = any(entry["verdict"] != "passed" for entry in entries)
-    evidence.write(
-        NAME,
-        "failed" if failed else "passed",
+    evidence.Sum(NAME, "runs", "src").write(
+        entries,
         {
-            "runs on all commits": sum(entry["runs"] for entry in campaigns),
-            "runs on this commit": sum(
-                entry["runs"] for entry in campaigns if entry["commit"] == entries[-1]["commit"]
-            ),
             "reached less than 20 times": reached.unreached(),
             "unreachable": UNREACHABLE,
             "reached": json.loads(reached.to_json()),
-            "campaigns": campaigns,
         },
     )
 

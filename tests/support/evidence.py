@@ -1,13 +1,20 @@
 """Writes what a long run found to docs/evidence/, for readers who do not run it themselves."""
 
 import json
+import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "evidence"
+
+Entry = dict[str, Any]
+"""What one call of a campaign found, as JSON: commit, seeds, verdict, counts."""
 
 
 def git(*args: str) -> str:
@@ -34,5 +41,59 @@ def write(name: str, verdict: str, facts: dict[str, object]) -> Path:
         "python": platform.python_version(),
         **facts,
     }
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    whole = path.with_suffix(".new")
+    whole.write_text(json.dumps(document, indent=2) + "\n")
+    os.replace(whole, path)
     return path
+
+
+@cache
+def sources(at_commit: str, *paths: str) -> str:
+    """What those folders and files hold at a commit; it stays the same while only others change."""
+    if at_commit.endswith("+changes"):
+        return at_commit
+    return git("rev-parse", *(f"{at_commit}:{path}" for path in paths)) or at_commit
+
+
+class Sum:
+    """Evidence that adds up over the calls of a campaign, each of which is an entry.
+
+    The entries of other sources stay, but only those of the present ones count for the verdict.
+    `paths` are the folders that matter for it. Calls may run side by side.
+    """
+
+    def __init__(self, name: str, counted: str, *paths: str) -> None:
+        self.name = name
+        self.counted = counted
+        self._paths = paths
+        self._written: Sequence[Entry] = ()
+
+    def entries(self) -> list[Entry]:
+        """Those in the file, of all calls and commits."""
+        path = FOLDER / f"{self.name}.json"
+        return json.loads(path.read_text()).get("campaigns", []) if path.exists() else []
+
+    def has_seen(self, at_commit: str, seeds: range) -> bool:
+        """Whether an entry of the same sources has one of these seeds."""
+        return any(
+            entry["seeds"][0] <= seeds[-1] and seeds[0] <= entry["seeds"][1]
+            for entry in self._of_sources(at_commit, self.entries())
+        )
+
+    def write(self, entries: Sequence[Entry], facts: Mapping[str, object] | None = None) -> Path:
+        """Put the entries of this call in the place of those that it wrote before."""
+        others = [entry for entry in self.entries() if entry not in self._written]
+        campaigns = [*others, *entries]
+        self._written = json.loads(json.dumps(entries))
+        present = self._of_sources(entries[-1]["commit"], campaigns)
+        failed = any(entry["verdict"] != "passed" for entry in present)
+        counts = {
+            f"{self.counted} on all commits": sum(each[self.counted] for each in campaigns),
+            f"{self.counted} on these sources": sum(each[self.counted] for each in present),
+        }
+        verdict = "failed" if failed else "passed"
+        return write(self.name, verdict, {**counts, **(facts or {}), "campaigns": campaigns})
+
+    def _of_sources(self, at_commit: str, entries: Sequence[Entry]) -> list[Entry]:
+        wanted = sources(at_commit, *self._paths)
+        return [each for each in entries if sources(each["commit"], *self._paths) == wanted]
