@@ -30,13 +30,10 @@ from oncelog.simulation.history import (
 from oncelog.simulation.history import Progress as ProgressEvent
 from oncelog.simulation.process import Process
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver import (
-    BatchDriver,
-    ProducerIdentity,
-    TaskReport,
-)
+from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashRow, ProgressLog, crash_row
 from oncelog.spark.source_offsets import limit_ends
 from oncelog.spark.source_options import Isolation
@@ -394,7 +391,7 @@ class _Life:
         batch_id = last if last >= 0 and last not in checkpoint.commits else last + 1
         try:
             if self.rng.random() < 0.3:
-                driver.prepare()
+                driver.prepare(checkpoint.query_id if last < 0 else None)
             while app.stage.world.now_s < until_s:
                 if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
                     self._renew(driver)

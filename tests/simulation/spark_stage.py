@@ -21,10 +21,10 @@ from oncelog.simulation.loop import ProcessLoop
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.world import World
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob, Encoder, to_arrow
 from oncelog.spark.errors import DataLossError, UsageError, WriteStageError
+from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.targets import Targets

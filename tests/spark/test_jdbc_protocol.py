@@ -16,7 +16,7 @@ import pytest
 
 from oncelog.client.errors import ClientError
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver, ProducerIdentity, TaskReport
+from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import CopyTask
@@ -30,6 +30,7 @@ from oncelog.spark.jdbc.transaction import (
     StagedRows,
 )
 from oncelog.spark.marker import BatchIdentity, Marker
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
@@ -103,7 +104,10 @@ class Driver:
             self.database, application.name, "oncelog_markers", target
         )
         options = DriverOptions(
-            application.name, marker_partition=MARKER_PARTITION, replaces_query=replaces
+            application.name,
+            marker_partition=MARKER_PARTITION,
+            has_group_markers=False,
+            replaces_query=replaces,
         )
         self.runner = DirectRunner()
         self.driver = BatchDriver(options, self.transaction, self.runner, ProgressLog(None), crash)

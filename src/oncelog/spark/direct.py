@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from oncelog.client.errors import ClientError
 from oncelog.client.producer import Producer
-from oncelog.spark.driver import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import WriteStageError
+from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.sending import DELIVERY_TIMEOUT_MS, Deliveries
 from oncelog.spark.sink_options import SinkOptions

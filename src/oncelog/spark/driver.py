@@ -22,13 +22,14 @@ tests. Theory of operation, with N the batch and the marker that of the last com
    neither the group's offsets nor the transactional id of an idle query expires.
 9. A marker that is missing, though this driver committed or read it less than a day ago, was
    deleted: no rival's marker can have been written and expired since. The driver's copy is trusted.
+10. Before batch 0 is written the marker topic gets the query's opening, in a transaction of its
+   own. Without a marker, an old batch 0 runs only if the opening is there (`marker.opening`).
 """
 
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
@@ -44,19 +45,15 @@ from oncelog.spark.marker import (
     check_start,
     compare,
     latest,
+    opened_query,
+    opening,
     sources_hash,
 )
 from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
+from oncelog.spark.parties import MicroBatch, ProducerIdentity, Runner, TaskReport, Transaction
 from oncelog.spark.progress import CrashPoint, ProgressLog
 
-__all__ = [
-    "BatchDriver",
-    "MicroBatch",
-    "ProducerIdentity",
-    "TaskReport",
-    "Transaction",
-    "another_cluster",
-]
+__all__ = ["BatchDriver", "another_cluster"]
 
 T = TypeVar("T")
 
@@ -83,110 +80,6 @@ _HOPELESS: Final = frozenset(
     }
 )
 """Answers that another attempt does not change."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdentity:
-    """The producer id and epoch of the tasks."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """The records that one task wrote to one partition.
-
-    All of them are acknowledged. Offsets are those of the first and last record.
-    """
-
-    task: int
-    topic_partition: TopicPartition
-    record_count: int
-    first_offset: int
-    last_offset: int
-
-
-class MicroBatch(Protocol):
-    """One micro-batch of Spark."""
-
-    query_id: str
-    batch_id: int
-
-    def source_lines(self) -> tuple[str, ...]:
-        """The sources' lines of the checkpoint's ``offsets/N``."""
-
-    def planned_at_s(self) -> float | None:
-        """When the batch was planned, in seconds since 1970; None if unknown."""
-
-    def initial_offsets(self) -> Mapping[TopicPartition, int] | None:
-        """The start offsets of batch 0 of this query, if its sources report them."""
-
-    def write(self, identity: ProducerIdentity) -> list[TaskReport]:
-        """Run the write stage.
-
-        Raises `WriteStageError` when it was not one clean attempt; then none of its records may be
-        committed.
-        """
-
-    def next_watermark_ms(self) -> int | None:
-        """Return the watermark after the batch, once it is written; None if Spark has none."""
-
-    def drain(self) -> None:
-        """Compute the batch and drop its rows, so that state stores commit."""
-
-    def is_stopping(self) -> bool:
-        """Whether the query is being stopped: then a failed attempt is not repeated."""
-
-
-class Transaction(Protocol):
-    """The part of `oncelog.client.TransactionDriver` that the driver uses."""
-
-    @property
-    def producer_id(self) -> int: ...  # noqa: D102
-
-    @property
-    def producer_epoch(self) -> int: ...  # noqa: D102
-
-    async def open(self) -> object:
-        """InitProducerId without an expected epoch.
-
-        Fences every other holder and aborts what is open.
-        """
-
-    async def new_epoch(self) -> object:
-        """Return an epoch that no batch was written under; the current one if it is unused.
-
-        Raises when another driver took over.
-        """
-
-    async def fetch_offsets(
-        self, group_id: str, partitions: None = None, *, require_stable: bool = True
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets; `require_stable` waits for transactions that are still ending."""
-
-    async def add_offsets(self, group_id: str) -> None:
-        """AddOffsetsToTxn (nothing to send under TV2)."""
-
-    async def txn_offset_commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        """TxnOffsetCommit with generation -1."""
-
-    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
-        """Append one record of the transaction to a partition that no task writes to."""
-
-    async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
-        """The last committed value of `key`; definitive after `open`."""
-
-    async def end(self, commit: bool) -> None:
-        """EndTxn, retried while the outcome is unknown and the error retriable."""
-
-
-class Runner(Protocol):
-    """Runs a coroutine to its end; `BackgroundLoop` is the real one."""
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
 
 _FAILURES: Final = (DataLossError, UsageError, WriteStageError, RetriableError, StoppedError)
@@ -222,6 +115,7 @@ class BatchDriver:
         self._crash_point = crash_point
         self._now_s = now_s
         self._marker: Marker | None = None
+        self._opened_query: str | None = None
         self._seen_at_s = self._committed_at_s = 0.0
         self._is_superseded = False
         self._offsets: Mapping[TopicPartition, int] = {}
@@ -244,14 +138,22 @@ class BatchDriver:
         with self._lock:
             self._process(batch)
 
-    def prepare(self) -> None:
+    def prepare(self, new_query_id: str | None = None) -> None:
         """Fence other drivers and read the marker, before the first batch comes.
 
-        Then an idle query is renewed too. Raises as `process`.
+        Then an idle query is renewed too. `new_query_id` is that of a query without a planned
+        batch, which is opened at once. Raises as `process`.
         """
         with self._lock:
-            if not self._is_open:
-                self._open()
+            if self._is_open:
+                return
+            self._open()
+            try:
+                if new_query_id is not None:
+                    self._write_opening(new_query_id)
+            except _InDoubtError as error:
+                self._is_open = False
+                raise error.reason from error
 
     def renew(self) -> None:
         """Commit the last marker and its offsets again, `RENEWAL_S` after the last commit.
@@ -325,6 +227,8 @@ class BatchDriver:
             batch.drain()
             self._progress.step("drained", batch.batch_id)
             return
+        if batch.batch_id == 0:
+            self._write_opening(identity.query_id)
         self._guarded(self._transaction.new_epoch())
         transaction = self._transaction
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
@@ -364,13 +268,27 @@ class BatchDriver:
             self._guarded(self._transaction.add_offsets(group_id))
             self._guarded(self._transaction.txn_offset_commit(group_id, committed))
 
+    def _write_opening(self, query_id: str) -> None:
+        """Commit the query's opening, unless a batch is committed or the opening is there."""
+        options = self._options
+        is_needed = options.marker_partition is not None and options.has_group_markers
+        if not is_needed or self._marker is not None or self._opened_query == query_id:
+            return
+        self._commit_alone(opening(query_id), {})
+        self._opened_query = query_id
+
+    def _commit_alone(self, marker: Marker, offsets: Mapping[TopicPartition, int]) -> None:
+        """A transaction without output."""
+        self._guarded(self._transaction.new_epoch())
+        self._add(marker, offsets)
+        self._guarded(self._transaction.end(commit=True))
+
     def _commit_again(self) -> None:
         if self._marker is None:
             return
+        offsets = self._offsets if self._options.commit_source_offsets else {}
         try:
-            self._guarded(self._transaction.new_epoch())
-            self._add(self._marker, self._offsets if self._options.commit_source_offsets else {})
-            self._guarded(self._transaction.end(commit=True))
+            self._commit_alone(self._marker, offsets)
         except _InDoubtError as error:
             self._is_open = False
             is_ours = error.reason.code in _EXPIRED or isinstance(error.reason, RetriableError)
@@ -391,6 +309,7 @@ class BatchDriver:
             place = options.marker_partition
             value = self._runner.call(self._transaction.committed_value(place, key))
             texts.append((value or b"").decode())
+            self._opened_query = opened_query(texts[-1])
         found = latest(texts)
         if found is not None:
             self._seen_at_s = self._now_s()
@@ -402,9 +321,9 @@ class BatchDriver:
     def _may_have_expired(self, batch: MicroBatch) -> bool:
         """Whether a marker of this batch could be gone, as offsets go."""
         options = self._options
-        if self._marker is not None or batch.batch_id > 0:
+        if self._marker is not None or batch.batch_id > 0 or not options.has_group_markers:
             return False
-        if options.marker_partition is not None and not options.marker_topic_is_new:
+        if self._opened_query == batch.query_id:
             return False
         planned_at_s = batch.planned_at_s()
         return planned_at_s is None or self._now_s() - planned_at_s > UNMARKED_AGE_S_MAX

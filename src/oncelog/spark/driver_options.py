@@ -20,8 +20,8 @@ class DriverOptions:
     marker_partition: TopicPartition | None = None
     cluster_id: str | None = None
     """The sink's cluster id, if known."""
-    marker_topic_is_new: bool = False
-    """The marker topic was not there before this run, so it holds no marker."""
+    has_group_markers: bool = True
+    """Whether a marker may stand, or have stood, in nothing but a group's offsets, which expire."""
     commit_source_offsets: bool = True
     accept: frozenset[str] = frozenset()
     replaces_query: str | None = None

@@ -9,8 +9,11 @@ not certainly safe fails closed.
 Offsets of a group expire (``offsets.retention.minutes``, a week) and go with a deleted topic;
 records of a compacted topic do not. Without a marker, batch 0 is either the first there ever was,
 or one that was committed by a driver that died before Spark noted it, and whose marker expired.
-The marker topic tells the two apart. Offsets alone do not once the batch is older than
-`UNMARKED_AGE_S_MAX`, so it is refused then.
+An existing marker topic does not tell the two apart, as that driver may have used the group only.
+So batch 0 runs without a marker in two cases: it was planned less than `UNMARKED_AGE_S_MAX` ago, or
+the marker topic holds its query's `opening`. An opening is a record of batch -1, committed in a
+transaction of its own before batch 0 is written. It is written only where batch 0 may run, so it
+certifies for as long as the topic lives that no batch of the query was committed before it.
 """
 
 import hashlib
@@ -33,10 +36,15 @@ __all__ = [
     "check_start",
     "compare",
     "latest",
+    "opened_query",
+    "opening",
     "sources_hash",
 ]
 
 FORMAT: Final = 1
+
+_OPENING: Final = -1
+"""The batch of an opening."""
 
 MISSING_MARKER: Final = "missing-marker"
 OTHER_QUERY: Final = "other-query"
@@ -46,7 +54,7 @@ SKIPPED_BATCHES: Final = "skipped-batches"
 OTHER_START: Final = "other-start"
 
 UNMARKED_AGE_S_MAX: Final = 24 * 3600.0
-"""Without a marker topic, a batch 0 that was planned longer ago may have lost its marker.
+"""Without an opening, a batch 0 that was planned longer ago may have lost its marker.
 
 A cluster has to keep the offsets of a group for at least this time.
 """
@@ -137,9 +145,22 @@ class Marker:
 
 
 def latest(metadata: Iterable[str | None]) -> Marker | None:
-    """The marker of the last committed batch among a group's metadata strings, or None."""
+    """The marker of the last committed batch among markers and other texts, or None."""
     markers = [marker for text in metadata if (marker := Marker.decode(text)) is not None]
-    return max(markers, key=lambda marker: marker.sequence, default=None)
+    of_batches = [marker for marker in markers if marker.batch.batch_id != _OPENING]
+    return max(of_batches, key=lambda marker: marker.sequence, default=None)
+
+
+def opening(query_id: str) -> Marker:
+    """The record that stands in the marker topic before batch 0 of a query is written."""
+    return Marker(0, BatchIdentity(query_id, _OPENING, sources_hash(())))
+
+
+def opened_query(text: str | None) -> str | None:
+    """The query of an opening; None for every other text."""
+    marker = Marker.decode(text)
+    is_opening = marker is not None and marker.batch.batch_id == _OPENING
+    return marker.batch.query_id if marker is not None and is_opening else None
 
 
 def sources_hash(source_lines: Iterable[str]) -> str:
@@ -234,7 +255,8 @@ def _without_marker(
             MISSING_MARKER,
             "batch 0 was planned more than a day ago, and no marker tells whether it was committed "
             "before the group's offsets expired. If the output holds nothing of it, run once with "
-            f"accept=[{MISSING_MARKER!r}]; a marker_topic spares the question",
+            f"accept=[{MISSING_MARKER!r}]; if it holds the batch, begin with a new checkpoint and "
+            "a source that starts at the offsets in offsets/0 of this one",
         )
     raise FailClosedError(
         MISSING_MARKER,

@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from oncelog.spark.driver import ProducerIdentity, TaskReport
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Blob, Encoder
 from oncelog.spark.errors import (
     StoppedError,
@@ -21,6 +20,7 @@ from oncelog.spark.errors import (
     WriteStageError,
 )
 from oncelog.spark.offsets_log import kafka_offsets
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
 from oncelog.spark.sending import DELIVERY_TIMEOUT_MS

@@ -72,6 +72,7 @@ def write_once(
             application_id=application_id,
             marker_partition=TopicPartition(marker_topic, 0),
             commit_source_offsets=False,
+            has_group_markers=False,
             write_attempts=write_attempts,
         ),
         topic=topic,

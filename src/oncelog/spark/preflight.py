@@ -7,8 +7,7 @@ refusal is one sentence with the remedy.
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.client.admin import Admin
 from oncelog.client.errors import ClientError, FatalError, RetriableError
@@ -17,13 +16,14 @@ from oncelog.client.transactions import TransactionDriver
 from oncelog.client.values import NewTopic
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import StoppableLoop
 from oncelog.spark.driver import another_cluster
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker, check_query, latest
-from oncelog.spark.sink_options import SinkOptions
+from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 
-__all__ = ["SinkCluster", "check_client_options", "examine", "explained"]
+__all__ = ["check_carrier", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
 """A cluster without a reply for so long is named as the reason."""
@@ -36,14 +36,6 @@ MARKER_TOPIC_CONFIGS: Final = {
 """Small segments: a query reads the whole topic when it starts."""
 
 log = logging.getLogger("oncelog.spark")
-
-
-@dataclass(frozen=True, slots=True)
-class SinkCluster:
-    """The properties of the sink's cluster that a run needs."""
-
-    cluster_id: str | None
-    marker_topic_is_new: bool
 
 
 def check_client_options(options: SinkOptions) -> None:
@@ -59,8 +51,8 @@ def examine(
     sources: Sequence[Mapping[str, str]],
     query_id: str | None,
     is_query_known: bool,
-) -> SinkCluster:
-    """Refuse what the clusters show to be wrong, within ten seconds.
+) -> str | None:
+    """Refuse what the clusters show to be wrong, within ten seconds; the sink's cluster id.
 
     `sources` are the options of the query's Kafka sources; `query_id` is that of the checkpoint,
     None when it is empty, which only counts if `is_query_known`.
@@ -77,7 +69,7 @@ async def _examine(
     sources: Sequence[Mapping[str, str]],
     query_id: str | None,
     is_query_known: bool,
-) -> SinkCluster:
+) -> str | None:
     timeout_ms = ANSWER_TIMEOUT_S * 1000
     admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **options.client_options)
     transaction = TransactionDriver(
@@ -91,10 +83,10 @@ async def _examine(
             cluster_id = await _connect(admin)
             topics = (await admin.list_topics()).keys()
             _check_topics(topics, options)
-            is_new = await _make_marker_topic(admin, topics, options)
-            cluster = SinkCluster(cluster_id, is_new)
+            await _make_marker_topic(admin, topics, options)
             await _check_sources(options, sources, cluster_id)
-            marker = await _marker(transaction, options, cluster)
+            await check_carrier(transaction, topics, options)
+            marker = await _marker(transaction, options)
     except (ClientError, TimeoutError) as error:
         raise explained(error, options) from error
     finally:
@@ -102,7 +94,7 @@ async def _examine(
         await admin.close()
     if is_query_known and marker is not None:
         check_query(marker, query_id, options.driver.replaces_query)
-    return cluster
+    return cluster_id
 
 
 async def _connect(admin: Admin) -> str | None:
@@ -121,15 +113,15 @@ def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
             raise UsageError(f"topic {name!r} does not exist; create it before the query starts")
 
 
-async def _make_marker_topic(admin: Admin, topics: Collection[str], options: SinkOptions) -> bool:
-    """Create the marker topic if it is missing, and refuse one that forgets; whether it is new."""
+async def _make_marker_topic(admin: Admin, topics: Collection[str], options: SinkOptions) -> None:
+    """Create the marker topic if it is missing, and refuse one that forgets."""
     place = options.driver.marker_partition
     if place is None:
-        return False
+        return
     if place.topic not in topics:
         try:
             await admin.create_topics([NewTopic(place.topic, 1, -1, MARKER_TOPIC_CONFIGS)])
-            return True
+            return
         except FatalError as error:
             # Another query may have been faster.
             if error.code is not ErrorCode.topic_already_exists:
@@ -139,7 +131,6 @@ async def _make_marker_topic(admin: Admin, topics: Collection[str], options: Sin
                     "marker_topic=None to leave the marker to the group's offsets"
                 ) from error
     await _check_policy(admin, place.topic)
-    return False
 
 
 async def _check_policy(admin: Admin, topic: str) -> None:
@@ -181,14 +172,45 @@ async def _cluster_id(source: Mapping[str, str]) -> str | None:
         return None
 
 
-async def _marker(
-    transaction: TransactionDriver, options: SinkOptions, cluster: SinkCluster
-) -> Marker | None:
+class CommittedValues(Protocol):
+    """The part of `TransactionDriver` that reads the marker topic."""
+
+    async def committed_value(
+        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+    ) -> bytes | None:
+        """The last committed value of `key`."""
+
+
+async def check_carrier(
+    transaction: CommittedValues, topics: Collection[str], options: SinkOptions
+) -> None:
+    """Refuse to leave the marker to the group once the marker topic has one of the application.
+
+    When the group's offsets expired, that one would count again, and it would be too old.
+    """
+    if options.driver.marker_partition is not None or MARKER_TOPIC not in topics:
+        return
+    application_id = options.driver.application_id
+    place = TopicPartition(MARKER_TOPIC, 0)
+    try:
+        value = await transaction.committed_value(place, application_id.encode(), is_final=False)
+    except FatalError as error:
+        log.info("the marker topic %s cannot be read: %s", MARKER_TOPIC, error)
+        return
+    if value is not None:
+        raise UsageError(
+            f"the marker of application_id {application_id!r} is in topic {MARKER_TOPIC!r}, and "
+            "one in the group alone would expire and leave that one behind: leave "
+            "marker_topic=None out"
+        )
+
+
+async def _marker(transaction: TransactionDriver, options: SinkOptions) -> Marker | None:
     """Return the current marker; it is definitive only after InitProducerId."""
     application_id, place = options.driver.application_id, options.driver.marker_partition
     offsets = await transaction.fetch_offsets(application_id, None, require_stable=False)
     texts: list[str | None] = [committed.metadata for committed in offsets.values()]
-    if place is not None and not cluster.marker_topic_is_new:
+    if place is not None:
         key = application_id.encode()
         value = await transaction.committed_value(place, key, is_final=False)
         texts.append(None if value is None else value.decode())

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.commit_log import text_of, watermark_after
-from oncelog.spark.driver import MicroBatch
 from oncelog.spark.errors import DrainError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
+from oncelog.spark.parties import MicroBatch
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.write_stage import failure_of
 

@@ -14,12 +14,13 @@ from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT32_MAX
 from oncelog.spark.background import StoppableLoop
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver import BatchDriver, MicroBatch
+from oncelog.spark.driver import BatchDriver
 from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError, UsageError
 from oncelog.spark.marker import Marker
-from oncelog.spark.preflight import SinkCluster, explained
+from oncelog.spark.parties import MicroBatch
+from oncelog.spark.preflight import explained
 from oncelog.spark.progress import ProgressLog
-from oncelog.spark.query import Query, QueryRun
+from oncelog.spark.query import Query, QueryRun, exists
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
 
@@ -38,7 +39,7 @@ class Run(QueryRun):
     """One run of one query: its connections, its driver, and state across micro-batches."""
 
     def __init__(
-        self, query: Query, context: Any, options: SinkOptions, cluster: SinkCluster
+        self, query: Query, context: Any, options: SinkOptions, cluster_id: str | None
     ) -> None:
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
@@ -48,11 +49,7 @@ class Run(QueryRun):
         self._loop = StoppableLoop(f"oncelog-{options.driver.application_id}")
         self._admin, self._transaction = self.call(self._connect())
         self._driver = BatchDriver(
-            dataclasses.replace(
-                options.driver,
-                cluster_id=cluster.cluster_id,
-                marker_topic_is_new=cluster.marker_topic_is_new,
-            ),
+            dataclasses.replace(options.driver, cluster_id=cluster_id),
             self._transaction,
             self,
             self.progress,
@@ -81,7 +78,8 @@ class Run(QueryRun):
             if self._closing.is_set():
                 return
             try:
-                self._driver.prepare()
+                is_planned = exists(self.context, f"{self.checkpoint}/offsets/0")
+                self._driver.prepare(None if is_planned else self.query_id)
             except StoppedError:
                 # The query has ended already, and raises the reason.
                 return

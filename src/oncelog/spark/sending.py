@@ -13,9 +13,9 @@ from typing import Any, Final
 from oncelog.client.errors import ClientError
 from oncelog.client.producer import Producer
 from oncelog.core.errors import ErrorCode
-from oncelog.spark.driver import TaskReport
 from oncelog.spark.encoder import Blob, BlobOrder
 from oncelog.spark.errors import TooLargeError
+from oncelog.spark.parties import TaskReport
 from oncelog.spark.targets import Targets
 
 __all__ = ["DELIVERY_TIMEOUT_MS", "Deliveries"]

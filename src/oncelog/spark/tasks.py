@@ -17,9 +17,9 @@ from pyspark import TaskContext
 
 from oncelog.client.producer import Producer
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import ProducerIdentity, TaskReport
 from oncelog.spark.encoder import Blob, Encoder, from_arrow, to_arrow
 from oncelog.spark.errors import WriteStageError
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets

@@ -17,7 +17,7 @@ from oncelog.spark.checks import check_configuration
 from oncelog.spark.commit_log import complete_before_start
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker
-from oncelog.spark.preflight import SinkCluster, examine
+from oncelog.spark.preflight import examine
 from oncelog.spark.query import Query, RunningSink, read_matching
 from oncelog.spark.run import Run, committed_marker
 from oncelog.spark.sink_options import SinkOptions
@@ -148,12 +148,12 @@ class KafkaStart:
     def __init__(self, df: DataFrame, options: SinkOptions) -> None:
         self._frame = df
         self._options = options
-        self._cluster = SinkCluster(None, marker_topic_is_new=False)
+        self._cluster_id: str | None = None
 
     def examine(self, query_id: str | None, is_known: bool) -> None:
         """Raise `PipelineError` for what would fail later."""
         check_configuration(self._frame)
-        self._cluster = examine(self._options, kafka_sources(self._frame), query_id, is_known)
+        self._cluster_id = examine(self._options, kafka_sources(self._frame), query_id, is_known)
 
     def committed(self) -> Marker | None:
         """The marker of the last committed batch; fences other drivers."""
@@ -161,7 +161,7 @@ class KafkaStart:
 
     def run(self, query: Query, context: Any) -> Run:
         """The run of a query that has just started."""
-        return Run(query, context, self._options, self._cluster)
+        return Run(query, context, self._options, self._cluster_id)
 
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:

@@ -1,6 +1,5 @@
 """A made-up cluster, Spark and clock for the tests of the protocol."""
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -8,8 +7,9 @@ from typing import Any, TypeVar
 from oncelog.client.errors import ClientError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver, ProducerIdentity, TaskReport
+from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import ProgressLog
 
 SOURCE = TopicPartition("in", 0)
@@ -20,9 +20,19 @@ WEEK_S = 7 * 24 * HOUR_S
 T = TypeVar("T")
 
 
+class DiedError(BaseException):
+    """The process is killed: nothing of it runs any more, and nothing catches this."""
+
+
 class Runner:
+    """No call of the fakes waits for a loop."""
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run(coroutine)
+        try:
+            coroutine.send(None)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+        raise AssertionError("a fake waited")
 
 
 @dataclass
@@ -41,6 +51,8 @@ class Coordinator:
     records: dict[tuple[TopicPartition, bytes], bytes] = field(default_factory=dict)
     open_records: dict[tuple[TopicPartition, bytes], bytes] = field(default_factory=dict)
     now_s: float = 1_000_000.0
+    moments_left: int = 10**9
+    """The process dies when it is at this many moments more of its transaction."""
 
     def abort(self) -> None:
         self.open_rows, self.open_offsets, self.open_records = [], {}, {}
@@ -71,6 +83,9 @@ class Transaction:
         self.is_used = True
 
     def fault(self, when: str) -> None:
+        self.cluster.moments_left -= 1
+        if self.cluster.moments_left < 0:
+            raise DiedError
         if when in self.faults:
             raise self.faults.pop(when)
 

@@ -4,8 +4,8 @@ import pytest
 
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
 from oncelog.core.errors import ErrorCode
-from oncelog.spark.driver import TaskReport
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
+from oncelog.spark.parties import TaskReport
 from oncelog.spark.progress import ProgressLog
 from tests.unit.spark.driver_fakes import MARKERS, OUT, SOURCE, Batch, Coordinator, Start, starting
 

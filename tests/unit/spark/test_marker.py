@@ -12,6 +12,8 @@ from oncelog.spark.marker import (
     Verdict,
     compare,
     latest,
+    opened_query,
+    opening,
     sources_hash,
 )
 
@@ -46,6 +48,13 @@ def test_the_latest_of_several_markers_counts() -> None:
     texts = [Marker(3, batch(2)).encode(), "", LAST.encode(), None]
     assert latest(texts) == LAST
     assert latest([]) is None
+
+
+def test_an_opening_is_no_marker_of_a_batch_and_names_its_query() -> None:
+    text = opening("q").encode()
+    assert latest([text, LAST.encode()]) == LAST
+    assert latest([text]) is None
+    assert (opened_query(text), opened_query(LAST.encode()), opened_query("")) == ("q", None, None)
 
 
 def test_the_next_batch_runs_and_the_committed_one_is_drained() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import oncelog.spark.micro_batch as micro_batch_module
-from oncelog.spark.driver import ProducerIdentity
 from oncelog.spark.errors import PipelineError, StoppedError, UnknownTargetError, WriteStageError
 from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.parties import ProducerIdentity
 from oncelog.spark.targets import Targets
 
 IDENTITY = ProducerIdentity(7, 1)

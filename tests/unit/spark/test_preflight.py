@@ -1,13 +1,18 @@
 """What clusters refuse, as one sentence that says what to do."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from oncelog.client.errors import ClientError, ConnectionLostError, FatalError
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UnsupportedModeError, UsageError
-from oncelog.spark.preflight import explained
-from oncelog.spark.sink_options import SinkOptions
+from oncelog.spark.marker import opening
+from oncelog.spark.preflight import check_carrier, explained
+from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 
 OPTIONS = SinkOptions(
     bootstrap_servers="host:9092",
@@ -59,3 +64,40 @@ def test_what_a_cluster_refuses_is_a_sentence_that_says_what_to_do(
 def test_other_errors_stay_what_they_are() -> None:
     error: ClientError = FatalError(ErrorCode.unknown_server_error, "?")
     assert explained(error, OPTIONS) is error
+
+
+class MarkerTopic:
+    """The marker topic, with one value for all applications."""
+
+    def __init__(self, value: bytes | None, error: ClientError | None = None) -> None:
+        self.value = value
+        self.error = error
+
+    async def committed_value(
+        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+    ) -> bytes | None:
+        if self.error is not None:
+            raise self.error
+        return self.value if topic_partition.topic == MARKER_TOPIC and key == b"app" else None
+
+
+def test_an_application_that_has_used_the_marker_topic_may_not_leave_the_marker_to_its_group() -> (
+    None
+):
+    used = MarkerTopic(opening("q").encode().encode())
+    with pytest.raises(UsageError, match="leave marker_topic=None out"):
+        asyncio.run(check_carrier(used, [MARKER_TOPIC], OPTIONS))
+    place = TopicPartition(MARKER_TOPIC, 0)
+    with_topic = replace(OPTIONS, driver=replace(OPTIONS.driver, marker_partition=place))
+    asyncio.run(check_carrier(used, [MARKER_TOPIC], with_topic))
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [MarkerTopic(None), MarkerTopic(None, FatalError(ErrorCode.topic_authorization_failed))],
+)
+def test_an_application_that_never_used_the_marker_topic_may_do_without_it(
+    unused: MarkerTopic,
+) -> None:
+    asyncio.run(check_carrier(unused, [MARKER_TOPIC], OPTIONS))
+    asyncio.run(check_carrier(unused, [], OPTIONS))

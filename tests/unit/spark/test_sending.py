@@ -12,10 +12,10 @@ from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.direct import DRIVER_TASK, DirectWriter
-from oncelog.spark.driver import ProducerIdentity, TaskReport
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import TooLargeError, WriteStageError
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets

@@ -13,12 +13,7 @@ from pyspark.sql import DataFrame
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect
-from oncelog.spark.driver import (
-    BatchDriver,
-    MicroBatch,
-    ProducerIdentity,
-    TaskReport,
-)
+from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import PipelineError, UsageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
@@ -32,6 +27,7 @@ from oncelog.spark.jdbc.transaction import (
 )
 from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.marker import Marker
+from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
 from oncelog.spark.write_stage import failure_of, tagged
@@ -83,6 +79,7 @@ def exactly_once_jdbc(
     driver = DriverOptions(
         application_id=application_id,
         marker_partition=MARKER_PARTITION,
+        has_group_markers=False,
         accept=frozenset(accept),
         replaces_query=replaces_query,
         write_attempts=write_attempts,
