@@ -14,6 +14,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +33,8 @@ SHARE = 25
 FOLDER_USES_COUNT = 20
 """Shares for which a worker uses the same sound folders."""
 WRITE_EVERY_COUNT = 500
-NOTED = "mutated files"
-EVIDENCE = evidence.Sum("corruption", NOTED, "src", "tests/corruption")
+COUNTED = "mutated files"
+EVIDENCE = evidence.Sum("corruption", COUNTED, "src", "tests/corruption")
 
 
 class Result(NamedTuple):
@@ -171,75 +172,47 @@ class Tally:
         self._verdicts: Counter[str] = Counter()
         self._mutations: Counter[str] = Counter()
         self._files: set[str] = set()
-        self.bad: list[Result] = []
+        self._bad: list[Result] = []
 
     @property
     def count(self) -> int:
         return self._verdicts.total()
 
-    def add(self, result: Result) -> None:
-        self._verdicts[result.verdict] += 1
-        self._mutations[result.mutation] += 1
-        self._files.add(result.file)
-        if result.failures:
-            self.bad.append(result)
+    @property
+    def failed_count(self) -> int:
+        return len(self._bad)
+
+    def add(self, results: list[Result]) -> None:
+        for result in results:
+            self._verdicts[result.verdict] += 1
+            self._mutations[result.mutation] += 1
+            self._files.add(result.file)
+            if result.failures:
+                self._bad.append(result)
 
     def entry(self) -> evidence.Entry:
         """For the evidence."""
         return {
             "commit": self._commit,
             "seeds": [self._seed, self._seed],
-            NOTED: self.count,
+            COUNTED: self.count,
             "seconds": round(time.monotonic() - self._began_s),
             "starts of a broker": "three for each that is not refused",
             "outcomes": dict(self._verdicts.most_common()),
             "mutations": dict(sorted(self._mutations.items())),
             "files": len(self._files),
-            "broken rules": [f"{r.number} {r.file} {r.mutation}: {r.failures}" for r in self.bad],
-            "verdict": "failed" if self.bad else "passed",
+            "broken rules": [f"{r.number} {r.file} {r.mutation}: {r.failures}" for r in self._bad],
+            "verdict": "failed" if self._bad else "passed",
         }
 
 
-def carry_out(
-    shares: Iterator[list[Result]],
-    tally: Tally,
-    console: Console,
-    total: int,
-    keep: Callable[[evidence.Entry], None],
-) -> bool:
-    """Add up shares as they come, and keep what there is; False if interrupted."""
-    kept_count = 0
-    try:
-        with campaigns.interruptible(), campaigns.bar(console, "mutated files", total) as show:
-            for share in shares:
-                for result in share:
-                    tally.add(result)
-                    if result.failures:
-                        _tell(result, tally.entry()["seeds"][0], console)
-                show(tally.count, len(tally.bad))
-                if tally.count - kept_count >= WRITE_EVERY_COUNT:
-                    keep(tally.entry())
-                    kept_count = tally.count
-    except KeyboardInterrupt:
-        return False
-    finally:
-        if tally.count > kept_count:
-            keep(tally.entry())
-    return True
-
-
-def _keep(entry: evidence.Entry) -> None:
-    EVIDENCE.write([entry])
-
-
-def _pass_over(entry: evidence.Entry) -> None:
-    """Without --evidence."""
-
-
-def _tell(result: Result, seed: int, console: Console) -> None:
-    again = f"python -m tests.corruption.campaign --seed {seed} --only {result.number}"
-    console.print(f"{result.file}, {result.mutation}: {result.failures}", soft_wrap=True)
-    console.print(f"  {again}", style="dim", soft_wrap=True)
+def tell(results: list[Result], console: Console, seed: int) -> None:
+    """Print which rules were broken and how to repeat it."""
+    for result in results:
+        if result.failures:
+            again = f"python -m tests.corruption.campaign --seed {seed} --only {result.number}"
+            console.print(f"{result.file}, {result.mutation}: {result.failures}", soft_wrap=True)
+            console.print(f"  {again}", style="dim", soft_wrap=True)
 
 
 def main() -> int:
@@ -256,18 +229,14 @@ def main() -> int:
         parser.error(f"seed {given.seed} is in the evidence on these sources: take another")
     is_one = given.only is not None
     numbers = range(given.only, given.only + 1) if is_one else range(given.count)
-    tally = Tally(given.seed, at_commit)
-    is_whole = carry_out(
+    return campaigns.carry_out(
         campaign(numbers, given.seed, given.jobs),
-        tally,
-        console,
-        len(numbers),
-        _keep if given.evidence else _pass_over,
+        Tally(given.seed, at_commit),
+        campaigns.Shown(console, COUNTED, len(numbers)),
+        partial(tell, seed=given.seed),
+        EVIDENCE.write if given.evidence else None,
+        keep_every=WRITE_EVERY_COUNT,
     )
-    console.print(f"{tally.count} mutated files, {len(tally.bad)} broke a rule")
-    if not is_whole:
-        return campaigns.INTERRUPTED
-    return 1 if tally.bad else 0
 
 
 if __name__ == "__main__":

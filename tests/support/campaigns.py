@@ -4,15 +4,18 @@ import signal
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["INTERRUPTED", "bar", "in_processes", "interruptible"]
+from tests.support.evidence import Entry
+
+__all__ = ["INTERRUPTED", "Shown", "Tally", "carry_out", "in_processes", "interruptible"]
 
 Request = TypeVar("Request")
 Done = TypeVar("Done")
+Part = TypeVar("Part", contravariant=True)
 
 INTERRUPTED = 130
 """The exit code of a campaign that was ended before it was done."""
@@ -47,9 +50,70 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Tally(Protocol[Part]):
+    """What one call of a campaign comes to."""
+
+    @property
+    def count(self) -> int:
+        """How much has been judged."""
+
+    @property
+    def failed_count(self) -> int:
+        """How much of it is wrong."""
+
+    def add(self, part: Part) -> None:
+        """Take in the next part."""
+
+    def entry(self) -> Entry:
+        """What there is by now, for the evidence."""
+
+
+class Shown(NamedTuple):
+    """What a campaign shows, and where: a bar, and parts that are wrong."""
+
+    console: Console
+    what: str
+    total: int
+
+
+def carry_out(
+    parts: Iterator[Part],
+    tally: Tally[Part],
+    shown: Shown,
+    tell: Callable[[Part, Console], None],
+    keep: Callable[[list[Entry]], object] | None,
+    *,
+    keep_every: int = 1,
+) -> int:
+    """Add up parts as they come and keep what there is: now and then, at the end, interrupted.
+
+    Returns the exit code.
+    """
+    kept_count = 0
+
+    def keep_from(count: int) -> None:
+        nonlocal kept_count
+        if keep is not None and tally.count - kept_count >= count:
+            keep([tally.entry()])
+            kept_count = tally.count
+
+    try:
+        with interruptible(), _bar(shown) as show:
+            for part in parts:
+                tally.add(part)
+                tell(part, shown.console)
+                show(tally.count, tally.failed_count)
+                keep_from(keep_every)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        keep_from(1)
+        shown.console.print(f"{tally.count} {shown.what}, {tally.failed_count} failed")
+    return 1 if tally.failed_count else 0
+
+
 @contextmanager
-def bar(console: Console, what: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """A bar; call what it gives with how many are done by now, and how many of them failed."""
+def _bar(shown: Shown) -> Iterator[Callable[[int, int], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -57,6 +121,6 @@ def bar(console: Console, what: str, total: int) -> Iterator[Callable[[int, int]
         TimeRemainingColumn(),
         TextColumn("{task.fields[failed]} failed"),
     )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(what, total=total, failed=0)
+    with Progress(*columns, console=shown.console) as progress:
+        task = progress.add_task(shown.what, total=shown.total, failed=0)
         yield lambda done, failed: progress.update(task, completed=done, failed=failed)

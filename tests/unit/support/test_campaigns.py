@@ -2,10 +2,47 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
 
-from tests.support.campaigns import in_processes, interruptible
+from tests.support.campaigns import INTERRUPTED, Shown, carry_out, in_processes, interruptible
+from tests.support.evidence import Entry
+
+SHOWN = Shown(Console(quiet=True), "numbers", 100)
+
+
+class Tally:
+    """Counts numbers; those below 0 are wrong."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def failed_count(self) -> int:
+        return sum(number < 0 for number in self._numbers)
+
+    def add(self, part: list[int]) -> None:
+        self._numbers += part
+
+    def entry(self) -> Entry:
+        return {"numbers": self.count}
+
+
+def say_nothing(part: list[int], console: Console) -> None:
+    """For parts that nobody wants to see."""
+
+
+def parts(count: int, *, then: BaseException | None = None) -> Iterator[list[int]]:
+    for number in range(count):
+        yield [number, number]
+    if then is not None:
+        raise then
 
 
 def double(number: int) -> tuple[int, int]:
@@ -30,3 +67,34 @@ def test_sigterm_ends_a_campaign_as_sigint_does() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_what_there_is_is_kept_now_and_then_and_at_the_end() -> None:
+    kept: list[Entry] = []
+    code = carry_out(parts(5), Tally(), SHOWN, say_nothing, kept.extend, keep_every=4)
+    assert code == 0
+    assert [entry["numbers"] for entry in kept] == [4, 8, 10]
+
+
+@pytest.mark.parametrize("keep_every", [1, 100])
+def test_an_interrupted_campaign_keeps_what_it_has(keep_every: int) -> None:
+    kept: list[Entry] = []
+    going = parts(3, then=KeyboardInterrupt())
+    code = carry_out(going, Tally(), SHOWN, say_nothing, kept.extend, keep_every=keep_every)
+    assert code == INTERRUPTED
+    assert kept[-1] == {"numbers": 6}
+
+
+def test_a_campaign_that_breaks_keeps_what_it_has() -> None:
+    kept: list[Entry] = []
+    with pytest.raises(OSError, match="gone"):
+        carry_out(parts(3, then=OSError("gone")), Tally(), SHOWN, say_nothing, kept.extend)
+    assert kept[-1] == {"numbers": 6}
+
+
+def test_what_is_wrong_makes_the_exit_code_and_is_told() -> None:
+    told: list[list[int]] = []
+    wrong = iter([[1], [-1], [1]])
+    code = carry_out(wrong, Tally(), SHOWN, lambda part, console: told.append(part), None)
+    assert code == 1
+    assert told == [[1], [-1], [1]]
