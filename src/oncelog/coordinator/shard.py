@@ -232,6 +232,10 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         """Forget a request whose connection is closed: it is neither decided nor answered."""
         return
 
+    def after_drop(self, event: EventT, token: Token) -> EventT | None:
+        """Return the event to submit after the connection of a waiting request has closed."""
+        return None
+
     def tick(self, now_ms: int) -> Sequence[EventT]:
         """Return the events that are due; the processor submits each, without a token.
 

@@ -46,6 +46,8 @@ class ClassicGroupMember:
 
     It cannot send heartbeats, so its session can expire while it waits.
     """
+    is_cut_off: bool = False
+    """The connection of its waiting request has closed: its session counts from then on."""
 
     @property
     def awaits_join(self) -> bool:
@@ -55,7 +57,13 @@ class ClassicGroupMember:
     @property
     def is_excused(self) -> bool:
         """Whether it need not send heartbeats, because a request of its own waits."""
-        return not self.is_new and (self.awaits_join or self.sync_token is not None)
+        is_waiting = self.awaits_join or self.sync_token is not None
+        return is_waiting and not (self.is_new or self.is_cut_off)
+
+    @property
+    def can_lead(self) -> bool:
+        """Whether it waits for the rebalance and can be sent the list of members."""
+        return self.awaits_join and not self.is_cut_off
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for one protocol; empty if it does not offer it."""
@@ -176,6 +184,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.join_token = join_token
+        member.is_cut_off = False
 
     def rename_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give a restarted static member a new member id (KIP-345)."""
@@ -266,9 +275,9 @@ class ClassicGroup:
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it rejoined, else elect a member that did; False if none did."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
-        if leader is not None and leader.join_token is not None:
+        if leader is not None and leader.can_lead:
             return True
-        joined = next((m.member_id for m in self.members.values() if m.awaits_join), None)
+        joined = next((m.member_id for m in self.members.values() if m.can_lead), None)
         if joined is not None:
             self.leader_id = joined
         return joined is not None

@@ -31,6 +31,7 @@ GroupEvent: TypeAlias = (
     | events.SessionExpired
     | events.JoinPhaseOver
     | events.SyncPhaseOver
+    | events.ConnectionLost
     | events.ExpireOffsets
     | Beat
     | Quit

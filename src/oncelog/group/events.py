@@ -266,6 +266,17 @@ class JoinPhaseOver:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """The connection of a JoinGroup or SyncGroup that waits has closed.
+
+    `token` is that request's. No reply (submitted without a token).
+    """
+
+    group_id: str
+    token: Hashable
+
+
+@dataclass(frozen=True, slots=True)
 class SyncPhaseOver:
     """The time for members to send SyncGroup after a rebalance has passed."""
 

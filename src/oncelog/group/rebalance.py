@@ -8,7 +8,13 @@ from oncelog.coordinator.shard import NOTHING, EventContext
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, WriteKind
 from oncelog.group.decision import GroupDecision, GroupEvent
-from oncelog.group.events import NO_MEMBER_ID, JoinPhaseOver, SessionExpired, SyncPhaseOver
+from oncelog.group.events import (
+    NO_MEMBER_ID,
+    ConnectionLost,
+    JoinPhaseOver,
+    SessionExpired,
+    SyncPhaseOver,
+)
 from oncelog.group.records import group_record
 from oncelog.group.results import JoinedMember, JoinResult, SyncResult
 from oncelog.group.states import GroupState, may_rebalance
@@ -57,7 +63,7 @@ def cancel_assignment(
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(builder, member, SyncResult(error)):
-            store.renew_session(group, member, builder.now_ms)
+            store.renew_after_wait(group, member, builder.now_ms)
 
 
 def complete_join_if_ready(
@@ -77,7 +83,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         if member.group_instance_id is None:
             store.drop_member(group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none joined: their session timeouts decide.
+        # Those that are left are static and did not join, or cut off: their sessions decide.
         store.timers.set(group.join_key, builder.now_ms + group.rebalance_timeout_ms)
         return
     group.start_generation(builder.now_ms)
@@ -86,7 +92,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         return
     for member in group.members.values():
         answer_join(builder, member, current_generation(group, member))
-        store.renew_session(group, member, builder.now_ms)
+        store.renew_after_wait(group, member, builder.now_ms)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
     store.timers.set(group.sync_key, builder.now_ms + group.rebalance_timeout_ms)
@@ -169,6 +175,22 @@ def session_expired(
         else:
             complete_join_if_all_here(store, group, builder)
     return builder.build()
+
+
+def connection_lost(
+    store: GroupStore, event: ConnectionLost, context: EventContext
+) -> GroupDecision:
+    """Start the session of a member whose waiting request lost its connection.
+
+    Its process may have died. While its request waits it sends no heartbeats, so that its session
+    would begin only when the rebalance is over.
+    """
+    group = store.groups.get(event.group_id)
+    for member in group.members.values() if group is not None else ():
+        if event.token in (member.join_token, member.sync_token):
+            member.is_cut_off = True
+            store.renew_session(store.groups[event.group_id], member, context.now_ms)
+    return NOTHING
 
 
 def complete_join_if_all_here(

@@ -27,6 +27,7 @@ from oncelog.coordinator.shard import (
     CoordinatorShard,
     EventContext,
     RecordContext,
+    Token,
     UnknownKind,
     answer,
 )
@@ -144,6 +145,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return rebalance.session_expired(store, event, context)
             case events.JoinPhaseOver():
                 return rebalance.join_phase_over(store, event, context)
+            case events.ConnectionLost():
+                return rebalance.connection_lost(store, event, context)
             case events.SyncPhaseOver():
                 return rebalance.sync_phase_over(store, event, context)
             case events.ExpireOffsets():
@@ -270,6 +273,12 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         """Answer as Kafka does: COORDINATOR_NOT_AVAILABLE, so that the client asks again."""
         result = refusal(event, coordinator_error(ErrorCode.request_timed_out))
         return NOTHING if result is None else answer(context, result)
+
+    def after_drop(self, event: GroupEvent, token: Token) -> GroupEvent | None:
+        """A member that waits in JoinGroup or SyncGroup may have died with its connection."""
+        if isinstance(event, events.Join | events.Sync):
+            return events.ConnectionLost(event.group_id, token)
+        return None
 
     # Time.
 

@@ -105,6 +105,17 @@ class GroupStore:
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self.timers.set(key, deadline_ms)
 
+    def renew_after_wait(
+        self, group: ClassicGroup, member: ClassicGroupMember, now_ms: int
+    ) -> None:
+        """Restart the session of a member whose waiting request is answered.
+
+        If the request's connection has closed, the session goes on that began then.
+        """
+        if not member.is_cut_off:
+            self.renew_session(group, member, now_ms)
+        member.is_cut_off = False
+
     def drop_member(self, group: ClassicGroup, member_id: str) -> None:
         """Remove a member, or a pending member id, from its group.
 

@@ -34,6 +34,7 @@ def sync(store: GroupStore, event: Sync, context: EventContext) -> GroupDecision
     if group.state is GroupState.STABLE:
         return answer(context, assignment_of(group, member, member.assignment))
     member.sync_token = context.token
+    member.is_cut_off = False
     if group.leader_id == member.member_id:
         return _store_assignment(store, group, event, context)
     return NOTHING
@@ -69,7 +70,7 @@ def _store_assignment(
         if member.sync_token is not None:
             result = assignment_of(group, member, assignments[member.member_id])
             builder.reply_on_commit(member.sync_token, result)
-            store.renew_session(group, member, context.now_ms)
+            store.renew_after_wait(group, member, context.now_ms)
     return builder.build()
 
 

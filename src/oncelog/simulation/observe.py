@@ -118,6 +118,10 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         """See `CoordinatorShard`."""
         self.inner.dropped(token)
 
+    def after_drop(self, event: EventT, token: Token) -> EventT | None:
+        """See `CoordinatorShard`."""
+        return self.inner.after_drop(event, token)
+
     def tick(self, now_ms: int) -> Sequence[EventT]:
         """See `CoordinatorShard`."""
         return self.inner.tick(now_ms)

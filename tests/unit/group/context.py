@@ -66,6 +66,7 @@ class Context:
     def __post_init__(self) -> None:
         self.log: list[Written | Marker] = []
         self.replies: dict[int, object] = {}
+        self.asked: dict[int, GroupEvent] = {}
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
@@ -90,8 +91,16 @@ class Context:
     def submit(self, event: GroupEvent) -> int:
         self.next_token += 1
         token = self.next_token
+        self.asked[token] = event
         self.handle(self.processor.submit(event, token, self.now_ms))
         return token
+
+    def drop(self, token: int) -> None:
+        """The connection of a request that waits closes."""
+        self.processor.drop(token)
+        after = self.processor.shard.after_drop(self.asked[token], token)
+        if after is not None:
+            self.submit_silently(after)
 
     def submit_silently(self, event: GroupEvent) -> None:
         self.handle(self.processor.submit(event, None, self.now_ms))

@@ -1,7 +1,8 @@
 """Handles JoinGroup (11), versions 0-9: joins a group of the classic protocol.
 
 The reply waits until every member has joined or the rebalance timeout has passed; later requests of
-the connection proceed meanwhile. A member whose connection closes while it waits is removed (D7).
+the connection proceed meanwhile. The session of a member whose connection closes while it waits
+counts from then on.
 """
 
 from __future__ import annotations

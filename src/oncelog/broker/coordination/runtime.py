@@ -101,8 +101,15 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         now_ms = self._runtime.clock.now_ms()
         self._run(self.processor.submit(event, pending, now_ms), now_ms)
         if not pending.done:
-            pending.on_drop = partial(self.processor.drop, pending)
+            pending.on_drop = partial(self._drop, event, pending)
         return pending
+
+    def _drop(self, event: EventT, pending: Pending[object]) -> None:
+        """Forget a request whose connection has closed; the shard may react to that."""
+        self.processor.drop(pending)
+        after = self.processor.shard.after_drop(event, pending)
+        if after is not None:
+            self.submit(after)
 
     def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
         """Execute an output and all outputs that follow from it.

@@ -19,6 +19,7 @@ from oncelog.coordinator.shard import (
     Decision,
     EventContext,
     RecordContext,
+    Token,
     answer,
     replies_to,
 )
@@ -54,6 +55,10 @@ class Memory(CoordinatorShard[Put, object, str]):
         self.markers: list[tuple[int, int, bool, int]] = []
         self.deadline_ms: int | None = None
         self.due: list[Put] = []
+        self.when_dropped: Put | None = None
+
+    def after_drop(self, event: Put, token: Token) -> Put | None:
+        return self.when_dropped
 
     def id_of(self, event: Put) -> str | None:
         return event.id
@@ -296,6 +301,18 @@ async def test_a_decided_request_goes_on_when_its_connection_closes(tmp_path: Pa
     assert not answer.done
     assert bench.machines[0].applied == [b"a"]
     assert bench.effects == ["effect"]
+
+
+async def test_a_shard_may_react_to_a_closed_connection_and_is_asked_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    answer = bench.ask(Put("id", b"a"))
+    bench.machines[0].when_dropped = Put("id", b"gone")
+    answer.drop()
+    answer.drop()
+    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 2)
+    assert bench.machines[0].applied == [b"a", b"gone"]
 
 
 async def test_too_few_replicas_fail_the_append_and_its_request(tmp_path: Path) -> None:
