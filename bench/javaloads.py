@@ -19,12 +19,12 @@ READS = 2
 CLASSES = ROOT / ".cache" / "bench" / "java"
 
 
-def compiled(program: str = "Load", class_path: str | None = None) -> Path:
+def compiled(program: str = "Load", class_path: str | None = None, sources: Path = SOURCES) -> Path:
     """Folder of a compiled program, made anew when its source is newer.
 
     `class_path` is that of Kafka's broker, clients and tools when None. Raises `PeerUnavailable`.
     """
-    source, made = SOURCES / f"{program}.java", CLASSES / f"{program}.class"
+    source, made = sources / f"{program}.java", CLASSES / f"{program}.class"
     if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
         return CLASSES
     beside = Path(java()).with_name("javac")

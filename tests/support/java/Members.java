@@ -1,0 +1,105 @@
+// Consumers of one group in one JVM, which is killed sooner or later, and all of them with it.
+//
+// java -cp JARS:CLASSES Members SERVERS TOPIC GROUP PROTOCOL ASSIGNOR SESSION_MS NOTES NAME[@INSTANCE]...
+//
+// Each consumer has a thread. As in tests/support/group_member.py it notes each record that it
+// processed, and commits afterwards. NOTES is one file for all of them.
+
+import java.io.FileOutputStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+public class Members {
+    static final Map<String, String> ASSIGNORS = Map.of(
+            "range", "org.apache.kafka.clients.consumer.RangeAssignor",
+            "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+            "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
+            "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+    static FileOutputStream notes;
+
+    public static void main(String[] args) throws Exception {
+        notes = new FileOutputStream(args[6], true);
+        for (String name : Arrays.copyOfRange(args, 7, args.length)) {
+            new Thread(() -> consume(settings(args, name), args[1]), name).start();
+        }
+    }
+
+    static Properties settings(String[] args, String name) {
+        String[] names = name.split("@");
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", args[0]);
+        settings.put("group.id", args[2]);
+        settings.put("client.id", names[0]);
+        settings.put("group.protocol", args[3]);
+        if (args[3].equals("classic")) {
+            settings.put("partition.assignment.strategy", ASSIGNORS.get(args[4]));
+            settings.put("session.timeout.ms", args[5]);
+            settings.put("heartbeat.interval.ms", "500");
+        } else {
+            settings.put("group.remote.assignor", args[4]);
+        }
+        if (names.length > 1) {
+            settings.put("group.instance.id", names[1]);
+        }
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        return settings;
+    }
+
+    static void consume(Properties settings, String topic) {
+        KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
+                settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(topic));
+        while (true) {
+            ConsumerRecords<byte[], byte[]> records = poll(consumer);
+            StringBuilder told = new StringBuilder();
+            Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+            for (ConsumerRecord<byte[], byte[]> record : records) {
+                told.append("processed ").append(record.partition());
+                told.append(' ').append(record.offset()).append('\n');
+                ends.put(
+                        new TopicPartition(topic, record.partition()),
+                        new OffsetAndMetadata(record.offset() + 1));
+            }
+            write(told.toString());
+            try {
+                if (!ends.isEmpty()) {
+                    consumer.commitSync(ends);
+                }
+            } catch (KafkaException refused) {
+                write("refused " + refused.getClass().getSimpleName() + "\n");
+            }
+        }
+    }
+
+    static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) {
+        try {
+            return consumer.poll(Duration.ofMillis(200));
+        } catch (KafkaException error) {
+            // This consumer is at its end: the process is started again, with all of its consumers.
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+            throw error;
+        }
+    }
+
+    static synchronized void write(String text) {
+        try {
+            notes.write(text.getBytes(StandardCharsets.UTF_8));
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+}
