@@ -410,11 +410,15 @@ class SystemDisk:
         # One name per thread: the loop and the executor may replace the same file at once.
         temporary = f"{path}.{threading.get_ident()}.tmp"
         with _failing("write", path):
-            with open(temporary, "wb", opener=self._descriptor) as file:
-                file.write(data)
-                file.flush()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            descriptor = self._descriptor(temporary, flags)
+            file = _SystemFile(descriptor, path)
+            try:
+                file.pwrite(data, 0)
                 if sync:
-                    os.fsync(file.fileno())
+                    os.fsync(descriptor)
+            finally:
+                file.close()
             os.replace(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")

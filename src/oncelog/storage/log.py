@@ -26,6 +26,7 @@ from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_cleaning import CleanableLog
+from oncelog.storage.new_log import begin_log
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, Rejection
 from oncelog.storage.recovery import recover, remove_segment_files, rename_segment_files
@@ -68,17 +69,22 @@ class PartitionLog(CleanableLog):
         `clean`: it was closed in order. `recovery_point`: all below was flushed, by the checkpoint.
         Both may be wrong only on the careful side. Raises `StorageFailure`.
         """
+        name = str(topic_partition)
+        is_new = not (recovery_point or log_start_offset or disk.exists(directory))
         disk.mkdir(directory)
-        recovered = recover(
-            disk,
-            directory,
-            config,
-            now_ms,
-            partition=str(topic_partition),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-        )
+        if is_new:
+            recovered = begin_log(disk, directory, now_ms, partition=name)
+        else:
+            recovered = recover(
+                disk,
+                directory,
+                config,
+                now_ms,
+                partition=name,
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+            )
         log = cls(disk, directory, topic_partition, config, recovered)
         # What recovery accepted it has synced.
         log.recovery_point = log.log_end_offset

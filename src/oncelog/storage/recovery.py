@@ -115,7 +115,8 @@ class _Recovery:
         clean = clean and not must_rewrite
         is_new = not segments and not recovery_point
         if not segments:
-            segments.append(self._new_segment(log_start_offset))
+            segments.append(Segment(self._disk, self._directory, log_start_offset))
+            segments[0].create()
         self._report.was_closed = clean or is_new
         active = self.files.register.get(segments[-1].base_offset) if clean else None
         closed_at = max(recovery_point, active.end_offset if active is not None else 0)
@@ -167,29 +168,26 @@ class _Recovery:
             return start
         return max(log_start_offset, first)
 
-    def _new_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self._disk, self._directory, base_offset)
-        segment.create()
-        segment.write_indexes()
-        return segment
-
     # ---- what is trusted ----
 
     def _first_to_scan(self, clean: bool, recovery_point: int) -> int:
         segments = self._segments
         last = len(segments) - 1
         if clean:
-            return last + 1 if self._resume_active() else last
+            return last + 1 if self._resume_active(recovery_point) else last
         for slot, segment in enumerate(segments[:last]):
             # One that ends just there may have been sealed after that flush, unsynced.
             if segment.end_offset >= recovery_point:
                 return slot
         return last
 
-    def _resume_active(self) -> bool:
+    def _resume_active(self, recovery_point: int) -> bool:
         """Take the active segment up as it was closed; False when it is not so any more."""
         active = self._segments[-1]
         sealed = self.files.register.get(active.base_offset)
+        if sealed is None and not (active.size or active.base_offset or recovery_point):
+            active.start_indexes()  # Nothing was ever appended, so there was nothing to close.
+            return True
         try:
             if sealed is not None and self._is_as_sealed(active, sealed):
                 active.resume()

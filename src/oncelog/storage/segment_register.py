@@ -47,10 +47,10 @@ class SegmentRegister:
 
     __slots__ = ("_all", "_disk", "_records", "_size", "path")
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, *, is_new: bool = False) -> None:
         self._disk = disk
         self.path = f"{directory}/{REGISTER_NAME}"
-        data = disk.read(self.path) or b""
+        data = b"" if is_new else disk.read(self.path) or b""
         self._all = {record for record in parse_register(data) if record is not None}
         self._records: dict[int, SealedSegment] = {}
         for record in parse_register(data):

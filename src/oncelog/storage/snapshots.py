@@ -23,12 +23,14 @@ __all__ = ["Snapshots"]
 class Snapshots:
     """The snapshot files of one partition."""
 
-    def __init__(self, disk: Disk, directory: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, warn: Callable[[str], None], *, is_new: bool = False
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._warn = warn
         self._unsound: set[int] = set()
-        names = disk.list(directory)
+        names = [] if is_new else disk.list(directory)
         found = (base_offset_of(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in found if offset is not None)
 

@@ -30,11 +30,11 @@ __all__ = ["StateFiles"]
 class StateFiles:
     """Writes the derived state of the log in one folder."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, *, is_new: bool = False) -> None:
         self._disk = disk
         self._directory = directory
         self._is_named = False
-        self.register = SegmentRegister(disk, directory)
+        self.register = SegmentRegister(disk, directory, is_new=is_new)
 
     def write_epochs(self, state: DerivedState) -> None:
         """Write the leader epoch checkpoint; `sync_names` makes it last."""
