@@ -15,10 +15,12 @@ import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.broker.finalized import finalize
 from oncelog.broker.group_configs import GroupConfigDecision, warn_of, write_group_config
+from oncelog.broker.topic_creation import write_topics
 from oncelog.controller import features, layout
 from oncelog.controller.contents import Contents
 from oncelog.controller.epochs import raise_epochs, without_leader
@@ -28,7 +30,7 @@ from oncelog.controller.topics import (
     CreationDefaults,
     TopicOutcome,
     TopicToCreate,
-    decide_creation,
+    decide_creations,
     new_internal_topic,
 )
 from oncelog.core.config import BrokerConfig, topic_warnings
@@ -39,7 +41,11 @@ from oncelog.core.ids import (
     TopicId,
     TopicPartition,
 )
-from oncelog.core.limits import METADATA_FEED_WAIT_MS, METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.core.limits import (
+    METADATA_FEED_WAIT_MS,
+    METADATA_WRITE_ATTEMPTS_MAX,
+    TOPICS_CREATED_TOGETHER_COUNT_MAX,
+)
 from oncelog.metadata.changes import claim_controller
 from oncelog.metadata.store import (
     Conflict,
@@ -228,13 +234,18 @@ class ControllerShell:
     async def create_topics(
         self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Create topics, each by itself; what could be created can be used when this returns."""
-        outcomes = []
-        for new in topics:
-            outcome = decide_creation(self.image, new, fresh_uuid(self._rng), self._defaults())
-            if outcome.topic is not None and not validate_only:
-                outcome = await self._to_the_end(self._store_topic(outcome.topic))
-            outcomes.append(outcome)
+        """Create topics, each by itself; what could be created can be used when this returns.
+
+        Several are stored and made in one step, because each step waits for the disk.
+        """
+        outcomes: list[TopicOutcome] = []
+        for begin in range(0, len(topics), TOPICS_CREATED_TOGETHER_COUNT_MAX):
+            part = topics[begin : begin + TOPICS_CREATED_TOGETHER_COUNT_MAX]
+            fresh_id = partial(fresh_uuid, self._rng)
+            decided = decide_creations(self.image, part, fresh_id, self._defaults())
+            if not validate_only and any(outcome.topic for outcome in decided):
+                decided = await self._to_the_end(self._store_topics(decided))
+            outcomes += decided
         return outcomes
 
     async def change_topic(
@@ -409,20 +420,16 @@ class ControllerShell:
             config.get_int("num.partitions"), config.get_int("default.replication.factor")
         )
 
-    async def _store_topic(self, topic: TopicImage) -> TopicOutcome:
-        try:
-            await self._store.create(
-                layout.topic_path(topic.name),
-                layout.encode_topic(topic),
-                controller_epoch=self.epoch,
-            )
-        except Conflict:
-            await self._follow()
-            message = f"Topic '{topic.name}' already exists."
-            return TopicOutcome(topic.name, ErrorCode.topic_already_exists, message)
-        except ControllerFenced as error:
-            return TopicOutcome(topic.name, ErrorCode.not_controller, str(error))
+    async def _store_topics(self, decided: Sequence[TopicOutcome]) -> list[TopicOutcome]:
+        outcomes = await write_topics(self._store, decided, self.epoch)
         await self._follow()
+        return [await self._made(outcome) for outcome in outcomes]
+
+    async def _made(self, stored: TopicOutcome) -> TopicOutcome:
+        """Return the outcome of a stored topic; one that could not be made is taken back."""
+        topic = stored.topic
+        if topic is None:
+            return stored
         failure = self._unmade.pop(topic.topic_id, None)
         if failure is not None:
             await self._delete(topic)
@@ -436,7 +443,7 @@ class ControllerShell:
             topic.topic_id,
             len(topic.partitions),
         )
-        return TopicOutcome(topic.name, topic=topic)
+        return stored
 
     async def _follow(self, wait_ms: float = 0) -> None:
         """Apply the store's changes since our image."""

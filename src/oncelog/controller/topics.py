@@ -9,8 +9,9 @@ always gives the same placement.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
@@ -25,6 +26,7 @@ __all__ = [
     "TopicOutcome",
     "TopicToCreate",
     "decide_creation",
+    "decide_creations",
     "name_problem",
     "new_internal_topic",
     "partition_count_problem",
@@ -132,18 +134,25 @@ def name_problem(name: str) -> str | None:
 
 
 def decide_creation(
-    image: MetadataImage, new: TopicToCreate, topic_id: TopicId, defaults: CreationDefaults
+    image: MetadataImage,
+    new: TopicToCreate,
+    topic_id: TopicId,
+    defaults: CreationDefaults,
+    decided: Mapping[str, TopicImage] = MappingProxyType({}),
 ) -> TopicOutcome:
-    """The topic that `new` becomes, or the error that Kafka answers with."""
+    """The topic that `new` becomes, or the error that Kafka answers with.
+
+    `decided` are topics of the same request, by name, that are not in the image yet.
+    """
     problem = name_problem(new.name)
     if problem is not None:
         return TopicOutcome(
             new.name, ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}"
         )
-    if image.topic(new.name) is not None:
+    if image.topic(new.name) is not None or new.name in decided:
         message = f"Topic '{new.name}' already exists."
         return TopicOutcome(new.name, ErrorCode.topic_already_exists, message)
-    collision = _collision(image, new.name)
+    collision = _collision((*image.topics, *decided), new.name)
     if collision is not None:
         message = f"Topic '{new.name}' collides with existing topic: {collision}"
         return TopicOutcome(new.name, ErrorCode.invalid_topic_exception, message)
@@ -151,7 +160,11 @@ def decide_creation(
         check_topic_overrides(new.config)
     except ConfigError as error:
         return TopicOutcome(new.name, ErrorCode.invalid_config, str(error))
-    placed = _assigned(image, new) if new.assignment else _placed(image, new, defaults)
+    if new.assignment:
+        placed = _assigned(image, new)
+    else:
+        others = (*image.topics.values(), *decided.values())
+        placed = _placed(image, new, defaults, sum(len(topic.partitions) for topic in others))
     if isinstance(placed, TopicOutcome):
         return placed
     partitions = tuple(
@@ -162,16 +175,33 @@ def decide_creation(
     return TopicOutcome(new.name, topic=TopicImage(new.name, topic_id, partitions, config))
 
 
-def _collision(image: MetadataImage, name: str) -> str | None:
+def decide_creations(
+    image: MetadataImage,
+    topics: Iterable[TopicToCreate],
+    fresh_id: Callable[[], TopicId],
+    defaults: CreationDefaults,
+) -> list[TopicOutcome]:
+    """Decide on the topics of one request in order, each as if those before it existed."""
+    outcomes = []
+    decided: dict[str, TopicImage] = {}
+    for new in topics:
+        outcome = decide_creation(image, new, fresh_id(), defaults, decided)
+        if outcome.topic is not None:
+            decided[new.name] = outcome.topic
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _collision(names: Iterable[str], name: str) -> str | None:
     # Metric names turn both into the same letter, so Kafka forbids names that differ in it only.
     if "." not in name and "_" not in name:
         return None
     flat = name.replace(".", "_")
-    return next((other for other in image.topics if other.replace(".", "_") == flat), None)
+    return next((other for other in names if other.replace(".", "_") == flat), None)
 
 
 def _placed(
-    image: MetadataImage, new: TopicToCreate, defaults: CreationDefaults
+    image: MetadataImage, new: TopicToCreate, defaults: CreationDefaults, start: int
 ) -> tuple[tuple[int, ...], ...] | TopicOutcome:
     count = defaults.partitions if new.partitions == _DEFAULT else new.partitions
     if count <= 0:
@@ -203,7 +233,6 @@ def _placed(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of "
             f"{factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
         )
-    start = sum(len(topic.partitions) for topic in image.topics.values())
     return tuple(
         tuple(brokers[(start + index + step) % len(brokers)] for step in range(factor))
         for index in range(count)

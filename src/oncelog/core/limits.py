@@ -89,6 +89,14 @@ REMOVAL_CHECK_MS = 1_000
 PARTITIONS_PER_TURN_COUNT_MAX = 100
 """Partitions that are taken in or dropped before the loop gets its turn; each takes 30 us."""
 
+TOPICS_CREATED_TOGETHER_COUNT_MAX = 50
+"""Topics of one request that are stored and made in one step; deciding on one takes 50 us."""
+
+PARTITIONS_TAKEN_IN_TOGETHER_COUNT = 500
+"""Topics with so many partitions are made by one piece of work in the executor; a larger topic has
+one of its own.
+"""
+
 TAIL_READ_BYTES_MAX = 64 * 1024 * 1024
 """How far before the end of a log file a read counts as one at the tail, which was written lately
 and is in memory. Earlier records are read in the executor unless the system reports them as cached.

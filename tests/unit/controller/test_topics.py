@@ -19,6 +19,7 @@ from oncelog.controller.topics import (
     TopicOutcome,
     TopicToCreate,
     decide_creation,
+    decide_creations,
     name_problem,
 )
 from oncelog.core.errors import ErrorCode
@@ -50,6 +51,25 @@ def test_counts_of_minus_one_take_the_defaults() -> None:
     assert [partition.replicas for partition in made.partitions] == [(1, 2), (2, 3), (3, 1)]
     assert all(partition.leader == partition.replicas[0] for partition in made.partitions)
     assert all(partition.isr == partition.replicas for partition in made.partitions)
+
+
+def test_topics_of_one_request_are_decided_on_as_if_those_before_existed() -> None:
+    ids = iter([ID_A, ID_B, ID_A, ID_B])
+    wanted = [
+        TopicToCreate("a.b", 1, 1),
+        TopicToCreate("a_b", 1, 1),
+        TopicToCreate("a.b", 1, 1),
+        TopicToCreate("c", 1, 1),
+    ]
+    outcomes = decide_creations(image(), wanted, lambda: next(ids), DEFAULTS)
+    assert [outcome.error for outcome in outcomes] == [
+        ErrorCode.none,
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.topic_already_exists,
+        ErrorCode.none,
+    ]
+    made = [outcome.topic for outcome in outcomes if outcome.topic is not None]
+    assert [one.partitions[0].replicas for one in made] == [(1,), (2,)]
 
 
 def test_placement_goes_on_where_the_existing_partitions_end() -> None:

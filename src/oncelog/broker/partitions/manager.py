@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
@@ -33,6 +33,7 @@ from oncelog.core.limits import (
     COLD_READS_COUNT_MAX,
     DISK_EXECUTOR_THREAD_COUNT,
     PARTITIONS_PER_TURN_COUNT_MAX,
+    PARTITIONS_TAKEN_IN_TOGETHER_COUNT,
     PRODUCERS_COUNT_MAX,
     PRODUCERS_SWEPT_PER_TURN_COUNT_MAX,
     TIMER_MS_MAX,
@@ -50,6 +51,19 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "PartitionManager"]
 
 log = logging.getLogger(__name__)
+
+
+_Made: TypeAlias = dict[TopicPartition, PartitionLog]
+
+
+class _Intake(NamedTuple):
+    """A topic that the image has brought or changed, and its part that belongs here."""
+
+    topic: TopicImage
+    config: LogConfig
+    ours: list[tuple[TopicPartition, PartitionImage]]
+    new: list[TopicPartition]
+    """Those of `ours` that are not served yet."""
 
 
 class PartitionManager:
@@ -128,18 +142,20 @@ class PartitionManager:
         once all of its new ones exist; where one cannot be created, none is, no files of the others
         remain, and the topic's failure is returned.
         """
-        unmade: dict[TopicId, StorageFailure] = {}
         for topic in delta.deleted:
             await self._delete(topic)
+        unmade: dict[TopicId, StorageFailure] = {}
+        waiting: list[_Intake] = []
+        count = 0
         for topic in (*delta.created, *delta.changed):
-            try:
-                await self._take_in(topic)
-            except StorageFailure as failure:
-                log.warning("topic %s is not made: %s", topic.name, failure)
-                unmade[topic.topic_id] = failure
-        return unmade
+            waiting.append(self._intake(topic))
+            count += len(topic.partitions)
+            if count >= PARTITIONS_TAKEN_IN_TOGETHER_COUNT:
+                unmade |= await self._take_in(waiting)
+                waiting, count = [], 0
+        return unmade | await self._take_in(waiting)
 
-    async def _take_in(self, topic: TopicImage) -> None:
+    def _intake(self, topic: TopicImage) -> _Intake:
         ours = [
             (label, image)
             for label, image in zip(topic.topic_partitions(), topic.partitions, strict=True)
@@ -147,31 +163,55 @@ class PartitionManager:
             if label not in self._moving
         ]
         new = [label for label, _ in ours if label not in self._partitions]
-        config = log_config(self._config, topic.config)
-        made = await self._made(partial(self._make_logs, topic, new, config)) if new else {}
-        for count, (label, image) in enumerate(ours):
-            if count and count % PARTITIONS_PER_TURN_COUNT_MAX == 0:
-                await self.clock.sleep(0)
-            self._assign(topic, label, image, made.get(label), config)
+        return _Intake(topic, log_config(self._config, topic.config), ours, new)
 
-    async def _made(
-        self, make: Callable[[int], dict[TopicPartition, PartitionLog]]
-    ) -> dict[TopicPartition, PartitionLog]:
+    async def _take_in(self, intakes: list[_Intake]) -> dict[TopicId, StorageFailure]:
+        """Make what is new of some topics in one piece of work, then serve it."""
+        unmade: dict[TopicId, StorageFailure] = {}
+        assigned_count = 0
+        for one, made in zip(intakes, await self._made(intakes), strict=True):
+            if isinstance(made, StorageFailure):
+                log.warning("topic %s is not made: %s", one.topic.name, made)
+                unmade[one.topic.topic_id] = made
+                continue
+            for label, image in one.ours:
+                assigned_count += 1
+                if assigned_count % PARTITIONS_PER_TURN_COUNT_MAX == 0:
+                    await self.clock.sleep(0)
+                self._assign(one.topic, label, image, made.get(label), one.config)
+        return unmade
+
+    async def _made(self, intakes: list[_Intake]) -> list[_Made | StorageFailure]:
         """Create logs in the executor, in a log directory that has not failed."""
-        while True:
+        made: list[_Made | StorageFailure] = [{} for _ in intakes]
+        wanted = [index for index, one in enumerate(intakes) if one.new]
+        while wanted:
+            work = partial(self._make_all, [intakes[index] for index in wanted])
+            results = await self.disk.run(partial(work, self.clock.now_ms()))
+            again = []
+            for index, result in zip(wanted, results, strict=True):
+                made[index] = result
+                if isinstance(result, StorageFailure) and not result.refused and self._logs.online:
+                    self.folder_failed(result)
+                    again.append(index)
+            wanted = again
+        return made
+
+    def _make_all(self, intakes: list[_Intake], now_ms: int) -> list[_Made | StorageFailure]:
+        results: list[_Made | StorageFailure] = []
+        for one in intakes:
             try:
-                return await self.disk.run(partial(make, self.clock.now_ms()))
+                results.append(self._make_logs(one.topic, one.new, one.config, now_ms))
             except StorageFailure as failure:
-                if failure.refused or not self._logs.online:
-                    raise
-                self.folder_failed(failure)
+                results.append(failure)
+        return results
 
     def _make_logs(
         self, topic: TopicImage, new: list[TopicPartition], config: LogConfig, now_ms: int
-    ) -> dict[TopicPartition, PartitionLog]:
+    ) -> _Made:
         """Find or create the logs of partitions that are not served yet: all of them, or none."""
         logs = self._logs
-        made: dict[TopicPartition, PartitionLog] = {}
+        made: _Made = {}
         fresh: list[TopicPartition] = []
         try:
             for label in new:

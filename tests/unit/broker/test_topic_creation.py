@@ -1,0 +1,94 @@
+"""Topics of one request share the writes of the store and the work in the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from oncelog.broker.broker import Broker
+from oncelog.broker.topic_creation import write_topics
+from oncelog.controller import layout
+from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId
+from oncelog.core.limits import (
+    PARTITIONS_TAKEN_IN_TOGETHER_COUNT,
+    TOPICS_CREATED_TOGETHER_COUNT_MAX,
+)
+from oncelog.metadata.memory import MemoryStore
+from oncelog.metadata.store import Write
+from oncelog.runtime import SystemDisk
+from oncelog.runtime.disk import Lane
+
+T = TypeVar("T")
+
+TOPICS_COUNT = 2 * TOPICS_CREATED_TOGETHER_COUNT_MAX + 1
+
+
+class CountingStore(MemoryStore):
+    """Counts the writes that wait for the disk."""
+
+    writes_count = 0
+
+    async def write_all(
+        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+    ) -> None:
+        self.writes_count += 1
+        await super().write_all(writes, controller_epoch=controller_epoch)
+
+
+class CountingDisk(SystemDisk):
+    """Counts the pieces of work in the executor."""
+
+    works_count = 0
+
+    async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
+        self.works_count += 1
+        return await super().run(work, lane)
+
+
+def decided(*names: str) -> list[TopicOutcome]:
+    partitions = (PartitionImage(1, 0, (1,), (1,)),)
+    return [
+        TopicOutcome(name, topic=TopicImage(name, TopicId(int=number), partitions))
+        for number, name in enumerate(names, 1)
+    ]
+
+
+async def test_many_topics_of_a_request_need_few_writes_and_few_pieces_of_work(
+    tmp_path: Path,
+) -> None:
+    store, disk = CountingStore(), CountingDisk()
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    broker = Broker(BrokerConfig(config), disk=disk, store=store)
+    await broker.start()
+    try:
+        store.writes_count = disk.works_count = 0
+        wanted = [TopicToCreate(f"t{number}", 2) for number in range(TOPICS_COUNT)]
+        outcomes = await broker.controller.create_topics(wanted)
+        assert {outcome.error for outcome in outcomes} == {ErrorCode.none}
+        assert [outcome.name for outcome in outcomes] == [new.name for new in wanted]
+        assert len(broker.partitions) == 2 * TOPICS_COUNT
+        assert store.writes_count == disk.works_count == 3
+        disk.works_count = 0
+        large = TopicToCreate("large", PARTITIONS_TAKEN_IN_TOGETHER_COUNT + 1)
+        await broker.controller.create_topics([large, TopicToCreate("small")])
+        assert disk.works_count == 2
+    finally:
+        await broker.stop()
+        disk.close()
+
+
+async def test_a_topic_that_another_writer_made_refuses_only_itself() -> None:
+    store = MemoryStore()
+    await store.create(layout.topic_path("b"), b"{}")
+    outcomes = await write_topics(store, decided("a", "b", "c"), -1)
+    assert [(outcome.name, outcome.error) for outcome in outcomes] == [
+        ("a", ErrorCode.none),
+        ("b", ErrorCode.topic_already_exists),
+        ("c", ErrorCode.none),
+    ]
+    assert {layout.topic_path(name) for name in "abc"} == set(await store.list(""))
