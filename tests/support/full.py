@@ -167,8 +167,9 @@ def main() -> int:
         command = [sys.executable, "-m", "tests.support.cycles", "--evidence"]
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "spark"):
-        command = [sys.executable, "-m", "tests.spark.matrix"]
-        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
+        for module in ("tests.simulation.marker_points", "tests.spark.matrix"):
+            command = [sys.executable, "-m", module]
+            passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "demo"):
         passed = run_demos(console) and passed
     console.print(f"evidence: {Path(evidence.FOLDER).relative_to(ROOT)}")
