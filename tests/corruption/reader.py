@@ -7,6 +7,7 @@ partitions, so that what is damaged in one of them must not keep the others from
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -29,6 +30,7 @@ __all__ = ["Served", "committed_offsets", "read_partition", "read_partitions"]
 STEPS_COUNT_MAX = 400
 """Fetches of one partition; its folder holds 50 batches."""
 SIZE_BYTES = 2**20
+ANSWERS_KEPT_COUNT = 256
 FETCH_VERSION = 12
 """The last one that names topics."""
 
@@ -112,30 +114,52 @@ def _step(
 def _take(served: Served, answer: FetchPartitionResponse, offset: int, isolation: int) -> int:
     """Take the records of one answer; returns the offset to go on with."""
     assert answer.records is None or isinstance(answer.records, memoryview)
-    data = bytes(answer.records or b"")
     aborted = sorted(
         (first, producer_id) for producer_id, first in answer.aborted_transactions or ()
     )
+    shown = _shown(bytes(answer.records or b""), offset, tuple(aborted), isolation)
+    served.records.update(shown.records)
+    if shown.refused:
+        served.refused[shown.following] = shown.refused
+        return shown.following + 1
+    return shown.following
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What a consumer makes of the bytes that it was sent."""
+
+    following: int
+    """The next offset, or the one of the batch that it cannot read."""
+    records: dict[int, Fields] = field(default_factory=dict)
+    refused: str = ""
+
+
+@lru_cache(maxsize=ANSWERS_KEPT_COUNT)
+def _shown(
+    data: bytes, offset: int, aborted: tuple[tuple[int, int], ...], isolation: int
+) -> _Shown:
+    """Read an answer; nothing but the arguments counts, so equal ones need not be read again."""
+    shown = _Shown(offset)
     hidden: set[int] = set()
-    following = offset
+    waiting = list(aborted)
     try:
         for position, header in iter_headers(data, allow_partial=True):
             if not check_crc(data, position, header):
                 # Nothing that the header says can be believed, not even where it ends.
-                served.refused[following] = "wrong CRC"
-                return following + 1
-            while aborted and aborted[0][0] <= header.last_offset:
-                hidden.add(aborted.pop(0)[1])
-            _take_batch(served, data, position, header, offset, hidden if isolation else set())
-            following = max(header.next_offset, following)
+                shown.refused = "wrong CRC"
+                return shown
+            while waiting and waiting[0][0] <= header.last_offset:
+                hidden.add(waiting.pop(0)[1])
+            _take_batch(shown, data, position, header, offset, hidden if isolation else set())
+            shown.following = max(header.next_offset, shown.following)
     except ProtocolError as error:
-        served.refused[following] = error.message
-        return following + 1
-    return following
+        shown.refused = error.message
+    return shown
 
 
 def _take_batch(
-    served: Served,
+    shown: _Shown,
     data: bytes,
     position: int,
     header: BatchHeader,
@@ -148,7 +172,7 @@ def _take_batch(
             if marker is not None and not marker.commit:
                 hidden.discard(header.producer_id)
         elif header.producer_id not in hidden and record.offset >= offset:
-            served.records[record.offset] = (record.key, record.value, record.timestamp)
+            shown.records[record.offset] = (record.key, record.value, record.timestamp)
 
 
 async def committed_offsets(client: Client, group: str) -> dict[TopicPartition, int] | str:
