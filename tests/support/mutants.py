@@ -5,26 +5,30 @@ Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM] [-
 of `make test-full`. The seed draws `count` mutants of each room from all that
 `tests.support.mutant_sites` finds there. One that lives is either a hole in the tests, or it
 changes nothing that anybody could see: tests/support/survivors.toml says why, by its name.
+
+docs/evidence/mutants.json is written as they are judged. A mutant that it has is not judged again
+as long as the sources and the room's tests are the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import queue
 import random
 import sys
 import tempfile
-import time
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from tests.support import evidence, mutations
+from tests.support import campaigns, evidence, mutations
 from tests.support.mutant_sites import Mutant, mutants_of
 from tests.support.mutations import (
     EXIT_OK,
@@ -37,6 +41,7 @@ from tests.support.mutations import (
 
 SURVIVORS = ROOT / "tests" / "support" / "survivors.toml"
 NAME = "mutants"
+KILLED, SURVIVED, DOES_NOT_RUN = "killed", "survived", "does not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,18 @@ ROOMS = {
 }
 
 
+Judged = dict[str, Any]
+"""A verdict as JSON: room, line, what stands there instead, verdict."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one mutant: "killed", "survived" or "does not run"."""
+    """What became of one mutant."""
 
     room: str
     mutant: Mutant
     outcome: str
+    """One of KILLED, SURVIVED and DOES_NOT_RUN."""
 
     @property
     def key(self) -> str:
@@ -123,14 +133,17 @@ def judge(room: str, mutant: Mutant, tree: Path) -> Verdict:
     finally:
         path.write_bytes(source)
     if code == EXIT_OK:
-        return Verdict(room, mutant, "survived")
+        return Verdict(room, mutant, SURVIVED)
     is_import = "errors during collection" in output or "ImportError" in output
     runs = code == EXIT_TESTS_FAILED and not is_import
-    return Verdict(room, mutant, "killed" if runs or code == -1 else "does not run")
+    return Verdict(room, mutant, KILLED if runs or code == -1 else DOES_NOT_RUN)
 
 
-def judge_all(wanted: Sequence[tuple[str, Mutant]], console: Console) -> list[Verdict]:
-    """Judge mutants, a few at a time, each worker in a copy of its own."""
+def judge_all(wanted: Sequence[tuple[str, Mutant]]) -> Generator[Verdict, None, None]:
+    """Judge mutants, a few at a time, each worker in a copy of its own.
+
+    When the caller goes away those that have been begun are finished and the rest left.
+    """
     with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as folder:
         trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(PARALLEL_MAX):
@@ -145,16 +158,108 @@ def judge_all(wanted: Sequence[tuple[str, Mutant]], console: Console) -> list[Ve
         def work(each: tuple[str, Mutant]) -> Verdict:
             tree = trees.get()
             try:
-                verdict = judge(*each, tree)
+                return judge(*each, tree)
             finally:
                 trees.put(tree)
-            if verdict.outcome != "killed":
-                at = f"{each[1].file}:{each[1].line}"
-                console.print(f"{verdict.outcome}: {at} {verdict.key}: {each[1].after}")
-            return verdict
 
-        with ThreadPoolExecutor(PARALLEL_MAX) as pool:
-            return list(pool.map(work, wanted))
+        pool = ThreadPoolExecutor(PARALLEL_MAX)
+        try:
+            yield from pool.map(work, wanted)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def tell(verdict: Verdict, console: Console) -> None:
+    """Print a mutant that was not killed."""
+    if verdict.outcome != KILLED:
+        mutant = verdict.mutant
+        at = f"{mutant.file}:{mutant.line}"
+        console.print(f"{verdict.outcome}: {at} {verdict.key}: {mutant.after}", markup=False)
+
+
+class Tally:
+    """The verdicts of all calls on the same sources."""
+
+    def __init__(self, seed: int, wanted_count: int, room_sources: Mapping[str, str]) -> None:
+        self._seed = seed
+        self._wanted_count = wanted_count
+        self._sources = room_sources
+        self._reasons = reasons()
+        self._known: dict[str, Judged] = {}
+        """Those of this call and of calls before it, by name."""
+        self.count = 0
+
+    def take_known(self, wanted: Sequence[tuple[str, Mutant]]) -> list[tuple[str, Mutant]]:
+        """Take over what the evidence has of these sources; returns what is still to be judged."""
+        self._known = judged_before(self._sources)
+        left = [(room, mutant) for room, mutant in wanted if key_of(mutant) not in self._known]
+        self.count = len(wanted) - len(left)
+        return left
+
+    @property
+    def holes(self) -> list[str]:
+        """The names of survivors that nothing explains."""
+        return [
+            key
+            for key, judged in self._known.items()
+            if judged["verdict"] == SURVIVED and key not in self._reasons
+        ]
+
+    @property
+    def failed_count(self) -> int:
+        return len(self.holes)
+
+    def add(self, verdict: Verdict) -> None:
+        self.count += 1
+        self._known[verdict.key] = {
+            "room": verdict.room,
+            "line": verdict.mutant.line,
+            "after": verdict.mutant.after,
+            "verdict": verdict.outcome,
+        }
+
+    def entry(self) -> evidence.Entry:
+        """Every mutant and what became of it."""
+        found = dict(sorted(self._known.items()))
+        survivors = [key for key, judged in found.items() if judged["verdict"] == SURVIVED]
+        return {
+            "seed": self._seed,
+            "drawn": self._wanted_count,
+            "judged of these": self.count,
+            "counts": dict(Counter(judged["verdict"] for judged in found.values())),
+            "by hand": hand_kept(),
+            "survivors": {key: self._reasons.get(key, "a hole") for key in survivors},
+            "sources": dict(self._sources),
+            "mutants": found,
+        }
+
+    @property
+    def verdict(self) -> str:
+        if self.holes:
+            return "some survived"
+        if self.count < self._wanted_count:
+            return "not finished"
+        return "all killed or explained"
+
+
+def sources_of(at_commit: str, room: str) -> str:
+    """Stands for all sources and the room's tests at a commit."""
+    return evidence.sources(at_commit, "src", *ROOMS[room].tests).replace("\n", " ")
+
+
+def judged_before(room_sources: Mapping[str, str]) -> dict[str, Judged]:
+    """What the evidence has of rooms that are as they were."""
+    path = evidence.FOLDER / f"{NAME}.json"
+    if not path.exists():
+        return {}
+    document = json.loads(path.read_text())
+    same = {
+        room
+        for room, sources in document.get("sources", {}).items()
+        # What a work tree held with changes nobody knows.
+        if sources == room_sources[room] and not sources.endswith("+changes")
+    }
+    return {key: each for key, each in document["mutants"].items() if each.get("room") in same}
 
 
 def hand_kept() -> list[str]:
@@ -162,25 +267,6 @@ def hand_kept() -> list[str]:
     patterns = [pattern for room in ROOMS.values() for pattern in room.sources]
     loaded = [mutations.load(name) for name in mutations.names()]
     return [m.name for m in loaded if any(Path(m.edit.file).match(p) for p in patterns)]
-
-
-def write_evidence(seed: int, verdicts: Sequence[Verdict], seconds: float, holes: int) -> None:
-    """Note every mutant and what became of it."""
-    known = reasons()
-    facts: dict[str, object] = {
-        "seed": seed,
-        "seconds": round(seconds),
-        "counts": dict(Counter(v.outcome for v in verdicts)),
-        "by hand": hand_kept(),
-        "survivors": {
-            v.key: known.get(v.key, "a hole") for v in verdicts if v.outcome == "survived"
-        },
-        "mutants": {
-            v.key: {"line": v.mutant.line, "after": v.mutant.after, "verdict": v.outcome}
-            for v in verdicts
-        },
-    }
-    evidence.write(NAME, "some survived" if holes else "all killed or explained", facts)
 
 
 def main() -> int:
@@ -201,16 +287,25 @@ def main() -> int:
         for mutant in drawn(room, arguments.seed, count)
         if arguments.only is None or any(text in key_of(mutant) for text in arguments.only)
     ]
-    begun = time.monotonic()
-    verdicts = judge_all(wanted, console)
-    known = reasons()
-    holes = [v for v in verdicts if v.outcome == "survived" and v.key not in known]
-    console.print(dict(Counter(f"{v.room}: {v.outcome}" for v in verdicts)))
-    for verdict in holes:
-        console.print(f"[red]a hole[/red]: {verdict.key}")
-    if arguments.evidence:
-        write_evidence(arguments.seed, verdicts, time.monotonic() - begun, len(holes))
-    return 1 if holes else 0
+    at_commit = evidence.commit()
+    tally = Tally(
+        arguments.seed, len(wanted), {room: sources_of(at_commit, room) for room in ROOMS}
+    )
+    left = tally.take_known(wanted) if arguments.evidence else wanted
+
+    def keep(entries: list[evidence.Entry]) -> None:
+        evidence.write(NAME, tally.verdict, entries[-1])
+
+    code = campaigns.carry_out(
+        judge_all(left),
+        tally,
+        campaigns.Shown(console, "mutants", len(wanted)),
+        tell,
+        keep if arguments.evidence else None,
+    )
+    for key in tally.holes:
+        console.print(f"a hole: {key}", style="red", markup=False)
+    return code
 
 
 if __name__ == "__main__":
