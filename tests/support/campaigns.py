@@ -99,6 +99,7 @@ def carry_out(
 
     try:
         with interruptible(), _bar(shown) as show:
+            show(tally.count, tally.failed_count)
             for part in parts:
                 tally.add(part)
                 tell(part, shown.console)
