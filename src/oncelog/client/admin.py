@@ -1,4 +1,4 @@
-"""Admin: topics, their configuration, offsets and the cluster's description."""
+"""`Admin`: administers topics, configs, groups, transactions and features of a cluster."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -166,7 +166,7 @@ class Admin:
     async def describe_configs(
         self, names: Iterable[str], kind: ResourceKind = "topic"
     ) -> dict[str, dict[str, ConfigEntry]]:
-        """Every setting of each topic, broker (by its number) or group: {name: {key: entry}}.
+        """Return every config of each topic, broker (by its id) or group: {name: {key: entry}}.
 
         Raises `FatalError` (unknown_topic_or_partition) for a topic that does not exist.
         """
@@ -180,7 +180,7 @@ class Admin:
                 found[name] = entries
 
         wanted = list(names)
-        # A broker answers for itself alone; any of them knows the other resources.
+        # A broker knows only its own configs; any broker knows those of other resources.
         pieces = [(name, [name]) for name in wanted] if kind == "broker" else [("", wanted)]
         for at, asked in pieces:
             await self._retrying(partial(call, at, asked))
@@ -216,7 +216,7 @@ class Admin:
         wanted: Mapping[TopicPartition, Literal["earliest", "latest"] | int],
         isolation_level: Literal["read_committed", "read_uncommitted"] = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """Offset of each start ("earliest"), end ("latest"), or first record since a time (ms).
+        """Return the start ("earliest"), end ("latest"), or first offset since a time in ms.
 
         Under read_committed the end is the last stable offset, otherwise the high watermark.
         """
@@ -228,7 +228,7 @@ class Admin:
         return {tp: at.offset for tp, at in found.items()}
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Brokers, controller and cluster id."""
+        """Return brokers, controller and cluster id."""
 
         async def call() -> ClusterDescription:
             response = await self._cluster.request_any(
@@ -241,9 +241,9 @@ class Admin:
         return await self._retrying(call)
 
     async def describe_features(self, node_id: int | None = None) -> dict[str, FeatureLevels]:
-        """The features that a broker supports, any or this one, with their finalized levels.
+        """Return the features that broker `node_id` (None: any) supports, with finalized levels.
 
-        Raises `FatalError` (broker_not_available) for a broker that is not there. Source: KIP-584.
+        Raises `FatalError` (broker_not_available) for an unknown broker. Source: KIP-584.
         """
         return await self._retrying(
             partial(feature_admin.describe_features, self._cluster, node_id)
@@ -256,7 +256,7 @@ class Admin:
         *,
         dry_run: bool = False,
     ) -> None:
-        """Finalize these levels, all or none; level 0 switches a feature off.
+        """Finalize these levels, all or none; level 0 disables a feature.
 
         With `dry_run` the cluster only validates the request. Raises `FatalError`:
         invalid_update_version for a level that is not supported, or is in the other direction;
@@ -284,7 +284,7 @@ class Admin:
         duration_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers that pass every filter.
+        """Return the transactional ids of all brokers that pass every filter.
 
         `states` are Kafka's names (Ongoing, CompleteCommit); `duration_ms` keeps transactions that
         began longer ago; `pattern` is a regular expression for whole ids. Raises `FatalError`:
@@ -303,7 +303,7 @@ class Admin:
         )
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """State, producer and partitions of a transactional id, as its coordinator has them.
+        """Return state, producer and partitions of a transactional id, from its coordinator.
 
         Raises `FatalError` (transactional_id_not_found). Source: KIP-664.
         """
@@ -332,12 +332,13 @@ class Admin:
         *,
         commit: bool = False,
     ) -> None:
-        """Write an end marker into one partition, past the transaction coordinator.
+        """Write an end marker into one partition without the transaction coordinator.
 
-        To abort a hanging transaction, of which no coordinator knows, or to carry out what a
-        coordinator has decided where its marker is refused; otherwise a transaction may end one way
-        here and another way elsewhere. The numbers are those of `describe_producers`. Raises
-        `FatalError` (invalid_producer_epoch, transaction_coordinator_fenced). Source: KIP-664.
+        Use it to abort a hanging transaction, which no coordinator knows, or to write the marker of
+        a decided transaction where the coordinator's is refused. In any other case a transaction
+        may end one way here and another way elsewhere. `describe_producers` returns the numbers.
+        Raises `FatalError` (invalid_producer_epoch, transaction_coordinator_fenced). Source:
+        KIP-664.
         """
         await self._retrying(
             lambda: transaction_admin.end_transaction(
@@ -351,7 +352,7 @@ class Admin:
         )
 
     async def fence_producer(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
-        """Take a transactional id over: its open transaction is aborted, its producer fenced.
+        """Take over a transactional id: abort its open transaction and fence its producer.
 
         `timeout_ms` becomes the id's transaction timeout, until its next producer sets its own.
         """
@@ -360,15 +361,15 @@ class Admin:
         )
 
     async def describe_data_folders(self, node_id: int) -> list[DataFolder]:
-        """The data folders of a broker, with the bytes of every partition in them."""
+        """Return the data folders of a broker, with the bytes of every partition in them."""
         return await self._retrying(partial(describe_data_folders, self._cluster, node_id))
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all that are committed), for good.
+        """Delete the records before these offsets (-1: up to the high watermark).
 
-        Returns where each log begins now. Raises `FatalError`: offset_out_of_range beyond the end,
+        Returns the new log start offsets. Raises `FatalError`: offset_out_of_range beyond the end,
         policy_violation for topics that are only compacted. Source: KIP-107.
         """
         timeout_ms = self._cluster.request_timeout_ms
@@ -377,11 +378,11 @@ class Admin:
     # --- groups -----------------------------------------------------------------------
 
     async def list_groups(self) -> list[GroupListing]:
-        """The groups of the whole cluster, by name."""
+        """Return the groups of all brokers, by name."""
         return await self._retrying(partial(group_admin.list_groups, self._cluster))
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """State and members of a group. Raises `FatalError` (group_id_not_found)."""
+        """Return state and members of a group. Raises `FatalError` (group_id_not_found)."""
         return await self._retrying(partial(group_admin.describe_group, self._cluster, group_id))
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -391,7 +392,7 @@ class Admin:
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit offsets for a group without members, which comes into being where it is new.
+        """Commit offsets for a group without members; a group that does not exist is created.
 
         Raises `FatalError` (unknown_member_id) while it has members.
         """
@@ -407,7 +408,7 @@ class Admin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Forget what a group committed for these partitions.
+        """Delete a group's committed offsets of these partitions.
 
         Raises `FatalError`: group_subscribed_to_topic while a member reads one of the topics.
         """
@@ -435,7 +436,7 @@ class Admin:
                 raise RetriableError(ErrorCode.request_timed_out, text)
 
     async def _ask_owner(self, name: str, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
-        """Ask the broker of that number, or any where there is no name."""
+        """Send a request to the broker of this id, or to any broker if `name` is empty."""
         if not name:
             return await self._cluster.request_any(api, request)
         if not name.isascii() or not name.isdigit():
@@ -461,7 +462,7 @@ class Admin:
         return await self._cluster.retrying(call, self._timeout_ms)
 
     def _check_topic(self, name: str, code: ErrorCode, text: str | None) -> None:
-        # UNKNOWN_TOPIC is retriable for a producer; to an administrator it is the answer.
+        # A producer retries UNKNOWN_TOPIC_OR_PARTITION; for an administrator it is the answer.
         if code is ErrorCode.unknown_topic_or_partition:
             raise FatalError(code, name)
         self._check(code, f"{name}: {text or ''}")

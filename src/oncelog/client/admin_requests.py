@@ -1,7 +1,6 @@
-"""The messages of topic administration that only `Admin` sends: configurations and partitions.
+"""Builds and reads the messages that only `Admin` sends: configs and partition counts.
 
-Plain values on one side, messages on the other. Pure functions, as in
-`oncelog.client.requests`.
+Pure functions from plain values to messages and back, as in `oncelog.client.requests`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ _SOURCES: Final = {
 def create_partitions_request(
     counts: Mapping[str, int], timeout_ms: float
 ) -> create_partitions.CreatePartitionsRequest:
-    """CreatePartitions up to so many per topic, with the broker choosing replicas."""
+    """CreatePartitions to these totals per topic; the broker chooses replicas."""
     return create_partitions.CreatePartitionsRequest(
         topics=tuple(
             create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
@@ -66,7 +65,7 @@ def describe_configs_request(
 def configs_of(
     response: describe_configs.DescribeConfigsResponse,
 ) -> Iterator[tuple[str, ErrorCode, str, dict[str, ConfigEntry]]]:
-    """(name, error, the broker's words, entries by key) of each resource of an answer."""
+    """Yield (name, error, error message, entries by key) of each resource of a response."""
     for result in response.results:
         entries = {
             str(entry.name): ConfigEntry(

@@ -1,10 +1,7 @@
-"""The cluster as one client sees it.
+"""One client's view of the cluster: connections by broker id, metadata, coordinators, retries.
 
-Connections by broker id, metadata, coordinators, and the patience to ask again.
-
-Shared by producer, consumer, admin and transaction driver. It turns whatever happens to a
-connection into the three kinds of `oncelog.client.errors`; what a request means is its caller's
-business.
+Producer, consumer, admin and transaction driver use it. It converts every failure of a connection
+to one of the three kinds of `oncelog.client.errors`. It does not know what requests mean.
 """
 
 import asyncio
@@ -49,9 +46,9 @@ PORT_DEFAULT = 9092
 
 
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Parse ``host:port,host:port`` (or a list of such).
+    """Parse ``host:port,host:port``, or a list of such strings.
 
-    Raises `ValueError` for an invalid text.
+    Raises `ValueError` for invalid text.
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
@@ -70,7 +67,7 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
 
 
 class Cluster:
-    """See the module's docstring.
+    """One client's connections and metadata.
 
     transaction_version_max: 1 makes the client use TV1 where TV2 is available, as older clients do.
     first_contact_ms: how long `connect` retries; None leaves it to its caller. `network`, `clock`
@@ -153,7 +150,7 @@ class Cluster:
         timeout_ms: float,
         backoff: Backoff | None = None,
     ) -> T:
-        """Await `call`, again after each `RetriableError` until `timeout_ms` is over."""
+        """Await `call`, and again after each `RetriableError` until `timeout_ms` has passed."""
         backoff = backoff or self.backoff
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         attempt = 0
@@ -266,7 +263,7 @@ class Cluster:
         connection = await self._connector.open(host, port, self.client_id, self.request_timeout_ms)
         support = connection.support
         if support.features_epoch >= self._features_epoch:
-            # Levels are valid from epoch 0 on, and never go back (KIP-584).
+            # Levels are valid from epoch 0 on, and the epoch never goes back (KIP-584).
             self._features_epoch = support.features_epoch
             if support.features_epoch >= 0:
                 self._transaction_version = support.features.get(TRANSACTION_VERSION_FEATURE, 0)
@@ -313,7 +310,7 @@ class Cluster:
     async def topic(
         self, name: str, *, timeout_ms: float, create: bool = False
     ) -> TopicDescription:
-        """The topic's description, with a leader for every partition; asks until it has it.
+        """Return the topic's description, once every partition has a leader.
 
         Raises `RetriableError` (unknown_topic_or_partition or leader_not_available) after
         `timeout_ms`.
@@ -401,7 +398,7 @@ class Cluster:
     ) -> ClientError:
         """Return the error of a coordinator's reply.
 
-        Forgets the coordinator when the reply means that another broker is.
+        Forgets the coordinator when the error means that it may be another broker.
         """
         if code in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
             self.forget_coordinator(kind, key)

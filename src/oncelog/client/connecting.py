@@ -3,7 +3,7 @@
 A broker that could not be reached is tried again after `reconnect.backoff.ms`, twice as long after
 each failure, up to `reconnect.backoff.max.ms`. One attempt may take
 `socket.connection.setup.timeout.ms`, with the same growth. Until a first broker has replied, failed
-addresses are logged: a wrong address is known in seconds while the client retries.
+addresses are logged, so that a user sees a wrong address while the client still retries.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Patience:
 
 
 class Connector:
-    """See the module's docstring. `close` ends at once whatever still waits."""
+    """Opens a client's connections. `close` ends attempts and pauses at once."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class Connector:
     async def open(
         self, host: str, port: int, client_id: str, request_timeout_ms: float
     ) -> Connection:
-        """A new connection, not before the address' backoff is over.
+        """Open a connection, after the address's backoff.
 
-        Raises `ConnectionLostError`; `AuthenticationError` or `FatalError` where trying again
-        cannot help.
+        Raises `ConnectionLostError`, or `AuthenticationError` or `FatalError` if a retry cannot
+        help.
         """
         failures, not_before_ms = self._failures.get((host, port), (0, 0.0))
         await self.pause(not_before_ms - self._clock.monotonic_ms())

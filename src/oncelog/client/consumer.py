@@ -42,7 +42,7 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 @dataclass(slots=True)
 class _Fetched:
-    """Fetched records that were not returned yet; `epoch` is that of the batch before `offset`."""
+    """Fetched records not returned yet; `epoch` is that of the batch before `offset`."""
 
     records: deque[ConsumerRecord]
     offset: int
@@ -96,7 +96,7 @@ class Consumer:
         self._retry_timeout_ms = retry_timeout_ms
         self._check_crcs = check_crcs
         self._positions: dict[TopicPartition, Position | None] = {}
-        # A partition is fetched again only when the records it has here are gone.
+        # A partition is fetched again only when all its fetched records were returned.
         self._fetched: dict[TopicPartition, _Fetched] = {}
 
     async def start(self) -> None:
@@ -154,7 +154,7 @@ class Consumer:
             at = position or Position(0)
             if held := self._fetched.get(tp):
                 first = held.records[0]
-                # Of what was left out in between the epochs are not known.
+                # The epochs of batches that were skipped in between are not known.
                 is_known = first.offset == held.offset or first.leader_epoch == held.epoch
                 at = Position(first.offset, held.epoch if is_known else NO_EPOCH)
             found[tp] = OffsetAndMetadata(at.offset, "", at.epoch)
@@ -191,12 +191,11 @@ class Consumer:
     # --- reading ----------------------------------------------------------------------
 
     async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
-        """Up to `max_records` records, as soon as there are any.
+        """Return up to `max_records` records, as soon as there are any.
 
-        An empty list after `timeout_ms` without.
-
-        Within a partition in offset order. Raises `OffsetOutOfRangeError` when the position is gone
-        and no reset is allowed.
+        The list is empty if there are none for `timeout_ms`. The records of a partition are in
+        offset order. Raises `OffsetOutOfRangeError` when the position is out of range and
+        `auto_offset_reset` is "none".
         """
         if not self._positions:
             raise IllegalStateError("no partitions are assigned")
@@ -227,9 +226,9 @@ class Consumer:
         leader_epoch: int = NO_EPOCH,
         topic_id: TopicId | None = None,
     ) -> FetchedPartition:
-        """One fetch of one partition as whole record batches.
+        """Fetch whole record batches of one partition, once.
 
-        Needs no assignment and changes no position. With `topic_id`, a topic of that name with
+        It needs no assignment and changes no position. With `topic_id`, a topic of that name with
         another id raises `FatalError` (inconsistent_topic_id).
 
         Waits up to `max_wait_ms` (default ``fetch_max_wait_ms``) for data. Retries while the leader
@@ -297,7 +296,7 @@ class Consumer:
     ) -> None:
         """Apply the leader's answer about a position: it is valid, or its log was truncated."""
         if self._positions.get(topic_partition) != before:
-            return  # The user went elsewhere meanwhile.
+            return  # The user called `seek` or `assign` during the request.
         if isinstance(found, Position):
             self._positions[topic_partition] = found
         elif self._reset == "none":
@@ -390,7 +389,7 @@ class Consumer:
         metadata = self._cluster.metadata
         if topic_id is None or metadata.topic_id(name) in (None, topic_id):
             return
-        # What is known may be the topic of before.
+        # The cache may have the id of a deleted topic of that name.
         await self._cluster.refresh([name])
         known = metadata.topic_id(name)
         if known not in (None, topic_id):

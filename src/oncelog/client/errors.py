@@ -34,7 +34,7 @@ __all__ = [
 
 
 class ClientError(OncelogError):
-    """Root of what `oncelog.client` raises. `code` is the wire error behind it."""
+    """Base of all errors of `oncelog.client`. `code` is the protocol's error code."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name.upper()}: {message}" if message else code.name.upper())
@@ -50,9 +50,9 @@ class RetriableError(ClientError):
 
 
 class ConnectionLostError(RetriableError):
-    """The connection broke, or a request had no answer in time.
+    """The connection was lost, or a request had no response in time.
 
-    Whether it took effect is unknown.
+    Whether the request took effect is unknown.
     """
 
     def __init__(self, message: str) -> None:
@@ -66,8 +66,7 @@ class AbortableError(ClientError):
 class DeliveryTimeoutError(AbortableError):
     """A batch was not acknowledged within `delivery_timeout_ms`. It may still be in the log.
 
-    In a transaction: abort. Without one: the records may or may not be there, and were not
-    repeated.
+    In a transaction: abort it. Without one: the records may be in the log, at most once.
     """
 
     def __init__(self, message: str) -> None:
@@ -79,9 +78,9 @@ class FatalError(ClientError):
 
 
 class AuthenticationError(FatalError):
-    """Authentication failed: the broker refused us, or is not the right one (SASL, TLS).
+    """Authentication failed: the broker refused the client, or could not prove its identity.
 
-    The message names the broker, and mechanism and principal, but no secret.
+    With SASL or TLS. The message names broker, mechanism and principal, but no secret.
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -91,7 +90,7 @@ class AuthenticationError(FatalError):
 
 
 class FencedError(FatalError):
-    """A newer instance with the same transactional id exists (INV-5), or a timeout did this."""
+    """A newer instance with the same transactional id, or a timeout, fenced this one (INV-5)."""
 
 
 class IllegalStateError(ClientError):
@@ -136,7 +135,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class Operation(Enum):
-    """The operation that got a code: the same code has different meanings (KIP-588)."""
+    """The operation that failed: one code has different meanings (KIP-588)."""
 
     PRODUCE = "produce"
     """A batch of an idempotent or plain producer."""
@@ -169,7 +168,7 @@ _ABORTABLE_CALL = frozenset(
         ErrorCode.offset_metadata_too_large,
     }
 )
-"""Answers to a coordinator call, or to an offset commit, that cost the transaction only."""
+"""Errors of a coordinator call, or an offset commit, after which a new transaction can begin."""
 
 _FATAL_PRODUCE = frozenset(
     {

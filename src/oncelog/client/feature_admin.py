@@ -15,7 +15,7 @@ from oncelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFe
 __all__ = ["FeatureChange", "describe_features", "require_versions", "update_request"]
 
 FeatureChange = Literal["upgrade", "downgrade", "unsafe downgrade"]
-"""Which way a level may go. An unsafe downgrade may destroy metadata of the higher level."""
+"""The permitted change. An unsafe downgrade may lose metadata of the higher level."""
 
 _UPGRADE_TYPES: Final[Mapping[FeatureChange, int]] = {
     "upgrade": 1,
@@ -71,7 +71,7 @@ def update_request(
 
 
 def require_versions(connection: Connection, change: FeatureChange, *, dry_run: bool) -> None:
-    """Refuse what the broker would not see: it would change levels that it should only check.
+    """Refuse options that the request's version lacks: the broker would ignore them.
 
     Raises `FatalError` (unsupported_version).
     """

@@ -100,7 +100,7 @@ async def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription
     if group.error_code is not ErrorCode.none:
         raise _group_error(cluster, group_id, group.error_code)
     if group.group_state == _DEAD:
-        # Versions before 6 describe a group that does not exist in this way.
+        # Before version 6 DescribeGroups describes an unknown group as Dead.
         raise FatalError(ErrorCode.group_id_not_found, group_id)
     members = tuple(
         GroupMember(
@@ -117,7 +117,7 @@ async def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a member's assignment; none in bytes that only the group understands.
+    """Return the partitions in a member's assignment; none if it has another format.
 
     Source: `ConsumerProtocolAssignment`.
     """
@@ -170,7 +170,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
 async def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Forget what a group committed for these partitions.
+    """Delete a group's committed offsets of these partitions.
 
     Raises `FatalError`: group_subscribed_to_topic while a member reads one, group_id_not_found.
     """
@@ -200,7 +200,7 @@ async def delete_offsets(
 def _group_error(
     cluster: Cluster, group_id: str, code: ErrorCode, message: str = ""
 ) -> ClientError:
-    """The error for the coordinator's answer, which is looked up again where it is another."""
+    """Return the error of a response; forget the coordinator if it may be another broker."""
     error = cluster.coordinator_error(GROUP, group_id, code, message or group_id)
     if isinstance(error, RetriableError):
         return error

@@ -1,6 +1,6 @@
-"""The controller: topics, replica assignment, leader election, and the metadata image.
+"""The controller's decisions: topics, replica assignment, leader epochs; and the metadata image.
 
-Pure: the metadata package writes its decisions to the metadata store.
+Pure: `oncelog.broker.controller` writes the decisions to the metadata store.
 """
 
 from oncelog.controller.image import (

@@ -100,7 +100,7 @@ def _count_problem(topic: TopicImage, count: int) -> str | None:
             f"{count} would not be an increase."
         )
     if topic.is_internal:
-        # D9: every id would be coordinated elsewhere, and its records not be found.
+        # D9: ids would map to other partitions, and their records would not be found.
         return f"The partition count of {topic.name} is fixed: ids are found by it."
     return None
 
@@ -193,7 +193,7 @@ def _edited(present: str, operation: ConfigOperation, value: str) -> str:
 
 
 def length_problem(config: Mapping[str, str]) -> str | None:
-    """What is wrong with settings of which one is too long to be kept."""
+    """Return why a config's value is too long to be stored; None if none is."""
     if any(len(value) > CONFIG_VALUE_LENGTH_MAX for value in config.values()):
         return (
             "The configuration value cannot be added because it exceeds the maximum value size "

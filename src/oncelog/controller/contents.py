@@ -1,4 +1,4 @@
-"""What the metadata store holds, decoded: a value that follows the store entry by entry."""
+"""The decoded entries of the metadata store, updated entry by entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Contents"]
 
 
 class Contents:
-    """Everything that an image is made of but the live brokers."""
+    """Everything that a metadata image consists of, except the live brokers."""
 
     __slots__ = ("deleted", "features", "group_configs", "topics")
 
@@ -23,9 +23,9 @@ class Contents:
         self.group_configs: dict[str, Mapping[str, str]] = {}
 
     def take(self, path: str, value: bytes | None) -> None:
-        """Take over an entry; `value` None removes it.
+        """Apply an entry; `value` None removes it.
 
-        Raises `ValueError`, `LookupError` or `TypeError` for a value that is damaged.
+        Raises `ValueError`, `LookupError` or `TypeError` for a damaged value.
         """
         if path.startswith(layout.TOPICS_PREFIX):
             name = path.removeprefix(layout.TOPICS_PREFIX)

@@ -19,8 +19,8 @@ __all__ = ["raise_epochs", "without_leader"]
 def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int]) -> TopicImage:
     """Return the topic with a new leader epoch for each partition in `latest_epochs`.
 
-    It is above the one of the metadata and above the newest in the log, which is in
-    `latest_epochs`: -1 where there is none.
+    The new epoch is above the one in the metadata and above the newest one in the log, which
+    `latest_epochs` has; -1 for a log without epochs.
     """
     partitions = tuple(
         replace(partition, leader_epoch=max(partition.leader_epoch, latest_epochs[label]) + 1)
@@ -34,8 +34,8 @@ def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int])
 def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:
     """Return the topic with no leader for partitions whose only replicas are off line.
 
-    As in Kafka the last in-sync replica stays in sync. Unlike in Kafka no new epoch begins: it
-    would not be stored, and after a restart clients would know of a later one than the broker.
+    As in Kafka the last in-sync replica stays in the ISR. Unlike in Kafka no new epoch begins: it
+    would not be stored, and after a restart clients would know a later epoch than the broker.
     """
     partitions = tuple(
         replace(partition, leader=-1, offline_replicas=(broker_id,))

@@ -1,7 +1,7 @@
 """Decides finalized features: the levels that all brokers of the cluster use (KIP-584).
 
-Kafka's FeatureControlManager: what may be updated, and with which answer. A feature at level 0 is
-switched off. This module decides; the shell writes, and others see it in the metadata image.
+The rules and errors are those of Kafka's `FeatureControlManager`. A feature at level 0 is disabled.
+This module writes nothing: `oncelog.broker.controller` does, and brokers read the metadata image.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may go (`FeatureUpdate.UpgradeType`)."""
+    """The permitted direction of a change (Kafka's `FeatureUpdate.UpgradeType`)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -63,7 +63,7 @@ class FeatureUpdate:
 
 
 def all_levels(chosen: Mapping[str, int]) -> dict[str, int]:
-    """The level of every feature: what was chosen, else its default."""
+    """Return the level of every feature: the chosen one, else its default."""
     return {name: chosen.get(name, feature.default) for name, feature in FEATURES.items()}
 
 

@@ -1,8 +1,8 @@
-"""What becomes of the settings that one group has of its own.
+"""Decides changes of the configs that one group overrides.
 
-Each function takes these settings as they are and returns an outcome with them as they should be,
-or the error that Kafka answers with (`ConfigurationControlManager`,
-`ControllerConfigurationValidator`). The group itself need not exist. Nothing here writes.
+Each function takes the present configs and returns an outcome with the new ones, or Kafka's error
+(`ConfigurationControlManager`, `ControllerConfigurationValidator`). The group itself need not
+exist. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class GroupConfigOutcome(NamedTuple):
-    """The settings after a change, or why they stay as they are."""
+    """The configs after a change, or the error that refuses it."""
 
     error: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -36,7 +36,7 @@ def decide_group_changes(
     present: Mapping[str, str],
     changes: Sequence[ConfigChange],
 ) -> GroupConfigOutcome:
-    """A group's settings with some of them changed (IncrementalAlterConfigs)."""
+    """Return a group's configs with some of them changed (IncrementalAlterConfigs)."""
     config = dict(present)
     for key, operation, value in changes:
         if operation is ConfigOperation.DELETE:
@@ -52,7 +52,7 @@ def decide_group_changes(
 def decide_group_replacement(
     broker: BrokerConfig, group_id: str, config: Mapping[str, str]
 ) -> GroupConfigOutcome:
-    """A group with exactly these settings of its own (AlterConfigs)."""
+    """Return exactly these config overrides for a group (AlterConfigs)."""
     if not group_id:
         text = "Default group resources are not allowed."
         return GroupConfigOutcome(ErrorCode.invalid_request, text)

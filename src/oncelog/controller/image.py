@@ -1,10 +1,8 @@
-"""The metadata image.
+"""Defines the metadata image: brokers and topics, as one immutable value per revision of the store.
 
-What the cluster looks like, as one immutable value per revision of the store.
-
-Brokers hold one image and replace it whole when the change feed brings something (D9). Topic ids
-are identity, names are labels: a topic that was deleted and made again under its name appears in a
-delta as deleted and created.
+A broker holds one image and replaces it whole when the change feed reports a change (D9). Topic ids
+are identity, names are labels: a topic that was deleted and created again under its name appears in
+a delta as deleted and created.
 """
 
 from __future__ import annotations
@@ -48,8 +46,8 @@ class PartitionImage:
 class TopicImage:
     """One topic.
 
-    `config` holds only what was set for this topic, as text; index in `partitions` = partition
-    number.
+    `config` has only the overrides of this topic, as text. The index in `partitions` is the
+    partition number.
     """
 
     name: str
@@ -114,9 +112,9 @@ class MetadataImage:
         self.deleted = dict(deleted)
         """Ids of deleted topics, by name, that a broker may still have folders of."""
         self.features: Mapping[str, int] = all_levels(features)
-        """The finalized level of each feature. `features` has the chosen ones."""
+        """The finalized level of each feature; `features` has only the chosen levels."""
         self.group_configs = dict(group_configs)
-        """What was set for single groups, as text."""
+        """The config overrides of each group, as text."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

@@ -2,9 +2,9 @@
 
 Only this module knows the encoding.
 
-- ``/cluster``: the cluster id. ``/controller/epoch``: see the metadata room.
-- ``/topics/<name>``: one topic whole (id, partitions, configuration), so that making it is one
-  atomic write and two brokers cannot both make it. A topic's name never contains a slash.
+- ``/cluster``: the cluster id. ``/controller/epoch``: see `oncelog.metadata.store`.
+- ``/topics/<name>``: one whole topic (id, partitions, configs), so that creating it is one atomic
+  write and two brokers cannot both create it. A topic's name never contains a slash.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
   of such a topic is removed, not kept aside as a stray (D14).
 - ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
@@ -72,7 +72,7 @@ class _Topic(TypedDict):
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """A topic as the store keeps it."""
+    """Encode a topic."""
     value: _Topic = {
         "topic_id": str(topic.topic_id),
         "partitions": [
@@ -90,7 +90,7 @@ def encode_topic(topic: TopicImage) -> bytes:
 
 
 def decode_topic(path: str, value: bytes) -> TopicImage:
-    """The topic that the store keeps at `path`."""
+    """Decode the topic at `path`."""
     fields: _Topic = json.loads(value)
     return TopicImage(
         name=path.removeprefix(TOPICS_PREFIX),
@@ -140,18 +140,18 @@ def directories_path(broker_id: int) -> str:
 
 
 def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:
-    """Ids of deleted topics as the store keeps them."""
+    """Encode the ids of deleted topics."""
     return json.dumps([str(topic_id) for topic_id in topic_ids], separators=(",", ":")).encode()
 
 
 def decode_deleted(value: bytes) -> tuple[TopicId, ...]:
-    """The ids that the store keeps."""
+    """Decode the ids of deleted topics."""
     topic_ids: list[str] = json.loads(value)
     return tuple(map(UUID, topic_ids))
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
-    """Chosen levels of features as the store keeps them."""
+    """Encode the chosen levels of features."""
     return json.dumps(dict(levels), separators=(",", ":"), sort_keys=True).encode()
 
 

@@ -1,4 +1,4 @@
-"""Decides about new topics: names, counts, replica placement, configs. Nothing is written here.
+"""Decides on new topics: names, counts, replica placement, configs. Nothing here writes.
 
 The inputs are the image, the request and a fresh topic id; the result is the new topic, or the
 error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round
@@ -43,9 +43,9 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicToCreate:
-    """A topic to make.
+    """A topic to create.
 
-    Counts of -1 take the broker's default; an assignment (partition -> replicas) excludes both.
+    A count of -1 means the broker's default; an assignment (partition -> replicas) excludes both.
     """
 
     name: str
@@ -91,16 +91,16 @@ def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> T
     return TopicToCreate(
         name,
         config.get_int(f"{prefix}.num.partitions"),
-        # D9: a lone broker can only hold one replica, and must work out of the box.
+        # D9: a lone broker has only one replica, and must start without further configs.
         min(config.get_int(f"{prefix}.replication.factor"), brokers_count),
         config=settings,
     )
 
 
 def partition_count_problem(image: MetadataImage, config: BrokerConfig) -> str | None:
-    """Return why an internal topic contradicts the configs, None when it does not.
+    """Return why an internal topic contradicts the configs; None if none does.
 
-    Its partition count is fixed: ids are hashed to its partitions by that count (D9).
+    Its partition count is fixed: ids are mapped to partitions by that count (D9).
     """
     for name, key in _PARTITION_COUNT_KEYS.items():
         topic = image.topic(name)
@@ -140,7 +140,7 @@ def decide_creation(
     defaults: CreationDefaults,
     decided: Mapping[str, TopicImage] = MappingProxyType({}),
 ) -> TopicOutcome:
-    """The topic that `new` becomes, or the error that Kafka answers with.
+    """Return the topic to create, or Kafka's error.
 
     `decided` are topics of the same request, by name, that are not in the image yet.
     """
@@ -193,7 +193,7 @@ def decide_creations(
 
 
 def _collision(names: Iterable[str], name: str) -> str | None:
-    # Metric names turn both into the same letter, so Kafka forbids names that differ in it only.
+    # Kafka's metrics write "." as "_", so names that differ only in these collide.
     if "." not in name and "_" not in name:
         return None
     flat = name.replace(".", "_")

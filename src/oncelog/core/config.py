@@ -2,10 +2,10 @@
 
 `config_definition` defines a config, `config_keys` lists them all.
 
-Names, defaults and units are Kafka's (D10). A `BrokerConfig` is made once from text and never
-changes; topics carry only their own overrides, and everything else comes from the broker's value of
-the synonymous key. A key that is unknown, or Kafka's but not supported here, is refused by name:
-nothing is silently ignored.
+Names, defaults and units are Kafka's (D10). A `BrokerConfig` is created once from text and never
+changes. A topic has only its own overrides; any other value is the broker's value of the synonymous
+key. A key that Kafka does not have, or that is not supported here, is refused by name, and one that
+has no effect here is logged.
 
 This module must not read files or the environment.
 """
@@ -70,7 +70,7 @@ class SynonymValue(NamedTuple):
 
 
 class BrokerConfig:
-    """A broker's configs: the given texts, checked and typed, and Kafka's defaults for the rest.
+    """A broker's configs: the given values, checked and typed, and defaults for all others.
 
     `warnings` has sentences about configs that were accepted but have no effect. All invalid
     configs are refused at once, by one `ConfigError`.
@@ -149,7 +149,7 @@ class BrokerConfig:
             raise ConfigError(f"{key} names a folder more than once")
 
     def _check_group_limits(self) -> None:
-        """Settings of consumer groups lie within their own limits, as Kafka has it."""
+        """Check that the configs of consumer groups are within their own limits, as Kafka does."""
         limited = {
             "session.timeout.ms": (
                 self.get_int("group.consumer.min.session.timeout.ms"),
@@ -177,7 +177,7 @@ class BrokerConfig:
             raise ConfigError(*wrong)
 
     def _check_times(self) -> None:
-        """As Kafka checks them, whichever of the synonymous keys gave the value."""
+        """Check times as Kafka does, whichever of the synonymous keys has the value."""
         retention_ms = self.topic_int({}, "retention.ms")
         if retention_ms == 0:
             raise ConfigError(
@@ -190,7 +190,7 @@ class BrokerConfig:
             raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
     def _name_what_was_passed_over(self) -> None:
-        """Log them in one line: a stock file has a dozen such keys."""
+        """Add one warning for all keys without effect; Kafka's sample files have a dozen."""
         passed_over = [name for name in self._given if name in PASSED_OVER]
         self.warnings += [EXPLAINED[name] for name in passed_over if name in EXPLAINED]
         names = sorted(name for name in passed_over if name not in EXPLAINED)
@@ -310,7 +310,7 @@ def _why_refused(name: str) -> str:
 def _scaled(value: ConfigValue, synonym: Synonym) -> ConfigValue:
     if synonym.factor == 1:
         return value
-    # A negative limit means "none" in every unit.
+    # A negative limit means no limit in every unit.
     number = as_int(value)
     return number * synonym.factor if number >= 0 else number
 
@@ -340,7 +340,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> None:
 
 
 def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
-    """One sentence per setting of a topic that was accepted but does nothing (yet)."""
+    """Return one sentence per config of a topic that was accepted but has no effect."""
     return [
         f"{name} {TOPIC_KEYS[name][0].support.value}"
         for name in overrides

@@ -64,7 +64,7 @@ class ConfigSupport(Enum):
     NOT_YET = "has no effect yet"
     """Accepted and stored, without effect so far: no code reads it (`unread_keys`)."""
     NO_EFFECT = "has no effect"
-    """A key of Kafka's that cannot matter to a lone broker: named, then passed over."""
+    """A key of Kafka's that does not matter to a lone broker: it is logged and ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker key that stands in for a topic key; `factor` turns its unit into that one's."""
+    """A broker key whose value is a topic key's default; `factor` converts its unit."""
 
     broker_key: str
     factor: int = 1
@@ -148,7 +148,7 @@ def as_int(value: ConfigValue) -> int:
 
 
 def as_float(value: ConfigValue) -> float:
-    """A value of type DOUBLE, or of one of the whole numbers'."""
+    """A value of type DOUBLE, or of an integer type."""
     if isinstance(value, int | float):
         return value
     raise TypeError(f"{value!r} is no number")
@@ -189,7 +189,7 @@ def format_value(value: ConfigValue) -> str | None:
 
 
 def _format_double(value: float) -> str:
-    """As Java writes it, with an exponent from 10^7 on and below 10^-3."""
+    """Format it as Java does: with an exponent from 10^7 on and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")

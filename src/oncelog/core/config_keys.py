@@ -84,7 +84,7 @@ def _each_of(*allowed: str) -> Check:
 
 
 def only_false(value: ConfigValue) -> str | None:
-    """A check for what Oncelog does not do: asking for it is refused."""
+    """The check of a feature that Oncelog does not have: only false is accepted."""
     return "only false is supported" if value else None
 
 
@@ -315,7 +315,7 @@ _TOPIC: Final = (
 TOPIC_KEYS: Final[dict[str, tuple[Definition, tuple[Synonym, ...]]]] = {
     entry[0].name: entry for entry in _TOPIC
 }
-"""Topic keys and the broker keys that stand in for them, best first."""
+"""Topic keys, each with the broker keys whose values are its default, best first."""
 
 UNSUPPORTED_TOPIC_KEYS: Final = frozenset(
     [
@@ -333,4 +333,4 @@ UNSUPPORTED_TOPIC_KEYS: Final = frozenset(
         "message.downconversion.enable",
     ]
 )
-"""Topic keys of Kafka's that a topic cannot be created with here."""
+"""Kafka's topic keys that are refused when a topic is created."""

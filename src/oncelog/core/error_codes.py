@@ -7,7 +7,7 @@ __all__ = ["ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """The protocol's result of a request, or of one of its parts."""
+    """The protocol's error code of a request, or of one of its parts."""
 
     unknown_server_error = -1
     none = 0

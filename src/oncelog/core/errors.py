@@ -1,8 +1,8 @@
-"""Three kinds of error (STYLE point 7).
+"""Defines three kinds of error.
 
-- A wire outcome is a *returned* `ErrorCode`: the protocol has an answer for what the caller did.
+- An outcome that the protocol defines is a *returned* `ErrorCode`.
 - A peer that breaks the protocol raises `ProtocolError`, which carries the code to answer with.
-- Our own bug raises `InvariantViolation`, which stops the broker.
+- A bug of this program raises `InvariantViolation`, which stops the broker.
 """
 
 from oncelog.core.error_codes import ErrorCode
@@ -15,7 +15,7 @@ class OncelogError(Exception):
 
 
 class ProtocolError(OncelogError):
-    """The peer, or a file, holds bytes that the protocol does not allow.
+    """A peer sent, or a file contains, bytes that the protocol does not allow.
 
     `code` is the wire error that describes it; `message` one line for a log or a person.
     """

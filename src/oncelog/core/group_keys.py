@@ -1,7 +1,7 @@
-"""The settings that one group may have of its own (resource type GROUP), and their checks.
+"""Defines and checks the configs that a group may override (resource type GROUP).
 
-Names, checks and messages are Kafka's `GroupConfig`. Each key stands in for the broker's key of
-that name with `group.` before it. A group has settings whether it exists or not.
+Names, checks and messages are those of Kafka's `GroupConfig`. Each key overrides the broker's key
+of that name with the prefix `group.`. A group may have configs before it exists.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _UNSUPPORTED: Final = {
     "errors.deadletterqueue.": "share groups",
     "streams.": "streams groups",
 }
-"""Kafka's keys for other kinds of groups, by how their names begin."""
+"""Kafka's keys for other kinds of groups, by the prefix of their names."""
 
 
 def _limit_key(name: str, bound: str) -> str:
@@ -73,7 +73,7 @@ def group_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -
 
 
 def group_interval_ms(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> int:
-    """What is in effect: the value of `name` within the limits that the broker has today."""
+    """Return the effective value of `name`: the group's, within the broker's present limits."""
     value = as_int(group_value(config, overrides, name))
     low = config.get_int(_limit_key(name, "min"))
     return min(max(value, low), config.get_int(_limit_key(name, "max")))
@@ -82,7 +82,7 @@ def group_interval_ms(config: BrokerConfig, overrides: Mapping[str, str], name: 
 def group_synonyms(
     config: BrokerConfig, overrides: Mapping[str, str], name: str
 ) -> tuple[SynonymValue, ...]:
-    """Where a group's value could come from, best first."""
+    """Return the possible sources of a group's value, best first."""
     found = config.broker_synonyms(f"group.{name}")
     if name not in overrides:
         return found
@@ -91,7 +91,7 @@ def group_synonyms(
 
 
 def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Check the settings that a group has of its own. Raises `ConfigError` for a bad one."""
+    """Check the configs that a group overrides. Raises `ConfigError` for an invalid one."""
     for name in overrides:
         if name not in GROUP_KEYS:
             raise ConfigError(_why_unknown(name))
@@ -115,7 +115,7 @@ def _why_unknown(name: str) -> str:
 
 
 def group_warnings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[str]:
-    """One sentence per setting of a group that is in effect with another value, or with none."""
+    """Return one sentence per config of a group whose effective value differs, or has no effect."""
     warnings = []
     for name, text in overrides.items():
         if GROUP_KEYS[name].support is not ConfigSupport.YES:

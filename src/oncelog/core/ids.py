@@ -1,4 +1,4 @@
-"""The names of things: each id has a type of its own, spelled as in Kafka's documentation.
+"""Defines a type for each kind of id, named as in Kafka's documentation.
 
 A `NewType` costs nothing at run time and keeps a producer id from being passed as an offset.
 This module knows no encoding.
@@ -19,7 +19,7 @@ MemberId = NewType("MemberId", str)
 TransactionalId = NewType("TransactionalId", str)
 
 TopicId = UUID
-"""A topic's identity (KIP-516). Names are labels: a topic made again has a new id."""
+"""A topic's identity (KIP-516). A topic that is created again under its name has a new id."""
 
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)

@@ -1,7 +1,7 @@
-"""`integers`: a `struct.Struct` of whole numbers, whose type says that they are.
+"""`integers`: a `struct.Struct` that is typed to hold only integers.
 
-`Struct` types what it unpacks as `Any`. Nearly all layouts of Kafka hold nothing but numbers, so
-codecs and indexes make their structs here and what they read is typed from there on.
+The methods of `Struct` return `Any`. Nearly all of Kafka's layouts have only integers, so codecs
+and indexes create their structs here, and the values that they read are typed.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Integers(Protocol):
 
     @property
     def format(self) -> str:
-        """The layout, as `integers` was given it."""
+        """The layout that was passed to `integers`."""
 
     @property
     def size(self) -> int:
@@ -37,7 +37,7 @@ class Integers(Protocol):
         """The values at `offset`. Raises `struct.error` where the buffer ends before them."""
 
     def iter_unpack(self, buffer: _Readable, /) -> Iterator[tuple[int, ...]]:
-        """The values of one entry after the other."""
+        """Yield the values of each entry in turn."""
 
 
 def integers(layout: str) -> Integers:

@@ -1,9 +1,9 @@
 """The keys of Apache Kafka's brokers, 3.9 to 4.3, that Oncelog does not have.
 
-Two kinds. What cannot matter to a lone broker (threads and buffers that are not there, replication
-between brokers, quorums, ZooKeeper, groups of kinds that are refused by name) is passed over, so
-that a file made for Kafka starts a broker. What would change a promise (who may connect, what is
-limited, where records are) is refused with the reason. `core.config` applies both.
+There are two kinds. A key that does not matter to a lone broker (threads and buffers that it does
+not have, replication between brokers, quorums, ZooKeeper, unsupported kinds of groups) has no
+effect, so that a broker starts with a file made for Kafka. A key that changes a guarantee (who may
+connect, quotas, where records are stored) is refused with the reason. `core.config` applies both.
 
 The names come from Kafka's own definitions: `AbstractKafkaConfig` and what it merges, and for 3.9
 also `ZkConfigs` and `PasswordEncoderConfigs`.
@@ -106,7 +106,7 @@ PASSED_OVER: Final = (
     *_names("password.encoder.", "secret old.secret cipher.algorithm iterations key.length"),
     "password.encoder.keyfactory.algorithm",
 )
-"""Accepted, and named in one line at the start."""
+"""Keys without effect; the broker logs them in one line at the start."""
 
 EXPLAINED: Final = {
     **{
@@ -119,7 +119,7 @@ EXPLAINED: Final = {
         "data folder; topics that are registered in that ZooKeeper are not taken over"
     ),
 }
-"""Keys passed over that get a sentence of their own: people expect something of them."""
+"""Keys without effect that are logged with an explanation, because users may rely on them."""
 
 _AUTHENTICATION: Final = "the broker has no TLS and no authentication"
 _QUOTAS: Final = "there are no quotas"
@@ -160,7 +160,7 @@ REFUSED: Final = (
     ),
     ("confluent.", "a key of Confluent's distribution, not of Apache Kafka"),
 )
-"""How a name begins, and why it is refused."""
+"""Prefixes of refused keys, each with the reason."""
 
 _HARMLESS: Final = {
     "alter.config.policy.class.name": "",
@@ -181,11 +181,11 @@ _HARMLESS: Final = {
     "unstable.api.versions.enable": "false",
     "unstable.feature.versions.enable": "false",
 }
-"""Refused keys, with the value that asks for what is so anyway: Kafka's default."""
+"""Refused keys that are accepted with this value, because it changes nothing: the default."""
 
 
 def refusal(name: str) -> str | None:
-    """Why a key of Kafka's is refused; None for a name that Kafka does not know."""
+    """Return why a key of Kafka's is refused; None for a name that Kafka does not have."""
     return next((reason for start, reason in REFUSED if name.startswith(start)), None)
 
 

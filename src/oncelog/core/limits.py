@@ -1,6 +1,6 @@
-"""Named limits: every queue, buffer, retry and loop has one (STYLE point 10).
+"""Defines the named limits: every queue, buffer, retry and loop has one.
 
-Units stand last in the name.
+The unit is the last part of the name.
 """
 
 INT16_MAX = 2**15 - 1
@@ -9,7 +9,7 @@ PRODUCER_EPOCH_MAX = 2**15 - 1
 """Largest producer epoch on the wire (int16)."""
 
 PRODUCER_EPOCH_EXHAUSTED = PRODUCER_EPOCH_MAX - 1
-"""From this epoch on a bump moves to a fresh producer id (facts: epoch exhausted at >= 32766)."""
+"""From this epoch on a bump moves to a new producer id (Kafka's `isEpochExhausted`)."""
 
 SEQUENCE_MODULUS = 2**31
 """Sequence numbers wrap here (INV-2)."""
@@ -19,7 +19,7 @@ CACHED_BATCHES_PER_PRODUCER_COUNT = 5
 
 VERIFICATIONS_REMEMBERED_COUNT_MAX = 10_000
 """Bounced verifications per partition that are remembered for their lowest sequence; the oldest one
-goes first. Each takes up to 0.5 KB.
+is forgotten first. Each takes up to 0.5 KB.
 """
 
 PRODUCER_ID_BLOCK_COUNT = 1000
@@ -29,12 +29,12 @@ READ_BUFFER_BYTES = 256 * 1024
 """The one buffer that all connections of a loop receive into."""
 
 FRAME_BYTES_MIN = 64 * 1024
-"""What the buffer of a frame that is still arriving starts with; it doubles as bytes arrive, up to
-the claimed size.
+"""Initial size of the buffer of a frame that has not arrived completely; it doubles as bytes
+arrive, up to the claimed size.
 """
 
 CONNECTION_WRITE_TURN_BYTES_MAX = 1024 * 1024
-"""Reply bytes gathered in one loop turn before they are handed to the transport."""
+"""Reply bytes gathered in one turn of the event loop before they are passed to the transport."""
 
 CONNECTION_QUEUED_REQUESTS_COUNT_MAX = 256
 """Pipelined requests of one connection that wait for their turn before reading stops."""
@@ -48,20 +48,20 @@ is started.
 """
 
 CONNECTION_WRITE_BUFFER_BYTES_HIGH = 1024 * 1024
-"""Bytes a peer may leave unread before we take nothing more from it."""
+"""Reply bytes that a peer may leave unread before reading from it stops."""
 
 UNREAD_REPLIES_BYTES_HIGH = 256 * 1024 * 1024
-"""Bytes that all peers together may leave unread before fetches get less at a time."""
+"""Reply bytes that all peers together may leave unread before fetches get smaller responses."""
 
 CROWDED_FETCH_BYTES_MAX = 64 * 1024
-"""What a fetch gets then, apart from a first batch that is larger."""
+"""Largest fetch response then, apart from a first batch that is larger."""
 
 DISK_EXECUTOR_THREAD_COUNT = 4
 """Threads for each lane of blocking file work: fsyncs, reads, upkeep (D12)."""
 
 SEALED_SEGMENTS_OPEN_COUNT_MAX = 8
-"""Sealed segments per partition whose indexes are kept in memory; the least recently read one
-goes first.
+"""Sealed segments per partition whose indexes are kept in memory; the least recently read one is
+released first.
 """
 
 DESCRIPTORS_COUNT_MAX = 1024 * 1024
@@ -84,10 +84,10 @@ header walk.
 """
 
 REMOVAL_CHECK_MS = 1_000
-"""Longest pause between two looks for deleted folders and files that are due for removal."""
+"""Longest pause between two checks for deleted folders and files that are due for removal."""
 
 PARTITIONS_PER_TURN_COUNT_MAX = 100
-"""Partitions that are taken in or dropped before the loop gets its turn; each takes 30 us."""
+"""Partitions added or dropped before the event loop runs other work; each takes 30 us."""
 
 TOPICS_CREATED_TOGETHER_COUNT_MAX = 50
 """Topics of one request that are stored and made in one step; deciding on one takes 50 us."""
@@ -103,8 +103,8 @@ and is in memory. Earlier records are read in the executor unless the system rep
 """
 
 COLD_READS_COUNT_MAX = 8
-"""Requests whose cold reads are under way at once; the others wait for their turn, first come,
-first served. Each holds what it has read until its reply has left.
+"""Requests whose cold reads run at once; the others wait in the order of arrival. Each holds what
+it has read until its reply is sent.
 """
 
 RECOVERY_READ_SIZE_BYTES = 1024 * 1024
@@ -115,29 +115,29 @@ DAMAGED_PLACES_NAMED_COUNT_MAX = 100
 """
 
 CLEANER_STEP_BYTES = 1024 * 1024
-"""Bytes that the cleaner reads and writes in one step; in between the event loop gets its turn."""
+"""Bytes that the cleaner reads and writes in one step; other work runs between two steps."""
 
 CLEANER_STEP_RECORDS_COUNT = 128
 """Records whose keys the cleaner compares in one step, which holds the interpreter's lock."""
 
 CLEANER_MARKS_SIZE_BYTES = 1024 * 1024
-"""Memory in which the cleaner marks where records stay, besides its map of keys."""
+"""Memory in which the cleaner marks the offsets of retained records, besides its offset map."""
 
 RECOVERY_PROGRESS_SIZE_BYTES = 1024 * 1024 * 1024
-"""Bytes of one log after which a long scan says how far it is."""
+"""Bytes of one log after which a long scan logs its progress."""
 
 REGISTER_DEAD_RECORDS_COUNT_MAX = 64
-"""Records of segments that are gone, or older ones of a segment, in the register of a log's
-segments before it is rewritten.
+"""Obsolete records in a segment register before it is rewritten: those of removed segments, and
+older ones of a present segment.
 """
 
 RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 """A batch's length is an int32 on the wire and on disk."""
 
 PARKED_REQUEST_WAIT_MS_MAX = 5_000
-"""A coordinator's request waits this long for a transition in progress, then
-CONCURRENT_TRANSACTIONS (D7): well below the
-30 s after which Kafka's clients give a request up, and the 60 s of librdkafka."""
+"""A coordinator's request waits this long for a transition in progress, then it is answered by
+CONCURRENT_TRANSACTIONS (D7). The request timeout is 30 s in Kafka's clients, 60 s in librdkafka.
+"""
 
 PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
 """Events that may queue behind one id's transition; its one producer sends a request per partition
@@ -145,7 +145,7 @@ leader at most.
 """
 
 IDLE_SWEEP_MS_MAX = 30_000
-"""Longest pause between two looks for idle connections."""
+"""Longest pause between two checks for idle connections."""
 
 REQUEST_PARTITIONS_COUNT_MAX = 200_000
 """Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a
@@ -153,15 +153,15 @@ hostile frame.
 """
 
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
-"""Largest answer a client takes from a broker; a larger size means that the peer does not speak
-Kafka.
+"""Largest response that a client accepts; a larger size means that the peer does not speak Kafka's
+protocol.
 """
 
 CLIENT_BUFFER_SIZE_MAX = 64 * 1024 * 1024
 """Bytes of records a producer holds that are not acknowledged yet (`buffer_memory`)."""
 
 COORDINATOR_RETRY_TIMEOUT_MS = 60_000
-"""How long a client goes on asking a coordinator that answers "not now"."""
+"""How long a client retries a request to a coordinator that answers with a retriable error."""
 
 INT64_MAX = 2**63 - 1
 """Kafka's spelling of "no limit" in LONG settings."""
@@ -170,7 +170,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 """Kafka's spelling of "no limit" in DOUBLE settings."""
 
 METADATA_POLL_MS = 500
-"""Pause between two looks for metadata that another process wrote."""
+"""Pause between two polls for metadata that another process wrote."""
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """Longest wait for another process's write to the metadata store."""
@@ -179,30 +179,30 @@ EXPIRED_IDS_REMEMBERED_COUNT_MAX = 1_000
 """Expired transactional ids that a coordinator can still explain."""
 
 LIFE_STEPS_PER_ID_COUNT_MAX = 24
-"""Moves, causes and reports about markers that a coordinator remembers of each transactional id:
-some five transactions.
+"""Transitions, causes and reports about markers that a coordinator remembers of each transactional
+id: about five transactions.
 """
 
 LIFE_LOG_OFFSETS_COUNT_MAX = 100_000
-"""Last offsets of a partition of `__transaction_state` that are searched for an id's moves, where
-its coordinator does not tell them.
+"""Last offsets of a partition of `__transaction_state` that are searched for an id's transitions,
+if its coordinator does not report them.
 """
 
 LIVES_REMEMBERED_COUNT_MAX = 100
-"""Transactional ids per partition of `__transaction_state` whose lives are remembered: 5,000 with
+"""Transactional ids per partition of `__transaction_state` whose history is remembered: 5,000 with
 50 partitions, up to 7.5 KB each.
 """
 
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 100
-"""Transactional ids that one tick of a coordinator looks at for timeouts, or for expiry: some 10 ms
-if each has to be aborted or forgotten. The rest follow.
+"""Transactional ids that one tick of a coordinator checks for timeouts, or for expiry: about 10 ms
+if each has to be aborted or forgotten. The next tick checks the others.
 """
 
 TRANSACTION_SWEEP_CONTINUE_MS = 50
-"""When a sweep goes on that met the limit above."""
+"""Pause before a sweep continues that reached the limit above."""
 
 PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
-"""Idle producers (and partitions) that are looked at before the loop gets its turn; 0.4 us each."""
+"""Producers (and partitions) checked for idleness before other work runs; 0.4 us each."""
 
 PRODUCERS_COUNT_MAX = 500_000
 """Producers that all partitions of a broker remember together; one takes 0.4 kB after its first
@@ -210,7 +210,7 @@ batch, 1.2 kB after its fifth, so 0.6 GB in all.
 """
 
 LOAD_TIMES_KEPT_COUNT = 50
-"""Loads of a coordinator's partitions whose times the metrics tell of: those of one start."""
+"""Loads of a coordinator's partitions whose times the metrics report: those of one start."""
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """A transaction counts as late when it is open for so long beyond the longest timeout allowed
@@ -221,30 +221,30 @@ METRICS_REQUEST_BYTES_MAX = 8 * 1024
 """Longest request that the address of the metrics takes."""
 
 METRICS_CONNECTIONS_COUNT_MAX = 16
-"""Connections open there at a time; each may hold one answer."""
+"""Connections open at that address at a time; each may hold one response."""
 
 METRICS_REQUEST_TIMEOUT_S = 10
-"""After so long a connection there is cut, whether the peer asks slowly or reads slowly."""
+"""Time after which such a connection is closed, whether its peer sends or reads slowly."""
 
 METRICS_LINES_PER_TURN_COUNT = 500
-"""Lines of an answer that are made before the loop gets its turn; 2 us each."""
+"""Lines of a response that are formatted before other work runs; 2 us each."""
 
 METRICS_TEXT_BYTES_MAX = 64 * 1024 * 1024
 """Longest answer that `oncelog metrics` reads."""
 
 CLOCK_JUMP_MS_MIN = 1_000
-"""From this difference on, between the time in a record and the record's own, the wall clock counts
-as having been set between the two; below it they were only taken one after the other.
+"""Smallest difference between a time in a record's value and the record's timestamp that counts as
+a change of the wall clock; a smaller one is the time between two readings of the clock.
 """
 
 MARKER_RETRY_BACKOFF_MS = 50
 """Pause before end markers are sent again to leaders that could not write them."""
 
 MARKER_REFUSED_RETRY_BACKOFF_MS = 5_000
-"""The same for leaders that refuse the marker as too old, which needs an administrator."""
+"""The same for leaders that refuse the marker as too old, which an administrator must resolve."""
 
 MARKER_RETRY_TOLD_AFTER_MS = 1_000
-"""How long markers are sent again before the log says so; then at every doubling of that time."""
+"""How long markers are retried before the broker logs it; then at each doubling of that time."""
 
 PARTITIONS_NAMED_COUNT_MAX = 10
 """Partitions that one line of the log names."""
@@ -268,11 +268,11 @@ METADATA_WRITE_ATTEMPTS_MAX = 10
 """Tries of one metadata write against concurrent writers before the caller gets an error."""
 
 METADATA_FEED_WAIT_MS = 60_000
-"""Longest wait of one look at the metadata feed."""
+"""Longest wait of one poll of the metadata feed."""
 
 DELETIONS_FORGOTTEN_INTERVAL_MS = 60_000
-"""Pause between two looks for deleted topics that have no folder any more; the metadata keeps their
-ids until then.
+"""Pause between two checks for deleted topics without a folder; the metadata keeps their ids until
+then.
 """
 
 TRANSACTION_PARTITIONS_COUNT_MAX = 100_000
@@ -282,7 +282,7 @@ MARKERS_AUDITED_COUNT_MAX = 20
 """Producers, and partitions of each, that the log names for one WriteTxnMarkers request."""
 
 PARTITIONS_DESCRIBED_PER_REQUEST_COUNT_MAX = 500
-"""Partitions whose producers an administrator asks for at once, as Kafka's tools do."""
+"""Partitions in one DescribeProducers request of the command line, as in Kafka's tools."""
 
 PRODUCER_ID_REFILL_COUNT = 100
 """With this few producer ids left the next block is reserved."""
@@ -291,13 +291,13 @@ COORDINATOR_LOAD_BYTES = 1024 * 1024
 """Bytes of an internal partition read at a time while a coordinator loads."""
 
 LOAD_RECORDS_PER_TURN_COUNT_MAX = 1_000
-"""Records that a loading coordinator takes in per turn of the loop: some 3 ms."""
+"""Records that a loading coordinator reads per turn of the event loop: about 3 ms."""
 
 LOAD_APPLIED_PER_TURN_COUNT_MAX = 200
-"""Records that a loading coordinator decodes and applies per turn of the loop: some 3 ms."""
+"""Records that a loading coordinator decodes and applies per turn: about 3 ms."""
 
 LOAD_STRETCH_RECORDS_COUNT_MAX = 32_768
-"""Records that still count, after which a loading coordinator applies them and goes on."""
+"""Records, not superseded so far, after which a loading coordinator applies what it has read."""
 
 LOAD_STRETCH_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of an internal partition after which a loading coordinator does the same."""
@@ -308,18 +308,18 @@ whose topic is gone: about 450, which take the loop 5 to 10 ms.
 """
 
 EXPIRY_CONTINUE_MS = 1_000
-"""When the expiry of offsets goes on that met the limit above."""
+"""Pause before the expiry of offsets continues that reached the limit above."""
 
 TIMER_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
-"""An interval beyond ten years means never; event loops cannot wait for Kafka's "infinite" (2^63 -
-1 ms).
+"""An interval beyond ten years means never: event loops cannot wait for Kafka's "infinite", 2^63 -
+1 ms.
 """
 
 STOP_FLUSH_TURN_MS = 5
-"""One pause of a stopping broker for replies that are still leaving."""
+"""One pause of a stopping broker while unsent replies are written."""
 
 STOP_FLUSH_TURNS_COUNT = 100
-"""How many such pauses before peers that do not read are cut off."""
+"""How many such pauses before the connections of peers that do not read are closed."""
 
 MESSAGE_ELEMENTS_COUNT_MAX = 100_000
 """Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of
@@ -328,19 +328,18 @@ answered.
 """
 
 GROUP_RECORD_ELEMENTS_COUNT_MAX = 1_000_000
-"""Elements of all arrays in one record of a consumer group.
-
-More than a batch of `max.message.bytes` can name: a partition takes four bytes.
+"""Elements of all arrays in one record of a consumer group. More than a batch of
+`max.message.bytes` can name: a partition takes four bytes.
 """
 
 GROUP_REGEX_BYTES_MAX = 16 * 1024
 """Longest regular expression that a consumer group may be subscribed with."""
 
 GROUP_REGEX_PROGRAM_BYTES_MAX = 256 * 1024
-"""What RE2 may take for one such expression; a hostile one then costs up to 0.2 ms per topic."""
+"""Memory that RE2 may use for one such expression; a hostile one takes up to 0.2 ms per topic."""
 
 GROUP_REGEX_CACHE_COUNT_MAX = 64
-"""How many compiled expressions are kept."""
+"""Compiled expressions that are cached."""
 
 GROUP_REGEX_REFRESH_MS_MIN = 10_000
 """A group's expressions are matched against new topics at most this often, as in Kafka."""
@@ -351,23 +350,23 @@ byte fields are copied.
 """
 
 STRING_BYTES_MAX = 2**15 - 1
-"""Longest string of a message: what a length of 16 bits can say, which Kafka holds compact strings
-to as well.
+"""Longest string of a message: the largest int16 length. Kafka limits compact strings to it as
+well.
 """
 
 TAGGED_FIELDS_COUNT_MAX = 32
 """Tagged fields in one place of a message; Kafka's own messages have five at most."""
 
 LOOKED_INTO_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes that the records of a batch may unpack to where the broker itself has to look at them: to
-recompress them, or to find one by its time.
+"""Decompressed bytes of a batch whose records the broker itself has to parse: to validate or
+recompress them, or to find one by its timestamp.
 """
 
 LOOKED_INTO_RECORDS_COUNT_MAX = 1_000_000
-"""Records of one batch that the broker looks at then, one after the other."""
+"""Records of one batch that the broker parses then."""
 
 LOOKED_INTO_BATCHES_COUNT_MAX = 8
-"""Batches that a lookup by time opens without finding a record of that time, as their headers are
+"""Batches that a lookup by timestamp parses without finding the record, because their headers are
 wrong.
 """
 
@@ -377,14 +376,15 @@ named at the next attempt.
 """
 
 MACHINE_IMPORT_DELAY_MS = 500
-"""How long after the start the coordinators' machines are imported, if nothing needed them by then.
+"""How long after the start the coordinators' modules are imported, if no request needed them
+before.
 """
 
 MACHINE_IMPORT_PAUSE_MS = 10
-"""Pause between two pieces of that import, so that requests in between are not held up."""
+"""Pause between two parts of that import, in which requests are handled."""
 
 MOVE_READ_BYTES = 1024 * 1024
-"""Bytes of a log copied at a time into another data folder."""
+"""Bytes of a log that are copied at a time into another data folder."""
 
 MOVE_STEP_BYTES = 16 * 1024 * 1024
 """Bytes copied before the executor's thread is given back, and again for the last step, during
@@ -395,7 +395,7 @@ CONFIG_VALUE_LENGTH_MAX = 2**15 - 1
 """Longest value of one setting, in characters (Kafka's `Short.MAX_VALUE`)."""
 
 FETCH_SESSION_EVICTION_MS = 2 * 60 * 1000
-"""A fetch session that was not used for so long gives way to any new one (Kafka's
+"""A fetch session that was not used for so long may be evicted for any new one (Kafka's
 `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`).
 """
 
@@ -403,14 +403,14 @@ FETCH_SESSIONS_PARTITIONS_COUNT_MAX = 100_000
 """Partitions remembered by all fetch sessions together; each takes up to 1 kB, so 100 MB in all."""
 
 INPUT_LINE_BYTES_MAX = 64 * 1024 * 1024
-"""Longest line that `oncelog produce` takes; far beyond what a broker does by default."""
+"""Longest line that `oncelog produce` accepts; far above a broker's default limit."""
 
 SPARE_FRAME_BYTES_MAX = 2 * 1024 * 1024
 """The largest frame whose memory is kept for the next one, once for all connections of a loop."""
 
 LISTEN_BACKLOG_COUNT = 1024
-"""Connections that the system completes ahead of us. Of more at once, each waits a second for its
-next attempt; Kafka's own default is 50.
+"""Connections that the system completes before the broker accepts them. A further one has to retry
+after a second. Kafka's default, `socket.listen.backlog.size`, is 50.
 """
 
 PATTERN_LENGTH_MAX = 256
@@ -426,15 +426,15 @@ KEPT_FREE_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 """Freed memory that the process keeps for its next buffers before it goes back to the system."""
 
 MAPPED_BUFFER_BYTES_MIN = 32 * 1024 * 1024
-"""From here on a buffer is a mapping of its own, which goes back to the system when it is freed;
-the most that glibc allows.
+"""From this size on glibc maps each buffer separately and unmaps it when it is freed; the largest
+value that glibc allows.
 """
 
 SIMULATION_STEPS_PER_MOMENT_COUNT_MAX = 1_000_000
 """Callbacks that a simulation runs in one moment of virtual time before it calls it a live lock."""
 
 SIMULATION_DISK_BYTES_MAX = 256 * 1024 * 1024
-"""What a simulated disk holds; beyond it there is no space left on the device."""
+"""Capacity of a simulated disk; beyond it writes fail with ENOSPC."""
 
 SIMULATION_UNSYNCED_CHANGES_COUNT_MAX = 4096
 """Unsynced changes of one file or folder that a simulated disk can still lose; when there are more,
@@ -450,7 +450,8 @@ SIMULATED_CHUNK_BYTES_MAX = 64 * 1024
 """Bytes that a simulated connection delivers at once."""
 
 SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
-"""Bytes that a simulated machine takes in for a process that does not read, within a chunk."""
+"""Bytes that a simulated machine receives for a process that does not read, give or take a chunk.
+"""
 
 SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that a simulated machine still sends for a process that has closed the connection."""
@@ -464,10 +465,10 @@ in the executor. Apache Kafka allows 16,384.
 """
 
 SASL_CHALLENGE_BYTES_MAX = 64 * 1024
-"""Longest message of a broker while it authenticates us."""
+"""Longest message of a broker during an authentication."""
 
 TOKEN_ENDPOINT_TIMEOUT_S = 10
-"""How long the endpoint of bearer tokens may take."""
+"""How long the token endpoint may take to respond."""
 
 TOKEN_RESPONSE_BYTES_MAX = 1024 * 1024
-"""Longest answer of that endpoint."""
+"""Longest response of that endpoint."""

@@ -1,4 +1,4 @@
-"""Which of the listeners in a Kafka file are this broker's: names, protocols, controllers. Pure."""
+"""Finds this broker's listener among the listeners of a Kafka properties file. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Listeners:
         self._controllers = frozenset(name.upper() for name in controllers)
 
     def is_controllers(self, text: str) -> bool:
-        """Whether an entry is a controller's: this broker needs none."""
+        """Whether an entry is a controller's listener, which this broker does not open."""
         return _name(text) in self._controllers
 
     def only(self, key: str, entries: Iterable[str]) -> Endpoint:

@@ -1,13 +1,13 @@
-"""`Pending`: the one promise that a request makes for its answer.
+"""`Pending`: the promise of a response that a handler cannot return at once.
 
-A handler that cannot answer at once returns a `Pending`. A coordinator's shard, a high watermark or
-a deadline completes it once, with its own type of result; `convert` turns that into the response
-when the connection sends it. No future, task or second promise is involved.
+A coordinator's shard, a high watermark or a deadline completes it once, with its own type of
+result; `convert` turns that into the response when the connection sends it. No future, task or
+second promise is involved.
 
 `holds_back` says which of the two kinds of waiting it is (D13): the later requests of the
 connection wait as well, or only their replies do. When the connection closes it drops the promise:
-the answer is lost, and `on_drop` cancels the request if it is still undecided (D7). A decided one
-is completed.
+the answer is lost, and `on_drop` cancels the request if it is still undecided (D7). A request that
+was decided still takes effect.
 
 Pure: it must not know of loops, connections or messages.
 """
@@ -29,9 +29,9 @@ PartT = TypeVar("PartT")
 
 
 class Pending(Generic[ResponseT_co]):
-    """The answer to one request, before it is there. Compared by identity.
+    """The promise of one request's response. Compared by identity.
 
-    Its type names the response. The type of the result is between who completes it and `convert`.
+    Its type names the response. Only its completer and `convert` know the type of the result.
     """
 
     __slots__ = ("_waiter", "convert", "done", "dropped", "holds_back", "on_drop", "result")
@@ -53,7 +53,7 @@ class Pending(Generic[ResponseT_co]):
     def complete(self, result: object) -> None:
         """Complete it with the result.
 
-        The waiter is called back within the call; a dropped promise ignores it.
+        The waiter is called within this call. A dropped promise ignores the result.
 
         Raises `InvariantViolation` when it was completed before.
         """
@@ -68,7 +68,7 @@ class Pending(Generic[ResponseT_co]):
             self._waiter()
 
     def wait(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` once the result is there; at once if it is. One party waits at a time."""
+        """Call `waiter` when it is completed, at once if it is. It has one waiter at a time."""
         if self.done:
             waiter()
         else:

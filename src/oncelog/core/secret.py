@@ -21,7 +21,7 @@ class Secret:
         self.value: str = reveal(value)
 
     def __reduce__(self) -> "tuple[type[Secret], tuple[str]]":
-        # Compiled, it would be made without its text.
+        # Without this, the compiled class would be unpickled without its text.
         return Secret, (self.value,)
 
     def __repr__(self) -> str:
@@ -35,5 +35,5 @@ class Secret:
 
 
 def reveal(value: "str | Secret") -> str:
-    """The text itself, whether it was hidden or not."""
+    """Return the plain text of a `Secret`, or of a plain string."""
     return value.value if isinstance(value, Secret) else value

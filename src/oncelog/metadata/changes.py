@@ -1,4 +1,4 @@
-"""Changes to one value of the store that several brokers may make at once."""
+"""Changes one value of the store by compare-and-set, as several brokers may at once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ async def change_value(
     *,
     controller_epoch: int | None = None,
 ) -> None:
-    """Make of the value at `path` what `change` makes of it; None, or the same: leave it.
+    """Replace the value at `path` by the result of `change`; None, or the same value: no write.
 
-    `change` is pure, and called again when another writer was faster. Raises `ControllerFenced`,
-    and `OncelogError` when others are faster again and again.
+    `change` is pure; it is called again with the new value after another writer changed it. Raises
+    `ControllerFenced`, and `OncelogError` after too many such conflicts.
     """
     for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
         stored = await store.get(path)
@@ -43,7 +43,7 @@ async def change_value(
 
 
 async def claim_controller(store: MetadataStore) -> int:
-    """Become the controller: every earlier one is fenced from here on. Returns the epoch."""
+    """Become the controller, which fences every earlier one. Returns the new epoch."""
     epoch = 0
 
     def next_epoch(value: bytes | None) -> bytes:

@@ -1,6 +1,6 @@
-"""`MemoryStore`: the metadata store of tests and of the simulation.
+"""`MemoryStore`: the metadata store in memory, for tests and the simulation.
 
-Brokers in one loop may share it.
+Brokers on one event loop may share one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """See `MetadataStore`.
+    """The metadata in memory; see `MetadataStore`.
 
-    It keeps what was deleted for the feed forever; its owners are short- lived.
+    It keeps deleted paths forever, for the feed of changes: processes that use it are short-lived.
     """
 
     def __init__(self) -> None:

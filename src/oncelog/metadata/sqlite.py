@@ -44,7 +44,10 @@ _SCHEMA_VERSION = 1
 
 
 class SqliteStore:
-    """See `MetadataStore`. The file is made when it is not there. Use it from one event loop."""
+    """The metadata in a SQLite file; see `MetadataStore`.
+
+    A missing file is created. Use it from one event loop.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -199,14 +202,14 @@ def _open(path: str) -> sqlite3.Connection:
 def _check_pages(db: sqlite3.Connection, path: str) -> None:
     """Raise `StoreFailure` for a file with damaged pages.
 
-    SQLite looks at a page when it needs it: one whose rows are gone would answer that there are no
-    topics, and every log would be set aside as a stray.
+    SQLite reads a page when it needs it. If the damaged page held the topics, the store would have
+    no topics, and the broker would set every log aside as a stray.
     """
     verdict: str
     try:
         (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.OperationalError:
-        raise  # Busy, or the disk: no word about the pages.
+        raise  # Busy, or a failing disk: that says nothing about the pages.
     except sqlite3.DatabaseError as error:
         verdict = str(error)
     if verdict != "ok":
@@ -216,7 +219,7 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
 
 @contextmanager
 def _writing(db: sqlite3.Connection, controller_epoch: int | None) -> Iterator[None]:
-    """One atomic write, refused when a newer controller has claimed the role."""
+    """Run one atomic write; refuse it when a newer controller has claimed the role."""
     db.execute("BEGIN IMMEDIATE")
     try:
         if controller_epoch is not None:

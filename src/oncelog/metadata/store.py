@@ -1,16 +1,14 @@
-"""`MetadataStore`.
-
-A small tree of versioned values with compare-and-set and a feed of changes (D9).
+"""`MetadataStore`: a small tree of versioned values, with a feed of their changes (D9).
 
 Paths look like ``/topics/<id>``; a value is bytes; every value has a version that grows with each
 write to it, every write has a revision that grows with each write to the store. All writers of one
 cluster share one store.
 
 A writer that acts as the controller passes its `controller_epoch`; the store refuses it once a
-newer controller has claimed the role, in the same atomic step as the write, so a controller that
-does not know it was replaced cannot harm.
+newer controller has claimed the role. It checks in the same atomic step as the write, so a replaced
+controller that does not know it changes nothing.
 
-The interface knows no topics and no brokers: `layout` does.
+The interface knows no topics and no brokers; `oncelog.controller.layout` defines the paths.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class Stored(NamedTuple):
 class Write(NamedTuple):
     """One of several writes that take effect together; `value` None deletes.
 
-    `version` is the one that the path has to be at; 0: nothing may be there.
+    `version` is the version that the path must have; 0: the path must not exist.
     """
 
     path: str
@@ -74,21 +72,24 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What is new since a revision. Several writes to one path appear as its newest state."""
+    """The changes since a revision. Several writes to one path appear as its newest state."""
 
     revision: int
     entries: tuple[Change, ...]
 
 
 class MetadataStore(Protocol):
-    """All methods may raise `StoreFailure`. A cancelled call may or may not have taken effect."""
+    """The interface of a store. Every method may raise `StoreFailure`.
+
+    A cancelled call may or may not have taken effect.
+    """
 
     async def get(self, path: str) -> Stored | None:
-        """The value at `path`, None when there is none."""
+        """Return the value at `path`, None when there is none."""
         ...
 
     async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
-        """Write where nothing is; returns the version. Raises `Conflict`, `ControllerFenced`."""
+        """Write a new path; returns its version. Raises `Conflict`, `ControllerFenced`."""
         ...
 
     async def compare_and_set(
@@ -106,7 +107,7 @@ class MetadataStore(Protocol):
     async def write_all(
         self, writes: Sequence[Write], *, controller_epoch: int | None = None
     ) -> None:
-        """Carry out all writes in one atomic step, or none of them. Raises as `create`."""
+        """Do all writes in one atomic step, or none. Raises as `create`."""
         ...
 
     async def list(self, prefix: str) -> dict[str, Stored]:
@@ -114,12 +115,9 @@ class MetadataStore(Protocol):
         ...
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
-        """What was written after `after_revision` (0.
+        """Return the changes after `after_revision` (0: all), in the order of writing.
 
-        Everything there is), in the order of writing.
-
-        Waits up to `wait_ms` when nothing is new; the answer may be empty then. One caller at a
-        time.
+        Waits up to `wait_ms` for a change; without one the result is empty. One caller at a time.
         """
         ...
 

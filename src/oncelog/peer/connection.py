@@ -37,13 +37,15 @@ __all__ = ["Connection"]
 
 _CORRELATION_MODULUS = 2**31 - 1
 _SASL_CORRELATION_ID = 2**31 - 1
-"""Requests of an authentication have an id of their own: those held behind are encoded already."""
+"""Correlation id of authentication requests: held requests already have the next ids."""
 
 _NO_SASL = "this broker has no SASL; use security.protocol=PLAINTEXT or SSL"
 
 REAUTHENTICATION_SHARE = (0.85, 0.95)
-"""After which share of its session's life a connection authenticates again, drawn as Java's client
-does."""
+"""The bounds of the share of a session's lifetime after which a connection authenticates again.
+
+The share is drawn at random, as in Java's client.
+"""
 
 
 class _InFlightRequest(NamedTuple):
@@ -55,7 +57,7 @@ class _InFlightRequest(NamedTuple):
 
 
 class Connection:
-    """Made by `Connection.open`. `support` is what the peer announced."""
+    """One connection; create it with `open`. `support` has what the peer announced."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Connection:
         self._sasl = sasl
         self._reauthenticate_at_s: float | None = None
         self._reauthentication: asyncio.Task[None] | None = None
-        # What was submitted while the connection authenticates again; None while it does not.
+        # Requests submitted while the connection authenticates again; None at other times.
         self._held: deque[tuple[Sequence[Buffer], _InFlightRequest | None]] | None = None
         self._was_used = False
 
@@ -103,7 +105,7 @@ class Connection:
     ) -> "Connection":
         """Connect, agree on versions, and authenticate if there is a `sasl`.
 
-        `with_tls` says that the network speaks TLS, for the error's sake. Raises
+        `with_tls`: the network speaks TLS; only error messages depend on it. Raises
         `DisconnectedError` when there is no answer in `connect_timeout_ms`, `TlsError` or
         `SaslAuthenticationError` where trying again cannot help.
         """
@@ -127,7 +129,7 @@ class Connection:
         """Connect and agree on versions, without a limit of time; `open` calls it once.
 
         Raises `DisconnectedError` when there is no answer, `ProtocolError` when the peer does
-        not tell its versions, `SaslAuthenticationError` when it does not let us in.
+        not announce its versions, `SaslAuthenticationError` when it refuses the credentials.
         """
         await self._frames.connect(network)
         self.support = await negotiate(self.send, self.peer)
@@ -151,7 +153,7 @@ class Connection:
         self._frames.close(reason)
 
     async def wait_closed(self) -> None:
-        """Return once the connection is closed, by whomever."""
+        """Return once either side has closed the connection."""
         await self._frames.wait_closed()
 
     # --- requests ---------------------------------------------------------------------
@@ -184,8 +186,8 @@ class Connection:
 
         Returns the newest response class.
 
-        Raises `DisconnectedError`, or `ProtocolError` when versions do not meet or the answer is
-        malformed.
+        Raises `DisconnectedError`, or `ProtocolError` when both sides have no version in common or
+        the answer is malformed.
         """
         version = self.version_for(api, at_most)
         body = await self.send(api, version, request, timeout_ms)
@@ -253,7 +255,7 @@ class Connection:
             self._reauthenticate_at_s = self._loop.time() + used_ms / 1000
 
     async def _ask_now(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
-        """Ask, past all that is held."""
+        """Send a request ahead of the held ones and return its answer."""
         try:
             version = self.version_for(api)
         except ProtocolError:
@@ -310,7 +312,7 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_MODULUS
 
     def _answered(self, frame: bytearray) -> None:
-        """A frame came: it answers the oldest pending request, or the peer is broken."""
+        """Complete the oldest pending request with a received frame, or close the connection."""
         if not self._pending:
             self.close("peer sent an answer to nothing")
             return
@@ -352,5 +354,5 @@ class Connection:
                 item.answer.set_exception(DisconnectedError(f"{self.peer}: {reason}"))
 
     def _is_shut_out(self) -> bool:
-        """Whether all that this peer ever answered are its versions."""
+        """Whether the peer, without SASL, has answered ApiVersions and nothing else."""
         return self._sasl is None and not self._was_used and bool(self.support.versions)

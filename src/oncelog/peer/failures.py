@@ -30,7 +30,7 @@ _ALERTS = (
         "or it asks for a certificate (ssl.keystore.*)",
     ),
 )
-"""Parts of OpenSSL's reasons, and what they mean to a client."""
+"""Parts of OpenSSL's reasons, and their meaning for a client."""
 
 
 def explain(error: DisconnectedError, frames: FramedConnection, with_tls: bool) -> OncelogError:

@@ -59,7 +59,7 @@ def versions_request() -> ApiVersionsRequest:
 
 
 async def negotiate(send: Send, peer: str) -> PeerSupport:
-    """Ask for the peer's versions, going down to version 0 when it refuses ours.
+    """Request the peer's versions; ask again in version 0 when it refuses ours.
 
     Raises `ProtocolError` when the peer refuses both, or answers with an error.
     """
@@ -85,7 +85,7 @@ async def _ask(send: Send, version: int) -> ApiVersionsResponse | None:
     """The answer to ApiVersions in `version`; None if the peer does not speak that version."""
     api = ApiKey.API_VERSIONS
     body = await send(api, version, versions_request())
-    # A refusal is always encoded in version 0: it begins with the error code.
+    # A refusal is always encoded in version 0, which begins with the error code.
     is_refused = body[: len(_UNSUPPORTED_VERSION)] == _UNSUPPORTED_VERSION
     if is_refused:
         return None

@@ -1,6 +1,6 @@
-"""The roles of one partition: leader or follower, in-sync replicas, high watermark.
+"""The role of a broker in one partition: leader epoch, in-sync replicas, high watermark.
 
-Pure; see `partition.py`.
+Pure; see `oncelog.replication.partition`.
 """
 
 from oncelog.replication.partition import PartitionState, ReplicaRole

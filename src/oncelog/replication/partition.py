@@ -19,7 +19,7 @@ __all__ = ["PartitionState", "ReplicaRole"]
 
 
 class ReplicaRole(Enum):
-    """What this broker is for the partition."""
+    """The role of this broker in a partition."""
 
     OFFLINE = "offline"
     LEADER = "leader"
@@ -33,13 +33,13 @@ ROLE_CHANGES: dict[ReplicaRole, frozenset[ReplicaRole]] = {
         {ReplicaRole.LEADER, ReplicaRole.FOLLOWER, ReplicaRole.OFFLINE}
     ),
 }
-"""Legal moves; OFFLINE stays OFFLINE only by not being assigned."""
+"""Legal moves. A replica that is OFFLINE stays so until it is assigned a role."""
 
 
 class PartitionState:
     """Leader epoch, ISR and high watermark of one replica of one partition.
 
-    `high_watermark` starts at what the checkpoint held (an offset known to be committed), never
+    `high_watermark` starts at the value of the checkpoint, an offset known to be committed, but not
     above the log end offset.
     """
 
@@ -71,7 +71,7 @@ class PartitionState:
         self.topic_id = topic_id
         self.role = ReplicaRole.OFFLINE
         self.is_failed = False
-        """Whether the folder of the log is off line: no role is taken any more."""
+        """Whether the log directory of the partition is off line: no role is accepted."""
         self.leader = -1
         self.leader_epoch: int = NO_LEADER_EPOCH
         self.isr: frozenset[int] = frozenset()
@@ -90,16 +90,16 @@ class PartitionState:
         replicas: Iterable[int],
         min_insync_replicas: int | None = None,
     ) -> bool:
-        """Take the role that the metadata image gives.
+        """Take the role that the metadata image assigns.
 
-        False when the assignment is older than the one held.
+        Returns False when the assignment is older than the present one.
 
         As a new leader the end offsets of followers are unknown (0) until they fetch, so the high
         watermark stays where it was unless this broker is the only member of the ISR.
 
-        `min_insync_replicas` is the topic's setting, None to keep what counts now. More than there
-        are replicas is no more than all of them (Kafka's `Partition.effectiveMinIsr`): otherwise a
-        lone broker could never write its internal topics (D9).
+        `min_insync_replicas` is the topic's setting, None to keep the present one. It is capped at
+        the number of replicas, as in Kafka's `Partition.effectiveMinIsr`; otherwise a lone broker
+        could never write its internal topics (D9).
         """
         if leader_epoch < self.leader_epoch or self.is_failed:
             return False
@@ -129,7 +129,7 @@ class PartitionState:
         self._end_offsets = {}
 
     def fail(self) -> None:
-        """The folder went off line. Only a restart ends that."""
+        """Stop serving the partition: its log directory is off line, until a restart."""
         self.is_failed = True
         self.resign()
 
@@ -139,7 +139,7 @@ class PartitionState:
         return self.role is ReplicaRole.LEADER
 
     def local_end_moved(self, log_end_offset: int) -> bool:
-        """The local log now ends here. True when that moved the high watermark."""
+        """Record the local log end offset. Returns whether that moved the high watermark."""
         self.log_end_offset = log_end_offset
         if self.role is not ReplicaRole.LEADER:
             return False
@@ -147,9 +147,9 @@ class PartitionState:
         return self._advance()
 
     def follower_end_moved(self, broker_id: int, log_end_offset: int) -> bool:
-        """A follower fetched at this offset, so it holds everything below.
+        """Record that a follower fetched at this offset, so it has every record below it.
 
-        True when that moved the high watermark.
+        Returns whether that moved the high watermark.
 
         Followers outside the ISR do not hold the high watermark back.
         """
@@ -160,7 +160,7 @@ class PartitionState:
         return self._advance()
 
     def leader_high_watermark(self, high_watermark: int) -> bool:
-        """A follower learns the leader's high watermark from a fetch. True when its own moved."""
+        """Apply the leader's high watermark on a follower. Returns whether its own moved."""
         if self.role is not ReplicaRole.FOLLOWER:
             return False
         reached = min(high_watermark, self.log_end_offset)
@@ -170,16 +170,16 @@ class PartitionState:
         return True
 
     def truncated(self, log_end_offset: int) -> None:
-        """A follower cut its log to agree with the leader.
+        """Record that a follower truncated its log to agree with the leader.
 
-        The high watermark falls only with the log's end.
+        The high watermark falls only if it is above the new log end offset.
         """
         require(self.role is not ReplicaRole.LEADER, "INV-1: a leader never truncates its log")
         self.log_end_offset = log_end_offset
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
     def leader_error(self, request_epoch: int = NO_LEADER_EPOCH) -> ErrorCode:
-        """Answer a request that needs the leader: the epoch counts first, then the role.
+        """Return the error for a request that needs the leader: check the epoch, then the role.
 
         `request_epoch` is the leader epoch that the client knows, -1 for none (KIP-320).
         """
@@ -196,7 +196,7 @@ class PartitionState:
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Whether an acks=all append may be taken: the ISR is at least `min.insync.replicas`."""
+        """Whether the ISR has `min.insync.replicas` members, which an acks=all append needs."""
         return len(self.isr) >= self.min_insync_replicas
 
     def _advance(self) -> bool:

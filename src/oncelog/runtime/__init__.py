@@ -1,7 +1,7 @@
 """The edges of the process: clock, disk, executor and network.
 
 All other packages use time, files and connections through this one, so that the simulation can
-replace it (D3). It names no log, topic or transaction.
+replace it (D3). It knows no log, topic or transaction.
 """
 
 from oncelog.runtime.clock import Clock, SystemClock

@@ -25,7 +25,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Wait for `awaitable` there. Ctrl-C here cancels it there."""
+        """Run `awaitable` in the thread and return its result; Ctrl-C cancels it."""
 
         async def wait() -> T:
             return await awaitable
@@ -43,7 +43,7 @@ class BackgroundLoop:
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """Cancel the tasks that still run there, then end the thread.
+        """Cancel the tasks that still run in the loop, then end the thread.
 
         A second call does nothing.
         """
@@ -57,7 +57,7 @@ class BackgroundLoop:
 
 
 async def _cancel_others() -> None:
-    """As `asyncio.run` does at its end: no task is dropped in the middle of its work."""
+    """Cancel all other tasks and wait for them, as `asyncio.run` does at its end."""
     mine = asyncio.current_task()
     others = [task for task in asyncio.all_tasks() if task is not mine]
     for task in others:

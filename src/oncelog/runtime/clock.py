@@ -1,8 +1,7 @@
 """Defines the clock that the rest of the program uses.
 
-Wall time stamps records and ages them; monotonic time measures waits. Nothing else in the package
-may call `time` or `asyncio.sleep` for a delay, so that virtual time in the simulation drives the
-same code (D3).
+Wall time stamps records and ages them; monotonic time measures waits. Other modules must not
+call `time` or `asyncio.sleep`, so that the same code runs on virtual time in the simulation (D3).
 """
 
 import asyncio
@@ -53,8 +52,8 @@ class SystemClock:
 def stopwatch(clock: Clock) -> Callable[[], float]:
     """Return a function that returns monotonic seconds of `clock`, for short durations.
 
-    For the machine's own clock it is the system's function itself, so that timing a request calls
-    no Python function.
+    For a `SystemClock` it is `time.monotonic` itself, so that timing a request calls no Python
+    function.
     """
     if type(clock) is SystemClock:
         return time.monotonic

@@ -14,8 +14,8 @@ Rules that keep INV-9:
 - A file that was removed stays readable through the `DiskFile`s that are open on it, until the last
   reference goes. So a reader on the event loop is safe from retention in the executor, without a
   lock around its reads, and one in the executor from `OpenFiles`.
-- Work in the executor has a lane of its own by its kind, so that an acknowledgement that waits for
-  an fsync does not queue behind the removal of files.
+- Each kind of work in the executor has a lane with its own threads, so that an acknowledgement that
+  waits for an fsync does not queue behind the removal of files.
 """
 
 import asyncio
@@ -65,9 +65,9 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
         self.operation = operation
         self.path = path
         self.missing = isinstance(cause, FileNotFoundError)
-        """Whether the only failure is that there is no such file."""
+        """Whether the failure is only that the file does not exist."""
         self.refused = isinstance(cause, OSError) and cause.errno in _REFUSALS
-        """Whether the disk works, but has no space, or the process no descriptor, left."""
+        """Whether the disk works, but is full, or the process has no file descriptor left."""
 
 
 class NotCached(OncelogError):  # noqa: N818 - names a state of the file
@@ -78,11 +78,11 @@ class Lane(Enum):
     """The purpose of work in the executor. Each lane has its own threads."""
 
     UPKEEP = "upkeep"
-    """Recovery, retention, checkpoints, removal: no single request waits for it."""
+    """Recovery, retention, compaction, checkpoints, creating and removing folders."""
     SYNC = "sync"
     """Fsyncs that acknowledgements wait for."""
     READ = "read"
-    """Reads that fetches wait for."""
+    """Reads that fetches, lookups by time and loading coordinators wait for."""
 
 
 class FolderInUse(OncelogError):  # noqa: N818 - names a state of the folder
@@ -130,7 +130,7 @@ class DiskLock(Protocol):
     """Holds a folder against other processes until released or until this process ends."""
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         ...
 
 
@@ -164,7 +164,7 @@ class Disk(Protocol):
         ...
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Have the file count as written at that time, until it is written again."""
+        """Set the time of the file's last write, which the next write replaces."""
         ...
 
     def mkdir(self, path: str) -> None:

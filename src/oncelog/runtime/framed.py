@@ -1,4 +1,4 @@
-"""One outgoing connection that carries frames: bytes over a stream, each frame behind its size.
+"""One outgoing connection: it carries frames over a byte stream, each after its size.
 
 A size is four bytes, big-endian and signed. A frame's buffer grows as its bytes arrive, so a peer
 that only claims a size commits no memory. Writing never blocks: `writable` waits while the
@@ -62,8 +62,8 @@ class FramedConnection(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        # The frame being received: its size in pieces, then its buffer, how many bytes of it are
-        # there, and its whole size.
+        # The frame being received: the bytes of its size, then its buffer, how many bytes have
+        # arrived, and its full size.
         self._head = bytearray()
         self._frame: bytearray | None = None
         self._filled = 0
@@ -97,7 +97,7 @@ class FramedConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Return once the connection is closed, by whomever."""
+        """Return once either side has closed the connection."""
         await self._closed.wait()
 
     # --- sending ----------------------------------------------------------------------
@@ -155,7 +155,7 @@ class FramedConnection(asyncio.Protocol):
         return rest
 
     def _begin(self, size: int, view: memoryview) -> memoryview:
-        """Begin the frame of `size` bytes; returns what is behind it, if all of it is there."""
+        """Begin a frame of `size` bytes; return the bytes after it, none while it is incomplete."""
         if not 0 < size <= self._frame_bytes_max:
             self.peer_speaks_tls = size >> 8 in _TLS_ALERT
             self.close(f"peer announced a frame of {size} bytes")
@@ -168,7 +168,7 @@ class FramedConnection(asyncio.Protocol):
         return view
 
     def _fill(self, frame: bytearray, view: memoryview) -> memoryview:
-        """Put the next bytes of the stream into the frame; returns those behind it."""
+        """Put the next bytes of the stream into the frame; return the bytes after it."""
         filled = self._filled
         if filled == len(frame):
             grow(frame, self._size)

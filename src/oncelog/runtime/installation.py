@@ -24,7 +24,7 @@ class ExtraMissing(ImportError):  # noqa: N818 - it names what is missing
 
 
 def require_extra(purpose: str, extra: str, packages: Iterable[str]) -> None:
-    """Check that an extra's packages are here. Raises `ExtraMissing`."""
+    """Check that an extra's packages are installed. Raises `ExtraMissing`."""
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -35,7 +35,7 @@ def require_extra(purpose: str, extra: str, packages: Iterable[str]) -> None:
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds an extra to this very installation."""
+    """Return the command that adds an extra to this installation."""
     return f"{shlex.quote(sys.executable)} -m pip install {_what(extra)}"
 
 

@@ -17,7 +17,7 @@ _M_MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> bool:
-    """Retain freed memory for the next buffer, within the limits; return whether this system can.
+    """Retain freed memory for the next buffer, within limits; return whether the system can.
 
     Only glibc can; elsewhere nothing happens. Costs the import of ctypes.
     """

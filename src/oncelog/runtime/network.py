@@ -68,7 +68,7 @@ class Network(Protocol):
     async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
         """Listen on `host`:`port` (0: any free port).
 
-        Raises `AddressUnavailable` when the address cannot be had.
+        Raises `AddressUnavailable` when the address cannot be bound.
         """
         ...
 
@@ -132,10 +132,10 @@ class SystemNetwork:
 
 
 def _bound(host: str, port: int) -> socket.socket | None:
-    """A socket bound to an address in digits; None for a name, which the loop resolves.
+    """Return a socket bound to a numeric address; None for a name, which the loop resolves.
 
-    uvloop resolves even digits in threads of libuv, and a forked child of a process that has these
-    crashes when it ends.
+    uvloop resolves even numeric addresses in threads of libuv, and a forked child of a process that
+    has such threads crashes when it ends.
     """
     try:
         family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
@@ -154,9 +154,9 @@ def _bound(host: str, port: int) -> socket.socket | None:
 
 
 def occupy(descriptors: Iterable[int]) -> None:
-    """Release the parent's sockets behind these descriptors in a forked child.
+    """Release the parent's sockets of these descriptors in a forked child.
 
-    The numbers stay in use, by /dev/null, because their owners may yet close them.
+    The numbers then refer to /dev/null, because their owners may still close them.
     """
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:

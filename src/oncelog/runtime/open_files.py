@@ -54,7 +54,7 @@ class FileHolder(Protocol):
     """The owner of an open file."""
 
     recently_used: bool
-    """Set with each use; cleared here. One that is found set is passed over once."""
+    """Set at each use. `OpenFiles` clears it, and does not close a file that it finds set."""
 
     def let_go(self, *, sync: bool = False) -> bool:
         """Close the file; readers that use it continue.
@@ -95,7 +95,7 @@ class OpenFiles:
             self._holders.pop(holder, None)
 
     def close_some(self) -> bool:
-        """The process has no descriptor left: close half of these. False if none could be."""
+        """Close half of the files, as the process has no descriptor left; False if none closed."""
         with self._lock:
             count = len(self._holders)
             for holder in list(islice(self._holders, (count + 1) // 2)):
@@ -104,9 +104,9 @@ class OpenFiles:
             return len(self._holders) < count
 
     def _let_one_go(self, newest: FileHolder) -> FileHolder | None:
-        """Close the first that is idle and synced; else returns one that has to be synced."""
+        """Close the first idle, synced file; else return a holder that has to be synced first."""
         unsynced = None
-        # Twice around: the first time may find that each was used since it was looked at last.
+        # Two rounds: the first may find that each file was used since the last search.
         for _ in range(min(2 * len(self._holders), OPEN_FILES_LOOKED_AT_COUNT_MAX)):
             holder = next(iter(self._holders))
             del self._holders[holder]

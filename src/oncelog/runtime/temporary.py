@@ -22,18 +22,18 @@ _GUARD = """(
     while IFS= read -r folder; do set -- "$@" "$folder"; done
     for folder; do rm -rf -- "$folder" || rm -rf -- "$folder"; done
 ) <&3 3<&- >/dev/null 2>&1 &"""
-"""In the background, so that it is no child of ours that others might wait for."""
+"""It runs in the background, so that it is no child process that `os.wait` could return."""
 
 
 class _Guard:
-    """The folders that exist, and the pipe to the shell that removes them after us."""
+    """The folders that exist, and the pipe to the shell that removes them after this process."""
 
     def __init__(self) -> None:
         self.folders: set[str] = set()
         self._pipe = -1
 
     def add(self, folder: str) -> None:
-        """Have this folder go with us."""
+        """Remove this folder when the process ends."""
         self.folders.add(folder)
         if self._pipe < 0:
             self._start()

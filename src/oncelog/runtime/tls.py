@@ -23,12 +23,12 @@ PROTOCOLS: Final = {
 
 
 class TlsError(OncelogError):
-    """No TLS with this peer or with these settings: trying again cannot help."""
+    """TLS is impossible with this peer or these settings; a retry cannot help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The certificates and protocols of TLS connections. Texts are PEM.
+    """The certificates and protocols of TLS connections; certificates and keys are PEM.
 
     trusted: certificates of authorities; None means those of the system. certificates: our own
     certificate, with those between it and its authority. protocols: names of `PROTOCOLS`. ciphers:

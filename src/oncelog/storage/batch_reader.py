@@ -40,7 +40,7 @@ class SoundBatch(NamedTuple):
 
 
 class PlainRun(NamedTuple):
-    """Sound batches one behind the other, all without a producer and of known leader epochs.
+    """Sound batches that follow each other, without a producer and of known leader epochs.
 
     `max_timestamp_offset` is the last offset of the first batch that has the largest timestamp.
     """
@@ -54,7 +54,7 @@ class PlainRun(NamedTuple):
 class BatchReader:
     """Reads one segment. `limit` is where the next segment begins, if there is one.
 
-    `certain_end`: a batch ended there once, by the recovery point or the register.
+    `certain_end`: the recovery point or the register proves that a batch ended at this offset.
     """
 
     __slots__ = (
@@ -101,8 +101,8 @@ class BatchReader:
 
         Offsets continue from `expected`, no batch gets an index entry, and all are in the bytes
         read. A batch that is damaged, or not plain, ends the run; None if the run is empty.
-        Coordinators write logs of small batches: this spares each of them a header object and a
-        dozen calls.
+        Coordinators write logs of small batches: a run needs no header object and no further calls
+        for each of them.
         """
         place = first = self._load(position, HEADER_SIZE)
         buffer = self._chunk
@@ -148,8 +148,8 @@ class BatchReader:
     def behind(self, position: int, expected: int) -> tuple[int, int | None]:
         """Return (end, offset) of the damage at `position`, where offset `expected` was due.
 
-        The offset is the one that follows it; None when no sound batch follows, as no CRC then
-        confirms its header.
+        `offset` is the base offset of the sound batch that follows the damage. It is None when
+        none does: then no CRC confirms an offset.
         """
         header = self._header_at(position)
         if header is not None and header.magic == MAGIC and header.length >= HEADER_SIZE:
@@ -207,7 +207,7 @@ class BatchReader:
         )
 
     def _goes_on(self, position: int, header: BatchHeader, expected: int) -> bool:
-        """Whether the batch behind one whose offset jumps agrees with the jump."""
+        """Whether the header after a batch whose offset jumps agrees with the jump."""
         end = position + header.length
         if end + HEADER_SIZE > self.size:
             return self._compact and not expected < self._certain_end < header.next_offset

@@ -20,7 +20,7 @@ class LogConfig:
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
-    """Most that a segment is rolled before `segment_ms`: logs made together roll apart."""
+    """The most by which a segment rolls before `segment_ms`, so that logs do not roll together."""
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
@@ -31,7 +31,7 @@ class LogConfig:
     """
     flush_ms: int = _INT64_MAX
     retention_ms: int = 7 * _DAY_MS
-    """Age of a segment's newest record at which it goes; -1 keeps it."""
+    """Age of a segment's newest record at which the segment is deleted; -1: no limit."""
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60 * 1000
     """Time between a deletion and the removal of its files."""
@@ -53,7 +53,7 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the newest record of each key is what the log has to keep."""
+        """Whether `cleanup.policy` contains compact: the newest record of each key is retained."""
         return "compact" in self.cleanup_policy
 
     def __post_init__(self) -> None:

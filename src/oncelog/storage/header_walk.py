@@ -22,9 +22,9 @@ _WALK_SIZE_BYTES = 16 * 1024
 
 
 class DamagedPlace(NamedTuple):
-    """Bytes of a `.log` file that are no sound batch, and the offsets that are lost by it.
+    """Bytes of a `.log` file that are no sound batch, and the offsets that are lost with them.
 
-    Both ends are exclusive. It may be without bytes: the file is too short, or missing.
+    Both ends are exclusive. A place has no bytes where the file is too short, or missing.
     """
 
     position: int

@@ -50,9 +50,10 @@ class Identity(NamedTuple):
 
 
 def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity | None:
-    """Whose the folder is; None when it is new.
+    """Return the identity of a folder; None when the folder is new.
 
-    Raises `FolderMismatch` also where it is not of broker `node_id` (None: any), `StorageFailure`.
+    Raises `FolderMismatch`, also for a folder of another broker than `node_id` (None: any), and
+    `StorageFailure`.
     """
     format_version = _read_format(disk, directory)
     content = disk.read(f"{directory}/{META_NAME}")
@@ -85,7 +86,7 @@ def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity |
 
 
 def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
-    """Make a folder ours that is new, or that had an older format, durably."""
+    """Write the identity of a new folder, or the new format of an older one, durably."""
     layout = b"%d\n" % FORMAT_VERSION
     if identity.format_version < FORMAT_VERSION:
         disk.write_atomic(f"{directory}/{FORMAT_NAME}", layout, sync=True)
@@ -139,7 +140,7 @@ def _check_new(disk: Disk, directory: str, *, has_meta: bool) -> None:
 
 
 def _what_it_holds(disk: Disk, directory: str) -> str | None:
-    """The name of something that only a data folder holds that was in use."""
+    """Return the first name that only a used data folder contains; None if there is none."""
     for name in disk.list(directory):
         is_ours = name in _CHECKPOINTS or name.startswith("metadata.sqlite")
         is_partition = parse_folder_name(name) or parse_suffixed_name(name)

@@ -21,7 +21,7 @@ Pread = Callable[[int, int], bytes | bytearray]
 
 
 class KeptFile:
-    """A `.log` file. A `oncelog.runtime.open_files.FileHolder`."""
+    """A `.log` file; it implements `oncelog.runtime.open_files.FileHolder`."""
 
     __slots__ = ("_disk", "_failure", "held", "path", "recently_used", "unsynced", "written")
 
@@ -33,7 +33,7 @@ class KeptFile:
         """The open file, if it is open. Take it once: it may be None the next time."""
         self.recently_used = False
         self.unsynced = True
-        """Whether it may have bytes that no fsync has covered, written by whomever."""
+        """Whether it may have bytes that no fsync has covered, of any process."""
         self.written = False
         """Whether this process wrote such bytes; set it before the file is taken to write."""
 
@@ -71,7 +71,7 @@ class KeptFile:
             self._disk.files.closed(self)
 
     def let_go(self, *, sync: bool = False) -> bool:
-        """See `Holder.let_go`."""
+        """See `FileHolder.let_go`."""
         file, self.held = self.held, None
         # A writer sets `written` and then takes the file. So either it has seen that there is none
         # and opens its own, or `written` is seen here.

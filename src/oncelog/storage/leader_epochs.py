@@ -63,7 +63,7 @@ class LeaderEpochs:
             return EpochEnd(epoch, log_end_offset)
         slot = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         if slot == 0:
-            # Older than all we know: it ended at or before the first known start.
+            # Older than all known epochs: it ended at or before the first known start.
             return EpochEnd(epoch, self._entries[0][1])
         return EpochEnd(self._entries[slot - 1][0], self._entries[slot][1])
 
@@ -82,7 +82,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before `start_offset`.
 
-        The one that holds it now begins there.
+        The epoch that contains it then begins there.
         """
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot == 1 and self._entries[0][1] < start_offset):

@@ -49,7 +49,7 @@ _NONE = ErrorCode.none
 
 
 class PartitionLog(CleanableLog):
-    """See the module's text. Create one with `open`."""
+    """One partition's log; see the module's docstring. Create one with `open`."""
 
     @classmethod
     def open(
@@ -66,8 +66,9 @@ class PartitionLog(CleanableLog):
     ) -> "PartitionLog":
         """Open or create the log in `directory` (INV-9). Blocking: call it in the executor.
 
-        `clean`: it was closed in order. `recovery_point`: all below was flushed, by the checkpoint.
-        Both may be wrong only on the careful side. Raises `StorageFailure`.
+        `clean`: the log was closed cleanly. `recovery_point`: the checkpoint says that everything
+        below it was flushed. `clean` may be false for a clean log and `recovery_point` too low,
+        but not the reverse. Raises `StorageFailure`.
         """
         name = str(topic_partition)
         is_new = not (recovery_point or log_start_offset or disk.exists(directory))
@@ -86,14 +87,14 @@ class PartitionLog(CleanableLog):
                 log_start_offset=log_start_offset,
             )
         log = cls(disk, directory, topic_partition, config, recovered)
-        # What recovery accepted it has synced.
+        # Recovery has synced what it accepted.
         log.recovery_point = log.log_end_offset
         log._changed = recovered.changed
         log.remove_expired_producers(log.active_producers(), now_ms)
         if log._state.epochs.changed:
             log._write_epochs()
         if log.flush_is_due:
-            # What a killed process wrote and did not sync is shown and acted on from now on.
+            # Readers see from now on what a killed process wrote and did not sync.
             log.flush()
         return log
 
@@ -118,7 +119,7 @@ class PartitionLog(CleanableLog):
     ) -> AppendResult:
         """Append whole batches; the buffer is patched in place and must be writable.
 
-        What the protocol has an answer for is a returned code: corrupt_message, message_too_large,
+        A refused append returns its error code: corrupt_message, message_too_large,
         record_list_too_large, invalid_record, invalid_timestamp, unsupported_compression_type,
         out_of_order_sequence_number, invalid_producer_epoch, invalid_txn_state. REPLICATION appends
         keep the offsets and epochs that the leader wrote. Raises `StorageFailure`.
@@ -190,7 +191,7 @@ class PartitionLog(CleanableLog):
             batch = control_batch(
                 commit, *end, now_ms, base_offset=offset, leader_epoch=leader_epoch
             )
-            # Ours, so not judged: no max.message.bytes may keep a transaction from ending.
+            # The broker built it, so it is not validated: max.message.bytes must not stop a marker.
             self._write(batch, [PlacedBatch(0, len(batch), offset, offset, now_ms)], now_ms)
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
@@ -216,7 +217,7 @@ class PartitionLog(CleanableLog):
         self.log_end_offset = end_offset
 
     def _make_durable(self) -> None:
-        """After an append: save the epoch that it began, and flush when so much was appended."""
+        """After an append: write the epoch that it began, and flush if `flush.messages` is due."""
         try:
             if self._state.epochs.changed:
                 self._write_epochs()
@@ -368,13 +369,13 @@ class PartitionLog(CleanableLog):
             self._write_epochs()
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Cut off everything from `offset` on: a follower leaves what its leader does not have.
+        """Remove all records from `offset` on, as a follower does with those its leader lacks.
 
-        Blocking: it survives a loss of power.
+        Blocking: when it returns, the truncation survives a loss of power.
 
-        A batch that holds `offset` goes whole. Producers are rebuilt from the snapshot before it.
-        The caller has noted a recovery point at or below what is left: by a higher one a start
-        would take what was cut off for damage.
+        A batch that contains `offset` is removed whole. Producer state is rebuilt from the snapshot
+        before it. The caller must have written a recovery point that is not above the new end:
+        with a higher one, the next start would report the removed records as damage.
         """
         if offset >= self.log_end_offset:
             return
@@ -388,7 +389,7 @@ class PartitionLog(CleanableLog):
             segment.close()
             remove_segment_files(self._disk, segment.prefix)
         self._segments.active.truncate(offset)
-        # The segment that is active again may end as it once did, with other records.
+        # The segment that is active again may later be sealed with the same end and other records.
         self._files.register.keep_only(self._segments.base_offsets[:-1])
         self._files.register.write()
         self._folder_changed = self._changed = True
@@ -401,7 +402,7 @@ class PartitionLog(CleanableLog):
             self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
         )
         self._write_epochs()
-        # Else a loss of power could put parts of the history that was left behind the next one.
+        # Otherwise a loss of power could leave bytes of the removed history after new batches.
         self._segments.active.kept.sync_plan()()
         self._files.sync_names()
 
@@ -452,7 +453,7 @@ class PartitionLog(CleanableLog):
         try:
             sync()
         except StorageFailure as failure:
-            # Retention took it meanwhile; what is gone needs no sync.
+            # Retention deleted the segment during the sync; a deleted file needs no sync.
             if failure.missing and segment not in tuple(self._segments):
                 return
             raise
@@ -472,12 +473,12 @@ class PartitionLog(CleanableLog):
             if self._failure is None and self._changed:
                 try:
                     self.flush()
-                    # Unsynced: what a loss of power takes of these is rebuilt, or an older snapshot
-                    # is used.
+                    # Unsynced: after a loss of power a start rebuilds the index files, and uses an
+                    # older snapshot.
                     self._files.seal(self._state, self._segments.active)
                     self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
                 except StorageFailure as failure:
-                    # Its folder must not count as closed in order, also if the caller ignores this.
+                    # The folder must not count as cleanly closed if the caller ignores this.
                     self._failure = failure
                     raise
             for segment in self._segments:

@@ -88,7 +88,7 @@ class CleanableLog(LogView):
         others = [segment.prefix for segment in replaced[1:]]
         with self._renaming():
             self._files.note_sealed(cleaned, CLEANED_SUFFIX)
-        # Before it counts: else what was removed would look like what a loss of power took.
+        # Before the swap: otherwise the removed records would look lost to a loss of power.
         self._files.sync_register()
         commit(disk, directory, cleaned.prefix, self._renaming)
         cleaned.kept.path = cleaned.path + SWAP_SUFFIX
@@ -106,7 +106,7 @@ class CleanableLog(LogView):
 
     @contextmanager
     def _renaming(self) -> Iterator[None]:
-        """Block appends, reads and a deletion, after which the folder may be created again."""
+        """Hold the lock, so that no append, read or deletion runs during the renames."""
         with self._lock:
             if not self.is_open:
                 raise LogChanged(f"{self.topic_partition} was closed")

@@ -73,9 +73,9 @@ class LogFolder:
         self.off_line: StorageFailure | None = None
         """The failure that took the log directory off line, if any."""
         self.was_clean = False
-        """Whether the last process closed this folder in order."""
+        """Whether the last process closed this folder cleanly."""
         self.deleted: list[str] = []
-        """Deleted folders that an earlier process did not come to remove."""
+        """Partition folders marked as deleted that an earlier process did not remove."""
 
     @classmethod
     def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogFolder:
@@ -109,7 +109,7 @@ class LogFolder:
         `config_for` returns a topic's configs by name. Raises `FolderMismatch`, `StorageFailure`.
         """
         disk, directory = self._disk, self.directory
-        # Before anything changes: what cannot be read is refused.
+        # Before anything changes, so that an unreadable checkpoint is refused.
         self.read_high_watermarks()
         clean_path = f"{directory}/{CLEAN_SHUTDOWN_NAME}"
         self.was_clean = disk.exists(clean_path)
@@ -135,7 +135,7 @@ class LogFolder:
             held.recovery.lost_tail or held.log_start_offset < starts.get(partition, 0)
             for partition, held in self._logs.items()
         ):
-            # Else what is appended now would count as synced at the next start, or as deleted.
+            # By an old checkpoint the next start would treat new records as synced, or as deleted.
             self.checkpoint()
 
     @property
@@ -196,7 +196,7 @@ class LogFolder:
         return made
 
     def note_topic_id(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Write down which topic a partition's folder is of."""
+        """Write `partition.metadata`: the id of the topic that a partition's folder belongs to."""
         path = f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}"
         self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
         self._topic_ids[topic_partition] = topic_id
@@ -209,7 +209,7 @@ class LogFolder:
         now_ms: int,
         log_start_offset: int,
     ) -> None:
-        """Open a log that was closed in order elsewhere and has come here. Blocking."""
+        """Open a log that was cleanly closed and then moved here. Blocking."""
         self._logs[topic_partition] = PartitionLog.open(
             self._disk,
             self.path_of(topic_partition),
@@ -282,7 +282,7 @@ class LogFolder:
     # ---- upkeep ----
 
     def sync_names(self) -> None:
-        """Make what was renamed here survive a loss of power. Blocking."""
+        """Make renames here survive a loss of power. Blocking."""
         self._disk.sync_dir(self.directory)
 
     def flush(self) -> None:
@@ -299,7 +299,7 @@ class LogFolder:
         self.write_log_starts()
 
     def write_log_starts(self) -> None:
-        """Write where logs start whose first segment begins before that. Blocking."""
+        """Write the start offset of each log whose first segment begins earlier. Blocking."""
         starts = {
             partition: held.log_start_offset
             for partition, held in dict(self._logs).items()

@@ -40,9 +40,9 @@ class LogManager:
         self.folders = tuple(folders)
         self.cluster_id = cluster_id
         self.lost = dict(lost or {})
-        """Folders, by path, that could not even be locked and looked at."""
+        """Failures by path, of folders that could not be locked and read."""
         self.missing: frozenset[str] = frozenset()
-        """Directory ids that the broker had, but that are not configured this time."""
+        """Ids of log directories that the broker had and that are not configured now."""
 
     @classmethod
     def take(
@@ -103,7 +103,7 @@ class LogManager:
 
     @property
     def has_all(self) -> bool:
-        """Whether every folder could be looked at: what is in none of them is nowhere."""
+        """Whether every folder could be read; then a partition in none of them has no log."""
         is_given = not self.lost and not self.missing
         return is_given and all(folder.off_line is None for folder in self.folders)
 
@@ -114,13 +114,13 @@ class LogManager:
 
     @property
     def directory_ids(self) -> frozenset[str]:
-        """The ids of the folders that could be looked at."""
+        """The ids of the folders that could be read."""
         return frozenset(folder.directory_id for folder in self.folders)
 
     def take_off_line(self, failure: StorageFailure) -> LogFolder | None:
-        """Serve the folder no more in which this happened; None if it is off line already.
+        """Take the folder of a failure off line and return it; None if it already was.
 
-        Where the failure names no path in a folder, every folder may be meant.
+        A failure whose path is in no folder may concern every folder.
         """
         for folder in self.folders:
             if failure.path == folder.directory or failure.path.startswith(f"{folder.directory}/"):
@@ -211,7 +211,7 @@ class LogManager:
 
     @property
     def deleted(self) -> list[str]:
-        """Deleted folders that an earlier process did not come to remove."""
+        """Partition folders marked as deleted that an earlier process did not remove."""
         return [path for folder in self.folders for path in folder.deleted]
 
     def undo(self, topic_partition: TopicPartition) -> None:
@@ -229,7 +229,7 @@ class LogManager:
     # ---- upkeep ----
 
     def sync_names(self) -> None:
-        """Make what was renamed in the data folders survive a loss of power. Blocking."""
+        """Make renames in the data folders survive a loss of power. Blocking."""
         for folder in self.online:
             folder.sync_names()
 
@@ -297,7 +297,7 @@ def _close_all(logs: Sequence[PartitionLog]) -> StorageFailure | None:
         try:
             held.close()
         except StorageFailure as failure:
-            # It keeps the folder from being marked as closed in order.
+            # The failure keeps the folder from being marked as cleanly closed.
             first = first or failure
     return first
 

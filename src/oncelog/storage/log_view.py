@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class LogView:
-    """The parts of a log, and the questions that they answer. See `PartitionLog`."""
+    """The parts of a log, and the queries on them. See `PartitionLog`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LogView:
         self.recovery_point = 0
         """All records below it survive a power loss."""
         self.flushes_on_append = True
-        """Whether an append flushes when that is due; else its caller does, off the event loop."""
+        """Whether an append flushes when a flush is due; else its caller does, in the executor."""
 
     # ---- transactions and producers ----
 
@@ -104,7 +104,7 @@ class LogView:
         return self._state.producers.entries()
 
     def limit_producers(self, limit: ProducerLimit) -> None:
-        """Limit the number of producers: from now on a new one must be within `limit`."""
+        """Apply `limit` to new producers from now on."""
         self._state.producers.producer_limit = limit
 
     @property
@@ -117,7 +117,9 @@ class LogView:
         return self._state.producers.has_transaction_idle_since(time_ms)
 
     def remove_expired_producers(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
-        """Remove those of `entries` idle for `producer.id.expiration.ms`; never in a transaction.
+        """Remove those of `entries` that are idle for `producer.id.expiration.ms`.
+
+        A producer with an open transaction is never removed.
 
         Returns how many. The entries come from `active_producers`, a part of them at a time.
         """

@@ -1,7 +1,7 @@
-"""Find records by timestamp, for ListOffsets.
+"""Finds records by timestamp, for ListOffsets.
 
-The only reads that look into batches, a few per call. With `cached_only` they raise `NotCached`
-rather than wait for the disk.
+Only these reads parse the records of a batch, of a few batches per call. With `cached_only` they
+raise `NotCached` rather than wait for the disk.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ __all__ = ["TimestampOffset", "newest_timestamp", "search_timestamp"]
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; `leader_epoch` is the one that its batch carries."""
+    """A record found by time; `leader_epoch` is the one in its batch's header."""
 
     timestamp_ms: int
     offset: int
@@ -73,9 +73,10 @@ def newest_timestamp(
     if found is not None:
         return found
     if cached_only:
-        # Every header of a segment is more than the event loop has time for, wherever they are.
+        # Reading every header of a segment would hold the event loop too long, cached or not.
         raise NotCached(newest.path)
-    # That time is of a batch which compaction emptied, or of a record before the log's start.
+    # The largest timestamp may be of a batch that compaction emptied, or of a record before the
+    # log's start.
     for segment in sorted(candidates, key=lambda segment: -segment.max_timestamp_ms):
         if found is not None and found.timestamp_ms >= segment.max_timestamp_ms:
             break

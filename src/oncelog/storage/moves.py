@@ -77,7 +77,7 @@ class LogMove:
         return max(0, held.log_end_offset - reached)
 
     def copy(self) -> bool:
-        """Copy one step; True when the copy has all that was in the log at its beginning.
+        """Copy one step; True when the copy has all that was in the log when the step began.
 
         Raises `StorageFailure`, and `ProtocolError` where the log is damaged.
         """
@@ -93,7 +93,7 @@ class LogMove:
             try:
                 data = bytes(held.read_cold(at, MOVE_READ_BYTES, upper_bound=end))
             except OffsetOutOfRange:
-                return False  # Retention was faster.
+                return False  # Retention deleted the batch before it was copied.
             copied += len(data)
             self._append(data, at)
             if not data:
@@ -101,7 +101,7 @@ class LogMove:
         return False
 
     def finish(self) -> None:
-        """Copy the rest of a log that is not appended to, and make the copy count, durably."""
+        """Copy the rest of a log that takes no appends, and durably mark the copy as complete."""
         while not self.copy():
             pass
         future = self._future

@@ -27,7 +27,7 @@ def assign_offsets(
     next_offset: int,
     leader_epoch: int,
 ) -> list[PlacedBatch]:
-    """Number the batches from `next_offset` on and write that, and the leader epoch, into them."""
+    """Assign offsets from `next_offset` on; write them and the leader epoch into the headers."""
     placed = []
     for position, header in headers:
         length = header.length
@@ -41,7 +41,7 @@ def assign_offsets(
 
 
 def keep_offsets(headers: list[tuple[int, BatchHeader]]) -> list[PlacedBatch]:
-    """Take replicated batches as their leader numbered them; validation saw to their order."""
+    """Keep the offsets that the leader assigned; validation has checked their order."""
     return [
         PlacedBatch(
             position, header.length, header.base_offset, header.last_offset, header.max_timestamp

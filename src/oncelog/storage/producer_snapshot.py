@@ -2,7 +2,7 @@
 
 Kafka's format (`ProducerSnapshot.json`, version 1) keeps one batch per producer. After a restart
 Kafka therefore refuses a retry of the fourth-last batch as out of order. INV-2 asks for the last
-five across restarts, so a second file holds the others. It is ours alone, Kafka ignores it, and
+five across restarts, so a second file holds the others. Kafka ignores it, and
 without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a file torn by a loss of
 power is refused and an older one is used.
 """

@@ -256,7 +256,7 @@ class ProducerStates:
         epoch = header.producer_epoch
         if epoch != entry.epoch:
             if epoch < entry.epoch:
-                return  # Only in a log that was damaged; a fence never moves back (INV-5).
+                return  # Only in a damaged log; the epoch of a producer never goes back (INV-5).
             entry.epoch = epoch
             entry.batches.clear()  # Sequences restart.
         batches = entry.batches

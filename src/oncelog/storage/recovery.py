@@ -48,9 +48,9 @@ __all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files", "re
 
 @dataclass(slots=True)
 class Recovered:
-    """A partition's log as found: sealed segments, then the active one.
+    """A recovered log: its segments, the active one last, and the state derived from them.
 
-    And what follows from them. All of it survives a loss of power.
+    All of it survives a loss of power.
     """
 
     segments: list[Segment]
@@ -106,7 +106,7 @@ class _Recovery:
         self._state = DerivedState(LeaderEpochs(epochs))
         self._rebuilt: dict[int, list[AbortedTxn]] = {}
         self._has_moved = False
-        """Whether something was cut off, set aside or forgotten, which must last."""
+        """Whether something was cut off, set aside or forgotten, which has to be made durable."""
 
     def run(self, clean: bool, recovery_point: int, log_start_offset: int) -> Recovered:
         segments = self._segments
@@ -132,7 +132,7 @@ class _Recovery:
             self._report.lost_tail = True
             self._report.warn(f"the log ends at offset {end}, but {closed_at} was synced")
         start = self._start(log_start_offset, end, clean)
-        # What is of another history than the log's must not come back: it would be believed.
+        # A snapshot beyond the end belongs to lost records; the next start would trust it.
         if any(offset > end for offset in self._snapshots.offsets):
             self._has_moved = True
         self._snapshots.keep_only({segment.base_offset for segment in segments} | {end})
@@ -176,13 +176,13 @@ class _Recovery:
         if clean:
             return last + 1 if self._resume_active(recovery_point) else last
         for slot, segment in enumerate(segments[:last]):
-            # One that ends just there may have been sealed after that flush, unsynced.
+            # A segment that ends there may have been sealed, unsynced, after the flush.
             if segment.end_offset >= recovery_point:
                 return slot
         return last
 
     def _resume_active(self, recovery_point: int) -> bool:
-        """Take the active segment up as it was closed; False when it is not so any more."""
+        """Use the active segment as it was closed; False if its files have changed since."""
         active = self._segments[-1]
         sealed = self.files.register.get(active.base_offset)
         if sealed is None and not (active.size or active.base_offset or recovery_point):
@@ -224,7 +224,7 @@ class _Recovery:
             self._segments[slot].release()
 
     def _trusted(self, segment: Segment, slot: int) -> list[AbortedTxn] | None:
-        """The aborted transactions of a segment whose files are its own, else None."""
+        """Return a segment's aborted transactions; None if its index files are not its own."""
         sealed = self.files.register.get(segment.base_offset)
         is_active = slot == len(self._segments) - 1
         is_other = sealed is not None and (
@@ -263,7 +263,7 @@ class _Recovery:
     # ---- rebuilding a segment below the recovery point ----
 
     def _rebuild(self, slot: int) -> None:
-        """Make the index files of one sealed segment again, from its own batches."""
+        """Rebuild the index files of one sealed segment from its own batches."""
         segment = self._segments[slot]
         self._report.rebuilt_segments_count += 1
         self._report.warn(
@@ -294,9 +294,9 @@ class _Recovery:
     def _replay_into(
         self, state: DerivedState, segments: list[Segment], from_offset: int
     ) -> Segment | None:
-        """Feed headers from an offset on; returns a segment that turned out to be damaged.
+        """Apply headers from an offset on to `state`; return the first segment found damaged.
 
-        It is rebuilt then: its damaged places are known, and the next try passes them.
+        It has been rebuilt then: the next attempt skips its damaged places. None without damage.
         """
         for slot, segment in enumerate(segments):
             if segment.end_offset <= from_offset:
@@ -315,7 +315,7 @@ class _Recovery:
         return None
 
     def _replay(self, first: int) -> None:
-        """Load producers as of the moment where the scan begins, or the log's end."""
+        """Load the producer state at the offset where the scan begins, or at the log's end."""
         segments = self._segments
         at_most = segments[first].base_offset if first < len(segments) else segments[-1].end_offset
         known = self._state.epochs.entries()
@@ -336,7 +336,7 @@ class _Recovery:
     # ---- scanning ----
 
     def _scan_all(self, first: int, floor: int) -> None:
-        """Read the segments from the recovery point on; what is bad above `floor` ends the log."""
+        """Scan the segments from `first` on; the first bad batch above `floor` ends the log."""
         segments = self._segments
         expected = segments[first].base_offset if first < len(segments) else 0
         self._report.to_scan_bytes += sum(segment.size for segment in segments[first:])
@@ -422,10 +422,10 @@ class _Recovery:
     def _may_end_at(
         self, segment: Segment, end_offset: int, following: int, floor: int | None
     ) -> bool:
-        """Whether the offsets between a segment's last batch and the next segment are no loss.
+        """Whether no record is lost between a segment's last batch and the next segment.
 
-        Compaction removes last batches. Above `floor` a loss of power may have, so there the
-        register must know the segment as it is. A log of Apache Kafka has no file of ours.
+        Compaction may have removed the last batches. Above `floor` a loss of power may have too:
+        there the register must confirm the segment. A log of Apache Kafka has none, and is trusted.
         """
         register = self.files.register
         if register.was_whole(segment.base_offset, segment.size, following):
@@ -445,7 +445,7 @@ class _Recovery:
         size = segment.size - position
         why = "no sound batch begins there"
         if expected < floor:
-            # Below the recovery point, so it was whole once.
+            # Below the recovery point, so the segment was complete when it was synced.
             kept_as = f"{segment.path}.{position}{CUT_SUFFIX}"
             self._disk.write_atomic(kept_as, segment.file.pread(size, position), sync=False)
             why = f"the file ends within a batch; the bytes are kept as {kept_as}"
@@ -461,7 +461,7 @@ class _Recovery:
         del self._segments[slot:]
 
     def _note_gap(self, segment: Segment, end_offset: int) -> None:
-        """The offsets from there to the next segment are in no file."""
+        """Record that the offsets from `end_offset` to the next segment are in no file."""
         slot = self._segments.index(segment)
         following = self._segments[slot + 1].base_offset
         size = segment.size
@@ -475,7 +475,7 @@ class _Recovery:
     # ---- writing back ----
 
     def _write_back(self, first: int, recovery_point: int, must_rewrite: bool) -> None:
-        """Make what was rebuilt or accepted survive a loss of power."""
+        """Write back rebuilt files, and sync them and the accepted batches."""
         segments = self._segments
         state = self._state
         epochs_changed = state.epochs.changed or not self._epochs_known or must_rewrite

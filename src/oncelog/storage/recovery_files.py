@@ -99,7 +99,7 @@ def find_segments(disk: Disk, directory: str, report: RecoveryReport) -> list[Se
     for name in names:
         _judge(disk, directory, name, bases, decided, report)
     for name in names:
-        # Last: its new name lets the index files beside it be removed.
+        # Removed last: while a `.log.deleted` is there, index files beside it are deleted too.
         if name.endswith((DELETED_SUFFIX, *_NEVER_TRUSTED)):
             disk.remove(f"{directory}/{name}")
     segments = [Segment(disk, directory, base) for base in bases]

@@ -22,17 +22,17 @@ class RecoveryReport:
     to_scan_bytes: int = 0
     replayed_batches_count: int = 0
     rebuilt_segments_count: int = 0
-    """Whose index files were missing or not their own."""
+    """Segments whose index files were missing or not their own."""
     damaged_bytes: int = 0
-    """Below the recovery point: they stay, and reading their offsets is an error."""
+    """Damaged bytes below the recovery point: they remain, and reading their offsets fails."""
     cut_bytes: int = 0
     set_aside_segments_count: int = 0
     was_closed: bool = True
-    """Whether the last process closed the log in order, as far as the log shows."""
+    """Whether the last process closed the log cleanly, as far as the log shows."""
     lost_tail: bool = False
-    """Whether the log ends below the recovery point, so that acknowledged offsets are free again.
+    """Whether the log ends below the recovery point: acknowledged offsets will be assigned again.
 
-    The leader epoch has to move then, after a clean stop too.
+    The leader epoch must rise then, after a clean stop too.
     """
     reasons: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Feed batches that are in the log to the state that is built from them.
+"""Applies the batches of a log to the state that is derived from them.
 
 Appends and recovery share it, so that a restart rebuilds exactly what the live broker knew (D2,
 INV-2, INV-3, INV-5).
@@ -69,7 +69,7 @@ class DerivedState:
         origin: Origin,
         now_ms: int,
     ) -> None:
-        """Apply batches that were just written; those of clients have no final headers yet."""
+        """Apply batches that were just written; headers of clients do not have final offsets."""
         if origin is Origin.REPLICATION:
             for position, header in headers:
                 self.apply(header, batches, position, now_ms, note_aborted=True)
@@ -109,7 +109,7 @@ class DerivedState:
             )
 
     def apply_run(self, next_offset: int) -> None:
-        """Note batches up to `next_offset` that `apply` has nothing to do for.
+        """Note batches up to `next_offset` that change no state.
 
         They have no producer, and their leader epochs are known.
         """
@@ -175,9 +175,10 @@ class DerivedState:
     def correct_aborted(
         self, known: Iterable[AbortedTxn], from_offset: int, to_offset: int
     ) -> None:
-        """Believe a sound index file where both know a marker: damage may hide a commit before it.
+        """Prefer a sound index file's entry for a marker that the damaged log shows as well.
 
-        The transactions that the log shows would begin too early then.
+        Damage may hide an earlier commit marker; then the transaction in the log would begin too
+        early.
         """
         by_marker = {entry.last_offset: entry for entry in known}
         shown = self.aborted.between(from_offset, to_offset)
@@ -188,7 +189,7 @@ class DerivedState:
 def replay_headers(
     segments: Iterable[Segment], from_offset: int, state: DerivedState, now_ms: int
 ) -> int:
-    """Feed `state` the batches from `from_offset` on, of segments that are known to be sound.
+    """Apply to `state` the batches from `from_offset` on, of segments known to be sound.
 
     Aborted transactions are not noted: index files have them. Returns how many batches were read.
     Raises `CorruptBatch`.
@@ -213,9 +214,9 @@ def state_before(
     snapshots: Snapshots,
     now_ms: int,
 ) -> DerivedState:
-    """The state as of `end_offset`, where the log was just cut off; `state` is used up.
+    """Return the state at `end_offset`, where the log was just truncated; `state` is consumed.
 
-    Producers cannot be undone: they are built again, from the newest snapshot that is left.
+    Producer state cannot be undone: it is rebuilt from the newest remaining snapshot.
     """
     cut = DerivedState(state.epochs)
     cut.producers.producer_limit = state.producers.producer_limit

@@ -79,7 +79,7 @@ class Segment:
         self.end_offset = base_offset
         self.size = 0
         self.begun_ms = 0
-        """Wall time of the first append, or of the start that found the segment."""
+        """Wall time in ms of the first append, or of the start that found the segment."""
         self.damaged: list[DamagedPlace] = []
         """Places that are known to hold no sound batch, in order."""
         self.first_timestamp_ms = _NO_TIMESTAMP
@@ -111,7 +111,7 @@ class Segment:
     def create(self, state: str = "") -> None:
         """Create the empty file; `state` is appended to its name until `take_name`."""
         self.kept.path = self.path + state
-        # A crash may have left one behind that recovery judged worthless.
+        # A crash may have left a file of this name that recovery did not accept.
         self.kept.create().truncate(0)
         self.start_indexes()
 
@@ -271,7 +271,7 @@ class Segment:
         self.forget_recent()
 
     def newest_ms(self) -> int:
-        """Age counts from here: the largest timestamp, or without any when it was last written."""
+        """The time for retention by age: the largest timestamp, else the file's last write."""
         if self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
         return self._disk.modified_ms(self.path)
@@ -349,7 +349,7 @@ class Segment:
         end, available = max(boundary - start, 0), len(data) - PREFIX.size
         while end + PREFIX.size <= len(data):
             base_offset, length = PREFIX.unpack_from(data, end)
-            # An impossible length ends the read: the next one begins there, and raises the error.
+            # An impossible length ends the read; the next read begins there and raises the error.
             if base_offset >= upper_bound or not _LENGTH_MIN <= length <= available - end:
                 break
             end += PREFIX.size + length

@@ -58,9 +58,9 @@ class SegmentList:
         return removed
 
     def drop_newest(self, offset: int) -> list[Segment]:
-        """Take out the segments that begin at or after `offset`, newest first.
+        """Remove the segments that begin at or after `offset` and return them, newest first.
 
-        But never the last one left.
+        At least one segment always remains.
         """
         removed = []
         while len(self._segments) > 1 and self._bases[-1] >= offset:
@@ -106,7 +106,7 @@ class SegmentList:
         return b""
 
     def holding(self, offset: int) -> Segment:
-        """The segment that would hold `offset`; counted as read, so it is released some time."""
+        """Return the segment for `offset`, and count it as read, so that it is released later."""
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         if segment is not self.active:
             self._keep_open(segment)

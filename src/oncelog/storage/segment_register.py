@@ -37,7 +37,7 @@ class SealedSegment(NamedTuple):
     index_crc: int
     time_index_crc: int
     aborted_crc: int
-    """Of zero bytes when there is no `.txnindex`."""
+    """CRC of the `.txnindex`; that of no bytes when there is none."""
     is_damaged: bool
     """Whether the `.log` holds places without sound batches; every start looks for them again."""
 
@@ -56,7 +56,7 @@ class SegmentRegister:
         for record in parse_register(data):
             if record is not None:
                 self._records[record.base_offset] = record
-        # Half a record at the end is written over.
+        # The next record overwrites a partial one at the end.
         self._size = len(data) // _SIZE_BYTES * _SIZE_BYTES
 
     def get(self, base_offset: int) -> SealedSegment | None:
@@ -89,10 +89,10 @@ class SegmentRegister:
         self._size += _SIZE_BYTES
 
     def keep_only(self, base_offsets: Iterable[int]) -> bool:
-        """Forget all other segments; whether the file must follow before anything is appended.
+        """Forget all other segments; return whether `write` is needed before the next append.
 
-        Those in front of the first one are gone for good. Where a lost one began another may begin,
-        which must not be taken for the lost one: its record has to go from the file as well.
+        It is not for segments before the first kept one, which never come back. It is for a lost
+        segment: a new one may begin at its offset and must not be taken for it.
         """
         bases = set(base_offsets)
         gone = self._records.keys() - bases

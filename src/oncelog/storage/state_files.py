@@ -37,7 +37,7 @@ class StateFiles:
         self.register = SegmentRegister(disk, directory, is_new=is_new)
 
     def write_epochs(self, state: DerivedState) -> None:
-        """Write the leader epoch checkpoint; `sync_names` makes it last."""
+        """Write the leader epoch checkpoint; `sync_names` makes it durable."""
         path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
         self._disk.write_atomic(path, format_epochs(state.epochs.entries()), sync=False)
         state.epochs.changed = False
@@ -99,9 +99,9 @@ class StateFiles:
         return entries
 
     def sync_indexes(self, segment: Segment) -> None:
-        """Make what follows from a sealed segment survive a loss of power before it is trusted.
+        """Sync the index files of a sealed segment and the producer snapshot at its end.
 
-        Its index files, and the snapshot of producers at its end.
+        A start trusts them only once they survive a loss of power.
         """
         following = file_prefix(self._directory, segment.end_offset)
         for path in (
@@ -119,8 +119,8 @@ class StateFiles:
     def sync_names(self) -> None:
         """Make epoch checkpoint, register and the names of all files survive a loss of power.
 
-        The first time also the name of the folder itself: what is acknowledged once it is flushed
-        must be found (INV-9).
+        The first call also syncs the name of the folder itself: a start must find every record that
+        was acknowledged after a flush (INV-9).
         """
         self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
         self.sync_register()
@@ -147,8 +147,8 @@ class StateFiles:
             if not failure.missing:
                 raise
             # Not every segment has each of these files, and other threads may delete one or write
-            # it for the first time at any moment. What is gone needs no sync; what comes now was
-            # not there when the flush began, and belongs to the next one.
+            # it for the first time at any moment. A deleted file needs no sync; a new one was
+            # not there when the flush began, and the next flush syncs it.
             return
         try:
             file.fsync()

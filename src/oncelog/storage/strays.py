@@ -1,4 +1,4 @@
-"""Finds, restores or removes folders of partitions that were set aside, at a person's decision.
+"""Finds, restores or removes stray folders of partitions, when an administrator decides so.
 
 For a tool that holds the locks of the log directories while no broker runs. A restored folder has
 the same files under the partition's name, as after a crash: the next start recovers it. The folder

@@ -12,9 +12,9 @@ new one:
    old segment's;
 5. the `.deleted` files are removed.
 
-So a `.log.cleaned` says that nothing was replaced yet, and a `.log.swap` that the rest is to be
-finished, for the segments that begin within it. An old segment behind its last batch may come back:
-it holds only what compaction may remove at any time.
+So a `.log.cleaned` says that nothing was replaced yet, and a `.log.swap` that the remaining steps
+are to be finished, for the segments that begin within it. An old segment that begins after its last
+batch may remain: all its records may be removed by compaction, at any later time.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 _INDEX_SUFFIXES = SEGMENT_SUFFIXES[1:]
 
 Guard = Callable[[], AbstractContextManager[object]]
-"""Entered around each batch of renames: it keeps others off, or raises because the log is gone."""
+"""Entered around each batch of renames: it locks the log, or raises if the log is gone."""
 
 
 def _nothing() -> None:
@@ -59,7 +59,7 @@ def commit(disk: Disk, directory: str, prefix: str, guard: Guard) -> None:
 
 
 def retire(disk: Disk, directory: str, prefixes: list[str], guard: Guard) -> None:
-    """Take the names from the replaced segments, all but the one that `publish` replaces.
+    """Rename the replaced segments as deleted, except the one that `publish` replaces.
 
     Blocking.
     """

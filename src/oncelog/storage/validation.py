@@ -56,7 +56,7 @@ _ATTRIBUTES_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
 _CODEC_IDS = {
     "uncompressed" if name == "none" else name: number for number, name in enumerate(CODEC_NAMES)
 }
-"""The numbers of codecs by the names that `compression.type` has for them."""
+"""Codec numbers by their names in `compression.type`."""
 _SAMPLE_COUNT = 3
 
 MutableBuffer = bytearray | memoryview
@@ -78,7 +78,7 @@ class Checked(NamedTuple):
 def check_batches(
     batches: MutableBuffer, config: LogConfig, origin: Origin, now_ms: int
 ) -> Checked:
-    """Judge what one append carries; a client's may have to be written otherwise (`rewritten`)."""
+    """Check the batches of one append, and rewrite a client's where a config requires it."""
     size = len(batches)
     is_replicated, is_client = origin is Origin.REPLICATION, origin is Origin.CLIENT
     if not size:
@@ -132,7 +132,7 @@ def _bad_header(header: BatchHeader, config: LogConfig) -> Checked:
 def _check_client(
     batches: MutableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Checked | None:
-    """Judge a client's one batch; None if it may be written as it is."""
+    """Check the one batch of a client; None if it may be written as it is."""
     attributes = header.attributes
     if header.base_offset != 0:
         return _refuse(f"base offset {header.base_offset} in a produce request; it must be 0")
@@ -173,7 +173,7 @@ def _check_client(
 def _look_into(
     batches: MutableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Checked:
-    """Go through the records, name those that are at fault, and rewrite the batch if need be."""
+    """Check every record, name the invalid ones, and rewrite the batch if a config requires it."""
     if header.record_count > LOOKED_INTO_RECORDS_COUNT_MAX:
         message = f"{header.record_count} records to look into"
         return Checked([], ErrorCode.message_too_large, message)

@@ -71,7 +71,7 @@ class Verifications:
     def __init__(self, opened_at: Callable[[int, int], int]) -> None:
         self._opened_at = opened_at
         self._by_producer: dict[int, list[Verification]] = {}
-        # Those that outlive their question, the oldest first.
+        # Those whose coordinator request has ended, the oldest first.
         self._remembered: dict[Verification, None] = {}
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class Verifications:
         return NO_SEQUENCE if found is None else found.lowest_sequence
 
     def opened(self, producer_id: int, epoch: int, first_offset: int) -> None:
-        """A batch at `first_offset` opened a transaction: what was verified for it is used up."""
+        """Record that a batch at `first_offset` opened a transaction: its verification is used."""
         known = self._by_producer.get(producer_id)
         if known is None:
             return
@@ -160,7 +160,7 @@ class Verifications:
                 self._remove(verification)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget what was bounced and did not come again for `expiration_ms`."""
+        """Forget bounced batches that were not sent again for `expiration_ms`."""
         for verification in [found for some in self._by_producer.values() for found in some]:
             if now_ms - verification.begun_ms < expiration_ms:
                 break  # Those after it began later.

@@ -41,7 +41,7 @@ _SIZE_BYTES = 4
 
 
 class Acceptor(Protocol):
-    """The acceptor of the connection: it decides whether the connection may stay, and counts."""
+    """Accepts connections: it applies the connection limits and counts."""
 
     loop: asyncio.AbstractEventLoop
     frame_bytes_max: int
@@ -53,7 +53,7 @@ class Acceptor(Protocol):
         """Whether the connection may stay."""
 
     def forget(self, connection: ServerConnection) -> None:
-        """The connection is gone."""
+        """Remove a connection that has ended."""
 
 
 class Starter(Protocol):
@@ -63,7 +63,7 @@ class Starter(Protocol):
         """Start the request: `answer`, `hold` or `run` it, or close the connection."""
 
     def settle(self, connection: ServerConnection, request: Request[object]) -> None:
-        """Handle a kept promise of `request`: `reply` to it, or `hold` it again."""
+        """Handle the completed `Pending` of `request`: `reply` to it, or `hold` it again."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -83,7 +83,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._scratch = read_buffer.view
         self._frame_bytes_max = acceptor.frame_bytes_max
         self._transport: asyncio.Transport | None = None
-        # The frame being received: its buffer, the bytes of it that are there, and its whole size.
+        # The frame being received: its buffer, the bytes received so far, and its full size.
         self._frame: bytearray | None = None
         self._frame_filled = 0
         self._frame_size = 0
@@ -93,7 +93,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Each with the time of its arrival."""
         self._queued_bytes = 0
         self.queued_s = 0.0
-        """How long the frame that is being started has waited here."""
+        """How long the frame that is being started was queued."""
         # Requests whose replies have not left, in the order of arrival.
         self._waiting: deque[Request[object]] = deque()
         self._held_by: Request[object] | None = None
@@ -112,7 +112,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- the loop's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The peer is there; the acceptor may refuse it (connection limits)."""
+        """Called when a peer has connected; the acceptor may refuse it (connection limits)."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
@@ -123,14 +123,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone: parked requests are dropped (D7), no reply will ever leave."""
+        """Called when the connection has ended: drop its parked requests (D7), send no reply."""
         self._transport = None
         self._no_longer_unread()
         self._finish()
         self._acceptor.forget(self)
 
     def eof_received(self) -> bool:
-        """A peer that stops sending is done with us (Kafka's clients never half-close)."""
+        """Close when the peer stops sending: Kafka's clients never half-close."""
         return False
 
     def pause_writing(self) -> None:
@@ -142,7 +142,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._regulate()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Resume: the peer reads its replies again."""
         self._writing_paused = False
         self._no_longer_unread()
         self._run_queue()
@@ -224,7 +224,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return end
 
     def _take(self, frame: bytearray) -> bool:
-        """A whole frame is there: start it, or queue it behind those that hold it back.
+        """Start a complete frame, or queue it behind a request that holds it back.
 
         Returns whether it was started.
         """
@@ -276,7 +276,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._put(buffers)
 
     def hold(self, request: Request[object], pending: Pending[object]) -> None:
-        """Wait for `pending`; the starter is called when it is kept.
+        """Wait for `pending`; the starter is called when it is completed.
 
         The first call for a request reserves its place in the order.
         """
@@ -302,7 +302,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._task = self._loop.create_task(work)
 
     def reply(self, request: Request[object], buffers: Buffers | None) -> None:
-        """Reply to a request that had to wait. None: it gets no reply, and its place vanishes."""
+        """Reply to a request that had to wait. None: it gets no reply, and leaves the order."""
         if self.closed:
             return
         request.reply = () if buffers is None else buffers
@@ -315,11 +315,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             if len(first):
                 self._put(first)
         if not self._in_turn:
-            # Other replies of this turn are sent with it.
+            # One write sends it with the other replies of this turn.
             self._flush_soon()
 
     def _let_go(self) -> None:
-        """Let later requests start, in another turn: this call is part of other work."""
+        """Start queued requests in the next turn: the caller is in the middle of other work."""
         self._held_by = None
         self._task = None
         self._flush_soon()
@@ -364,7 +364,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- back-pressure and the end
 
     def _regulate(self) -> None:
-        """Stop or resume reading, by what is waiting here."""
+        """Stop or resume reading, by the number and bytes of the waiting requests and replies."""
         transport = self._transport
         if transport is None or self.closed:
             return
@@ -410,14 +410,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Close after what was already written has left. No later request is started."""
+        """Close once the written replies are sent. No later request is started."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
         self._finish()
 
     def abort(self) -> None:
-        """Close at once; what was not sent is lost."""
+        """Close at once; unsent replies are lost."""
         if self._transport is not None:
             self._transport.abort()
         self._finish()

@@ -27,7 +27,7 @@ __all__ = ["Dispatcher"]
 log = logging.getLogger(__name__)
 
 _BUFFERS = frozenset({bytes, bytearray, memoryview, list, tuple})
-"""The result of a handler that encodes its reply itself."""
+"""Types of a reply that its handler has encoded itself."""
 
 
 class Dispatcher:
@@ -99,7 +99,7 @@ class Dispatcher:
             self._failed(connection, request, error)
 
     def settle(self, connection: ServerConnection, request: Request[object]) -> None:
-        """Handle a kept promise of `request`."""
+        """Handle the completed `Pending` of `request`."""
         pending = request.pending
         if pending is None or connection.closed:
             return
@@ -109,10 +109,10 @@ class Dispatcher:
             self._failed(connection, request, error)
 
     def _look_up(self, connection: ServerConnection, header: RequestHeader) -> RequestMeter | None:
-        """Return the API of a request, or None once the connection was closed because of it.
+        """Return the meter of a request's API and version; None once the connection was closed.
 
-        ApiVersions is found in any version (KIP-511); unknown ones count as version 0, in which the
-        reply is.
+        ApiVersions is found in any version (KIP-511); an unknown version counts as version 0, the
+        version of its reply.
         """
         try:
             key = ApiKey(header.api_key)
@@ -145,7 +145,7 @@ class Dispatcher:
     def _deliver(
         self, connection: ServerConnection, request: Request[object], value: object
     ) -> None:
-        """Reply to a request that had to wait, or let it wait for the next promise."""
+        """Reply to a request that had to wait, or wait for the next `Pending`."""
         while type(value) is Pending and value.done:
             value = value.response()
         if type(value) is Pending:

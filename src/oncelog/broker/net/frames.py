@@ -1,9 +1,9 @@
 """The memory that frames are received into.
 
-Small frames are cut out of one read buffer that all connections of the loop share; of a frame that
-is not there yet, the rest is received straight into that frame's own buffer. Such a buffer grows as
-its bytes arrive, so a peer that only claims a size commits no memory; the memory of the last large
-frame serves the next one, which spares a page fault for each 4 KB.
+Small frames are copied out of one read buffer that all connections of the loop share. A frame that
+has only begun to arrive gets its own buffer, into which the rest is received. That buffer grows as
+bytes arrive, so a peer that only claims a size commits no memory. The memory of the last large
+frame is used for the next one, which avoids a page fault for each 4 KB.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReadBuffer:
         self._spare: bytearray | None = None
 
     def new_frame(self, size: int, available: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `available` are here.
+        """Return a buffer for a frame of `size` bytes, of which `available` have arrived.
 
         It may be shorter than the frame, never longer; `oncelog.runtime.framed.grow` doubles it.
         """
@@ -37,13 +37,13 @@ class ReadBuffer:
             try:
                 spare.pop()
             except BufferError:
-                pass  # The frame is still in use, and a buffer with views cannot be cut.
+                pass  # The frame is still in use: a buffer with views cannot be resized.
             else:
                 del spare[size:]
                 return spare
         return bytearray(min(size, max(2 * available, FRAME_BYTES_MIN)))
 
     def keep(self, frame: bytearray) -> None:
-        """Offer the memory of a frame that was started; no new view of it may be made."""
+        """Offer the memory of a started frame for the next one; no new view of it may be made."""
         if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
             self._spare = frame

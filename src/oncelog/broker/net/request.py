@@ -67,8 +67,8 @@ class Request(Generic[Body]):
     empty when it sent none.
 
     Until its reply is sent, the request has its place in the connection's order: it waits for
-    `pending`, then `reply` has the buffers. `begun_s` is its arrival, if measured; a handler that
-    encodes its reply itself counts its errors in `meter`.
+    `pending`, then `reply` has the buffers. `begun_s` is the time of its arrival, if requests are
+    timed; a handler that encodes its reply itself counts its errors in `meter`.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ Handler = Callable[[Any, Request[Any]], object]
 
 
 class Api(NamedTuple):
-    """One API of this broker. With `reads_bytes` its handler parses the body itself."""
+    """One API of this broker. With `reads_bytes` its handler parses the request's body itself."""
 
     key: ApiKey
     handle: Handler

@@ -1,6 +1,6 @@
-"""The listening socket and the connections it accepted: admission, idleness, the end.
+"""The listening socket and the connections it accepted.
 
-Keeps `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`. It must not know
+Applies `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`. It must not know
 frames or APIs.
 """
 
@@ -43,15 +43,15 @@ class Server:
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
-        # In the order of their arrival.
+        # In the order of acceptance.
         self.connections: dict[ServerConnection, None] = {}
         self.unread_bytes = 0
-        """Replies that stalled peers have not read, as of the moment each stalled."""
+        """Reply bytes that stalled peers have not read, as counted when each stalled."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.opened_count = 0
         self.expired_count = 0
-        """Connections that were accepted, and those that were closed because they were idle."""
+        """Counts of connections that were accepted, and of those closed because they were idle."""
         self.host = ""
         self.port = 0
         self._config = config
@@ -68,7 +68,7 @@ class Server:
     async def start(self, starter: Starter, announce: Callable[[str, int], None]) -> None:
         """Listen, and `announce` the host and port where clients reach us.
 
-        Raises `AddressUnavailable` when the address cannot be had.
+        Raises `AddressUnavailable` when the address cannot be bound.
         """
         listener = self._config.listener
         self._listener = await self._network.listen(
@@ -76,8 +76,8 @@ class Server:
             listener.port,
             lambda: ServerConnection(self, starter, self._read_buffer),
         )
-        # No await from here to `announce`: no request may be served with an image without this
-        # broker.
+        # No await from here to `announce`: every request must see this broker in the metadata
+        # image.
         self.host, self.port = self._listener.addresses[0]
         advertised = self._config.advertised_listener
         if advertised is not None:
@@ -107,7 +107,7 @@ class Server:
         return True
 
     def forget(self, connection: ServerConnection) -> None:
-        """The connection is gone."""
+        """Remove a connection that has ended."""
         if connection in self.connections:
             del self.connections[connection]
             self._per_ip[connection.peer_host] -= 1
@@ -131,18 +131,18 @@ class Server:
             connection.abort()
 
     def let_go_in_child(self) -> None:
-        """Close the port and connections in a forked child: they are the parent's."""
+        """Close the inherited port and connections in a forked child; the parent keeps its own."""
         if self._listener is not None:
             occupy(self._listener.descriptors)
         occupy(connection.descriptor for connection in self.connections)
 
     def abort(self) -> None:
-        """Cut every connection now."""
+        """Close every connection at once."""
         for connection in list(self.connections):
             connection.abort()
 
     async def stop(self) -> None:
-        """Stop listening and close every connection; written replies get a moment to leave."""
+        """Stop listening and close every connection; wait a bounded time for unsent replies."""
         if self._listener is not None:
             await self._listener.close()
             self._listener = None
@@ -152,5 +152,5 @@ class Server:
             if not self.connections:
                 return
             await self._clock.sleep(STOP_FLUSH_TURN_MS)
-        # What is left does not read its replies.
+        # The remaining peers do not read their replies.
         self.abort()

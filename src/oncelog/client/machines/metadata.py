@@ -1,4 +1,4 @@
-"""Caches the cluster's metadata: brokers, topics, leaders. Old news never replaces newer.
+"""Caches the cluster's metadata: brokers, topics, leaders. Older metadata never replaces newer.
 
 Leader epochs order the answers of different brokers (KIP-320): a partition's leader with a lower
 epoch than the known one is ignored, unless the topic's id changed. This module sends nothing;
@@ -46,14 +46,14 @@ class MetadataCache:
         self.topics[topic.name] = topic
 
     def forget_topic(self, name: str) -> None:
-        """The topic does not exist (any more)."""
+        """Drop a topic that does not exist."""
         self.topics.pop(name, None)
         self._stale.discard(name)
 
     def mark_stale(self, name: str) -> None:
-        """An answer contradicted the cache (NOT_LEADER_OR_FOLLOWER and its like).
+        """Mark a topic whose metadata a response contradicted (by NOT_LEADER_OR_FOLLOWER).
 
-        Ask again before the next use.
+        It is requested again before the next use.
         """
         self._stale.add(name)
 
@@ -85,7 +85,7 @@ class MetadataCache:
         return topic.partitions[topic_partition.partition]
 
     def leadership(self, topic_partition: TopicPartition) -> Leadership:
-        """Under which epoch the partition is led, as far as known."""
+        """Return the partition's leader epoch and topic id, as far as known."""
         partition = self.partition(topic_partition)
         epoch = NO_EPOCH if partition is None else partition.leader_epoch
         return Leadership(self.topic_id(topic_partition.topic), epoch)

@@ -38,7 +38,7 @@ class Position(NamedTuple):
 
 
 class Diverged(NamedTuple):
-    """The log parts from what the reader read at `end_offset`, where `epoch` ends.
+    """From `end_offset` on, where `epoch` ends, the log differs from what the reader read.
 
     Both are -1 when the leader knows no epoch up to the reader's.
     """

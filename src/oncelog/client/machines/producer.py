@@ -1,16 +1,14 @@
-"""The producer's accumulator and its sequences.
+"""The producer's accumulator: it decides which batch is sent next, and assigns sequences.
 
-Which batch goes out next, under which number, and what an answer means.
+It also decides on each response. There is one lane per partition. Records gather in a lane's last
+batch. A batch gets its sequence when it is first drained and **keeps it through every retry**
+(INV-2), because after a lost response it is unknown whether the batch is in the log: by the same
+sequence the broker recognises a duplicate. Retries keep the first order: after a failure the lane
+waits until all its batches in flight have been answered, then starts again at the oldest. At most
+five are in flight per lane, as many as the broker remembers.
 
-One lane per partition. Records gather in a lane's last batch; a batch gets its sequence when it is
-first drained and **keeps it through every retry** (INV-2), because a lost answer does not tell
-whether the batch is in the log: the same number lets the broker recognise it. Retries go out in
-their first order: after a failure the lane waits until all its batches in flight have been
-answered, then starts again at the oldest. At most five are in flight per lane, as many as the
-broker remembers.
-
-Not known here: connections, time, transactions' ends. The shell passes monotonic milliseconds and
-brings answers.
+It does not know connections, clocks or the ends of transactions: the shell passes monotonic
+milliseconds and responses.
 """
 
 from bisect import insort
@@ -61,7 +59,7 @@ class ProducerSettings:
 
 @dataclass(slots=True, eq=False)
 class ProducerBatch:
-    """Records of one partition on their way.
+    """A batch of records for one partition.
 
     `tokens` are the shell's, one per record (or one for a ready-made batch).
     """
@@ -83,7 +81,7 @@ class ProducerBatch:
 
     @property
     def sequenced(self) -> bool:
-        """True once the batch has its number; from then on its bytes never change."""
+        """True once the batch has its sequence; from then on its bytes never change."""
         return self.base_sequence >= 0
 
 
@@ -125,7 +123,7 @@ class ProducerMachine:
         self.producer_id = -1
         self.producer_epoch = -1
         self.sequences_broken = False
-        """A numbered batch failed: the broker's next number is unknown.
+        """A batch with a sequence failed: the sequence that the broker expects is unknown.
 
         A new epoch or producer id is needed before new batches.
         """
@@ -159,16 +157,16 @@ class ProducerMachine:
 
     @property
     def needs_identity(self) -> bool:
-        """True when new batches cannot be numbered, and none that has its number is left.
+        """True when new batches cannot get sequences, and no unresolved batch has one.
 
-        Time for `identify`.
+        Then `identify` may be called.
         """
         unusable = self.producer_id < 0 or self.sequences_broken
         return self.settings.idempotent and unusable and not self.has_sequenced
 
     @property
     def has_sequenced(self) -> bool:
-        """True while a numbered batch is unresolved."""
+        """True while a batch with a sequence is unresolved."""
         return any(
             batch.sequenced
             for lane in self._lanes.values()
@@ -225,7 +223,7 @@ class ProducerMachine:
         return batch
 
     def seal(self) -> None:
-        """Stop lingering: everything queued may go now (flush)."""
+        """Stop lingering: every queued batch may be sent now (flush)."""
         for lane in self._lanes.values():
             if lane.queue:
                 lane.queue[-1].sealed = True
@@ -250,8 +248,8 @@ class ProducerMachine:
                 continue
             node_id = leader_of(topic_partition)
             if node_id is None or (lane.in_flight and lane.node_id != node_id):
-                # Batches at a former leader are answered first; two leaders at once could swap the
-                # order.
+                # Wait for the responses of a former leader: batches at two leaders at once could
+                # be reordered.
                 continue
             batch = lane.queue[0]
             used = size_by_node.get(node_id, 0)
@@ -303,9 +301,9 @@ class ProducerMachine:
         return [self._failed(batch, classify(code, self._operation, message))]
 
     def connection_lost(self, batches: Iterable[ProducerBatch], now_ms: float) -> list[BatchEnd]:
-        """No answer will come for `batches`.
+        """Handle a lost connection: `batches` get no response.
 
-        Whether they are in the log is unknown, so they are sent again under their numbers.
+        Whether they are in the log is unknown, so they are sent again with the same sequences.
         """
         outcomes: list[BatchEnd] = []
         for batch in batches:
@@ -341,7 +339,7 @@ class ProducerMachine:
         return outcomes
 
     def reject(self, topic: str, error: ClientError) -> list[BatchEnd]:
-        """The topic cannot be produced to at all: fail what is queued for it."""
+        """Fail all queued batches of a topic that cannot be produced to."""
         outcomes: list[BatchEnd] = []
         for topic_partition, lane in self._lanes.items():
             while topic_partition.topic == topic and lane.queue:
@@ -462,7 +460,7 @@ class ProducerMachine:
         if self._abandoned is not None:
             return False
         if code is ErrorCode.out_of_order_sequence_number:
-            # An earlier batch is still to be sent again, so this one had to be refused.
+            # An earlier batch will be sent again; until then the broker refuses later ones.
             return any(other.serial < batch.serial for other in (*lane.queue, *lane.in_flight))
         is_retriable = isinstance(classify(code, self._operation), RetriableError)
         return is_retriable and batch.attempts < self.settings.retries

@@ -1,7 +1,7 @@
 """The state machine of a transactional producer.
 
-It decides which calls are allowed, what the coordinator must be told first, and the effect of an
-end.
+It decides which calls are allowed, which coordinator request must precede them, and what an end
+changes.
 
 There are two protocols (KIP-890). Under TV1 a partition is added to the transaction before the
 first produce to it, and all transactions have the same epoch. Under TV2 a produce adds its
@@ -53,9 +53,9 @@ _MAY_ABORT = frozenset({State.IN_TRANSACTION, State.ABORTABLE, State.ABORTING})
 
 
 class TransactionMachine:
-    """See the module's docstring.
+    """The state of one transactional producer.
 
-    `version` is 1 or 2; `error` is what made the transaction abortable or the producer useless.
+    `version` is 1 or 2; `error` is what made the transaction abortable or the producer unusable.
     """
 
     def __init__(self) -> None:
@@ -66,18 +66,18 @@ class TransactionMachine:
         self.error: ClientError | None = None
         self.attached = False
         self.stragglers_possible = False
-        """A request of this epoch got no answer.
+        """Whether a request of this epoch got no response.
 
-        Under TV1 it may still arrive, in the middle of the next transaction.
+        Under TV1 the broker may still receive it, during the next transaction.
         """
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._started = False
 
     def initialized(self, producer_id: int, producer_epoch: int, version: int) -> None:
-        """InitProducerId was answered.
+        """Handle the response of InitProducerId.
 
-        Whatever an earlier instance left open is ended, and it is fenced (INV-5).
+        The coordinator has ended an earlier instance's transaction and fenced it (INV-5).
         """
         self._move(State.READY)
         self._identify(producer_id, producer_epoch)
@@ -102,27 +102,27 @@ class TransactionMachine:
     def check_may_send(self) -> None:
         """Raise unless records and offsets may be added now.
 
-        The earlier error when there was one.
+        After a failure it raises that error.
         """
         if self.state is not State.IN_TRANSACTION:
             raise self.refusal("send")
 
     def partitions_to_add(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions to add at the coordinator before a produce (TV1); none under TV2.
+        """Return the partitions, sorted, that AddPartitionsToTxn must add before a produce (TV1).
 
-        Sorted.
+        Under TV2 there are none.
         """
         if self.version >= 2:
             return []
         return sorted(set(partitions) - self._added)
 
     def partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator knows them now."""
+        """Record that the coordinator has added these partitions."""
         self._added.update(partitions)
         self._started = True
 
     def request_lost(self) -> None:
-        """A request of this transaction got no answer and may still arrive some day."""
+        """Record that a request of this transaction got no response and may still take effect."""
         self.stragglers_possible = True
 
     def is_added(self, partition: TopicPartition) -> bool:
@@ -137,21 +137,21 @@ class TransactionMachine:
         return self.version < 2 and group_id not in self._groups
 
     def group_added(self, group_id: str) -> None:
-        """The group's offsets partition belongs to the transaction, or is about to (TV2)."""
+        """Record that the group's offsets partition is in the transaction, or will be (TV2)."""
         self._groups.add(group_id)
         self._started = True
 
     def call_begins(self) -> None:
-        """A call that may open the transaction at the coordinator is about to be sent.
+        """Record that a request which may open the transaction is about to be sent.
 
-        From here on an end must be sent too.
+        From then on EndTxn must be sent too.
         """
         self._started = True
 
     def failed(self, error: ClientError) -> None:
-        """Something in the transaction failed for good.
+        """Record a failure that is not retried.
 
-        Retries that ran out of time lose the transaction, not the producer.
+        After retries that ran out of time the transaction must abort; the producer stays usable.
         """
         if self.state in (State.FATAL, State.READY, State.UNINITIALIZED):
             if isinstance(error, FatalError) and self.state is not State.FATAL:
@@ -182,13 +182,13 @@ class TransactionMachine:
 
     @property
     def end_must_be_sent(self) -> bool:
-        """Whether the coordinator may hold something of this transaction."""
+        """Whether the coordinator may know this transaction."""
         return self._started
 
     def ended(self, producer_id: int = -1, producer_epoch: int = -1) -> bool:
-        """The transaction ended.
+        """Record the end of the transaction.
 
-        Under TV2 adopts the epoch of the answer and returns True: sequences restart at 0.
+        Under TV2 this adopts the response's epoch and returns True: sequences restart at 0.
         """
         self._move(State.READY)
         self._added.clear()
@@ -213,9 +213,9 @@ class TransactionMachine:
         self.state = to
 
     def refusal(self, what: str) -> ClientError:
-        """The error for doing `what` now.
+        """Return the error for doing `what` now.
 
-        What made the transaction or the producer unusable, if anything did.
+        It is the error that made the transaction or the producer unusable, if there was one.
         """
         if self.error is None:
             return IllegalStateError(f"cannot {what}: the producer is {self.state.value}")

@@ -24,10 +24,7 @@ class Ask(Protocol):
     """Sends a request and returns its answer."""
 
     async def __call__(self, api: ApiKey, request: RequestFor[ResponseT], /) -> ResponseT:
-        """Ask."""
-
-
-"""Sends a request and returns the answer, both of the newest class."""
+        """Send `request` in the best common version; return the response."""
 
 
 async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
@@ -71,7 +68,7 @@ async def _shake_hands(ask: Ask, sasl: Sasl) -> None:
 
 
 async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
-    """(the broker's message, the session's lifetime in milliseconds)."""
+    """Send a message of the mechanism; return (the broker's message, session lifetime in ms)."""
     request = SaslAuthenticateRequest(auth_bytes=out)
     answer = await ask(ApiKey.SASL_AUTHENTICATE, request)
     if answer.error_code is not ErrorCode.none:
@@ -83,5 +80,5 @@ async def _send(ask: Ask, out: bytes) -> tuple[bytes, int]:
 
 
 async def _in_executor(call: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
-    """Key derivation and token endpoints take long; the loop does not wait for them."""
+    """Run a call that blocks (key derivation, a token endpoint) in a thread."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)

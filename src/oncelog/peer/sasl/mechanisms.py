@@ -12,7 +12,7 @@ _SEPARATOR = "\x01"
 
 
 class PlainExchange:
-    """PLAIN: name and password as they are. Only TLS keeps them from being read on the way."""
+    """PLAIN: name and password in plain text. Only TLS hides them on the network."""
 
     def __init__(self, username: str, password: Secret) -> None:
         self._username = username
@@ -20,7 +20,7 @@ class PlainExchange:
         self.is_complete = False
 
     def first(self) -> bytes:
-        """Name and password, each behind a NUL."""
+        """Return name and password, each after a NUL."""
         if "\0" in self._username or "\0" in self._password.value:
             raise SaslAuthenticationError(
                 "a user name or password with a NUL cannot be sent by PLAIN"

@@ -23,7 +23,7 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Kafka's names of the mechanisms, and their hash functions."""
 
 _GS2_HEADER = "n,,"
-"""No channel binding, and no other identity than our own: Kafka knows neither."""
+"""No channel binding and no authorization identity: Kafka supports neither."""
 
 
 class ScramExchange:
@@ -93,12 +93,12 @@ class ScramExchange:
 
 
 def _parse_first(text: str) -> tuple[str, bytes, int]:
-    """(nonce, salt, iterations) of the broker's first message; extensions behind are ignored."""
+    """Return (nonce, salt, iterations) of the broker's first message; ignore extensions."""
     fields = text.split(",")
     if fields[0].startswith("e="):
         raise SaslAuthenticationError(f"the broker refuses: {fields[0][2:102]}")
     if [field[:2] for field in fields[:3]] != ["r=", "s=", "i="]:
-        # A mandatory extension (m=) would stand first; we know none.
+        # A mandatory extension (m=) would come first; none is supported.
         raise SaslAuthenticationError("the broker's first SCRAM message is malformed")
     nonce, salt, iterations = (field[2:] for field in fields[:3])
     if not iterations.isascii() or not iterations.isdigit() or len(iterations) > 10:

@@ -14,14 +14,14 @@ __all__ = ["BEARER", "MECHANISMS", "PLAIN", "Sasl"]
 PLAIN: Final = "PLAIN"
 BEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *HASHES, BEARER)
-"""Kafka's names of the mechanisms that are spoken here."""
+"""Kafka's names of the supported mechanisms."""
 
 _NO_PASSWORD: Final = Secret("")
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A mechanism of `MECHANISMS` with a name and a password, or (OAUTHBEARER) a token's source."""
+    """A mechanism of `MECHANISMS`, with name and password, or a token source (OAUTHBEARER)."""
 
     mechanism: str
     username: str = ""

@@ -24,16 +24,16 @@ from oncelog.runtime.framed import DisconnectedError
 __all__ = ["ClientCredentials", "FileToken"]
 
 USED_SHARE: Final = 0.8
-"""The share of a token's life in which it is used again."""
+"""The share of a token's lifetime during which the cached token is used."""
 
 _kept: "dict[ClientCredentials, tuple[Secret, float]]" = {}
-# Threads of the executor ask at the same time; one of them shall ask the endpoint.
+# Held during a request, so that concurrent threads send only one.
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class FileToken:
-    """A token in a file, read again each time, so that it may be renewed."""
+    """A token in a file, read again at each authentication, so that it may be replaced."""
 
     path: str
 
@@ -58,7 +58,7 @@ class ClientCredentials:
     scope: str | None = None
 
     def __call__(self) -> Secret:
-        """A token that is still good, a new one if need be.
+        """Return the cached token, or a new one when that is close to its expiry.
 
         Raises `SaslAuthenticationError` for a refusal, `DisconnectedError` without an answer.
         """

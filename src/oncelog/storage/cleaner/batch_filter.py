@@ -52,7 +52,7 @@ class BatchFilter:
 
     keys: OffsetMap
     marks: Marks
-    """Where the newest records of the keys are, in the part of the log that they were noted in."""
+    """Offsets of the newest records, in the part of the log whose keys are in the offset map."""
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
     high_watermark: int

@@ -1,4 +1,6 @@
-"""Up to where each log is clean: Kafka's `cleaner-offset-checkpoint`, one in each data folder.
+"""Reads and writes `cleaner-offset-checkpoint`: up to which offset each log is clean.
+
+Each data folder has one, in Kafka's format.
 
 It only saves work. A log that it does not name counts as dirty from its start.
 """

@@ -36,7 +36,7 @@ from oncelog.storage.time_index import TIME_INDEX_ENTRY_SIZE_BYTES
 __all__ = ["Cleaning", "Uncleanable"]
 
 _SLOTS_PER_RECORD = 64
-"""A slot of the map is passed over so much faster than a record's key is compared."""
+"""Slots of the offset map that are read in the time that comparing one record's key takes."""
 
 
 class Uncleanable(OncelogError):  # noqa: N818 - names a state of the log
@@ -69,8 +69,8 @@ class Cleaning:
     def steps(self) -> Iterator[int]:
         """Do the work, and yield after each part how many bytes it read and wrote. Blocking.
 
-        Raises `CorruptBatch`, `ProtocolError` and `Uncleanable` for what this log cannot be cleaned
-        for, `LogChanged` when it was changed meanwhile, `StorageFailure`.
+        Raises `CorruptBatch`, `ProtocolError` and `Uncleanable` if this log cannot be cleaned,
+        `LogChanged` if it was closed, deleted or truncated during the cleaning, `StorageFailure`.
         """
         held = self._target.log
         if held.recovery_point < held.log_end_offset:
@@ -86,7 +86,7 @@ class Cleaning:
 
     def _note_keys(self) -> Iterator[int]:
         start, keys = self._target.first_dirty_offset, self._keys
-        # The markers of those that ended before are not met on the way, which begins at `start`.
+        # Markers before `start` are not read, so transactions that ended there are left out.
         transactions = self._transactions(from_offset=start)
         keys.latest_offset = start - 1
         step = _SegmentStep(self.stats)
@@ -132,7 +132,7 @@ class Cleaning:
     def _mark(self, marks: Marks) -> Iterator[int]:
         latest_offset = self._keys.latest_offset
         for offsets in self._keys.offsets(CLEANER_STEP_RECORDS_COUNT * _SLOTS_PER_RECORD):
-            # Later ones are of a batch that the map had room for in part.
+            # Later ones belong to a batch of which the map holds only some keys.
             marks.add(offset for offset in offsets if offset <= latest_offset)
             yield 0
 
@@ -189,7 +189,7 @@ class Cleaning:
         yield step.end()
 
     def _seal(self, cleaned: Segment, aborted: list[AbortedTxn], newest: Segment) -> None:
-        """Sync the files, and their names with the last one.
+        """Sync the files; the last sync makes their names durable as well.
 
         Without timestamps a segment is as old as its file, so the new one is as old as `newest`.
         """
@@ -219,7 +219,7 @@ class Cleaning:
 
 
 class _SegmentStep:
-    """How much was done since the event loop had its turn."""
+    """The work of the current step: bytes, and records whose keys were compared."""
 
     __slots__ = ("_compared_before", "_size", "_stats")
 

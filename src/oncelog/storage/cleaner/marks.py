@@ -1,7 +1,7 @@
-"""Where in the dirty part of a log records stay, known before its batches are read again.
+"""Marks the offsets in the dirty part of a log at which the newest record of a key is.
 
-A batch without such a record is dropped without decompressing or parsing its records. Most batches
-of a log that is often written over go so.
+The cleaner drops a batch without a mark before it decompresses or parses its records. In a log
+whose keys are often overwritten these are most batches.
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,16 @@ class Marks:
         self._marks = bytearray((count >> self._shift) + 1)
 
     def add(self, offsets: Iterable[int]) -> None:
-        """Mark offsets, which lie within."""
+        """Mark offsets, all of them within the range."""
         marks, shift, first_offset = self._marks, self._shift, self.first_offset
         for offset in offsets:
             marks[(offset - first_offset) >> shift] = 1
 
     def none_between(self, first_offset: int, last_offset: int) -> bool:
-        """Whether these offsets lie within and surely none of them is marked."""
+        """Whether these offsets are all within the range and none of them is marked.
+
+        False may also mean that a neighbouring offset which shares a mark is marked.
+        """
         if first_offset < self.first_offset or last_offset >= self.end_offset:
             return False
         begin = (first_offset - self.first_offset) >> self._shift

@@ -29,8 +29,8 @@ class OffsetMap:
     def __init__(self, memory_bytes: int, load_factor: float, records_count_max: int) -> None:
         """Use at most `memory_bytes`, and less for no more than `records_count_max` records.
 
-        At most `load_factor` of the slots are used, but always one: a cleaning without any would
-        never end.
+        At most `load_factor` of the slots are used, but at least one: a cleaning that cannot store
+        a key would never end.
         """
         wanted = int(records_count_max / load_factor) + _PRIMES_APART_MAX
         self._slots = _prime_at_most(max(_SLOTS_MIN, min(memory_bytes // ENTRY_SIZE_BYTES, wanted)))

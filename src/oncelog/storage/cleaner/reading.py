@@ -1,4 +1,4 @@
-"""Read the batches of sealed segments, each checked, through a descriptor of one's own.
+"""Reads the batches of sealed segments and checks each, through its own file descriptor.
 
 So a cleaning in the executor and the readers of the log do not wait for each other.
 """

@@ -1,4 +1,4 @@
-"""Which log to clean next, and which part of it (Kafka's `LogCleanerManager`, `LogToClean`).
+"""Selects the log to clean next, and its part (Kafka's `LogCleanerManager`, `LogToClean`).
 
 A log is clean below a checkpoint and dirty from there on. It is due when the dirty part that may be
 cleaned is larger than `min.cleanable.dirty.ratio` of what there is, or holds a record older than
@@ -40,7 +40,7 @@ class LogToClean:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is enough to do."""
+        """Whether the dirty share exceeds the configured ratio, or a dirty record is overdue."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
