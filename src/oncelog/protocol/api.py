@@ -88,7 +88,7 @@ class VersionRange(NamedTuple):
 
 
 NEVER: Final = 1 << 15
-"""A version beyond every other: what never came."""
+"""A version above all others, for an API without flexible versions."""
 
 
 class Row(NamedTuple):
@@ -162,7 +162,7 @@ ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
 )
 
 PRODUCE_VERSION_MIN: Final = 3
-"""Produce before record batches v2 is announced but not accepted."""
+"""The lowest accepted version of Produce; lower ones are announced only."""
 
 
 def accepts(api: ApiKey | int, version: int) -> bool:
@@ -187,5 +187,5 @@ def flexible_since(api: ApiKey | int) -> int:
 
 
 def newest(api: ApiKey) -> int:
-    """The newest version of an API that is spoken here."""
+    """Return the newest supported version of an API."""
     return ADVERTISED[api].max

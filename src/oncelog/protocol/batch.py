@@ -121,7 +121,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record, an end of transaction, which no consumer sees."""
+        """Whether it is a control batch, an end-of-transaction marker for example."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
@@ -164,7 +164,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch's CRC-32C is the one that its header names."""
+    """Whether the batch's CRC-32C equals the one in its header."""
     with memoryview(buffer) as view:
         return crc32c(view[position + CRC_START : position + header.length]) == header.crc
 
@@ -189,9 +189,9 @@ def iter_headers(
 def set_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> None:
-    """Turn the batch into one stamped by the broker at `timestamp_ms`, and renew its CRC.
+    """Set LogAppendTime and the timestamp `timestamp_ms` in the header, and renew the CRC.
 
-    The records keep their deltas: readers take the max timestamp for each record of such a batch.
+    The records keep their deltas: readers use the max timestamp for every record of such a batch.
     """
     attributes = header.attributes | TIMESTAMP_TYPE_MASK
     _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
@@ -200,13 +200,13 @@ def set_log_append_time(
 
 
 def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Put the largest timestamp of the one batch in the buffer right, and renew its CRC."""
+    """Correct the max timestamp of the only batch in the buffer, and renew its CRC."""
     _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     renew_crc(batch, 0, len(batch))
 
 
 def set_codec(header: bytearray, codec_id: int, length: int) -> None:
-    """Write the codec and the whole batch's `length` into a header; the CRC is not right then."""
+    """Write the codec and the whole batch's `length` into a header; the CRC is not updated."""
     attributes = _INT16.unpack_from(header, _ATTRIBUTES_POSITION)[0]
     _INT16.pack_into(header, _ATTRIBUTES_POSITION, attributes & ~CODEC_MASK | codec_id)
     _INT32.pack_into(header, _LENGTH_POSITION, length - LENGTH_PREFIX_SIZE)
@@ -221,9 +221,9 @@ def set_producer(
     base_sequence: int,
     transactional: bool,
 ) -> None:
-    """Stamp a batch that was encoded without a producer, and renew its CRC.
+    """Write producer id, epoch and sequence into a batch's header, and renew its CRC.
 
-    The client's side of idempotence.
+    An idempotent client calls it when it first sends the batch.
     """
     header = read_header(buffer, position)
     _PRODUCER.pack_into(
@@ -256,8 +256,8 @@ def _is_partial(buffer: Buffer, position: int, end: int) -> bool:
 
 
 def _too_short(buffer: Buffer, position: int, available: int) -> ProtocolError:
-    # Formats v0 and v1 are shorter than this header, and the byte that names them stands at the
-    # same place.
+    # Formats v0 and v1 are shorter than this header, and have the magic byte at the same
+    # position.
     if available > _MAGIC_POSITION and buffer[position + _MAGIC_POSITION] < MAGIC:
         return _old_format(buffer[position + _MAGIC_POSITION])
     return ProtocolError(

@@ -8,11 +8,11 @@ At the first use of a message in a version this module writes the source of one 
 function that reads it, or of one that writes it, from the class's declaration (`fields`), and
 compiles that once, as `dataclasses` does for `__init__`: a request costs a few calls instead of
 several per field. A traceback shows the lines, so a reader can be followed like any other code.
-What versions share of the wire is in `wire`; how the source comes about is in `codec_reader` and
-`codec_writer`, which build on `codec_source`.
+`wire` has the primitive types; `codec_reader` and `codec_writer` write the sources, and both use
+`codec_source`.
 
-EndTxn shows what they make. Neighbours of fixed size are one `Struct` (`?` is spelled `o` in its
-name, and `x` stands for a zero byte: no tagged fields); a compact length is one byte as a rule::
+These are the functions for EndTxn. Neighbouring fields of fixed size are one `Struct` (`o` in its
+name means `?`, and `x` is a zero byte: no tagged fields). A compact length usually takes one byte::
 
     def read(buffer, position):
         limit = len(buffer)
@@ -50,7 +50,8 @@ name, and `x` stands for a zero byte: no tagged fields); a compact length is one
         except (StructError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise MisfitError(f"EndTxnRequest: {error}") from error
 
-An array is a loop in the same function, whose struct's fields carry the array's name in front.
+An array is a loop in the same function; the variables of its elements' fields begin with the
+array's name.
 This module must not know any message.
 """
 
@@ -108,7 +109,7 @@ def response_class(api: ApiKey) -> type:
 
 
 def _class(api: ApiKey, kind: str) -> type:
-    # A class costs about a millisecond to make, and a broker's start needs few of them.
+    # Creating a class takes about a millisecond, and a broker's start needs few of them.
     module = import_module(f"oncelog.protocol.messages.{api.schema_name}")
     cls: type = getattr(module, api.title + kind)
     return cls
@@ -205,5 +206,5 @@ def encode_request(
 
 
 def error_of(code: int) -> ErrorCode:
-    """The error of a number; a number newer than we are is unknown_server_error."""
+    """Return the error of a code; an unknown code is unknown_server_error."""
     return ERRORS.get(code, ErrorCode.unknown_server_error)

@@ -21,7 +21,7 @@ TAGGED_NULL_MARKER: Final = 0
 PRESENT_MARKER: Final = 1
 """The byte in front of a nullable struct (KIP-893); any other than the null marker means present.
 
-A tagged struct has another null marker, which is never written: it is null by its absence.
+A tagged struct has another null marker, which is never written: a null one is absent.
 """
 
 LAYOUTS: Final[dict[str, str]] = {
@@ -51,9 +51,9 @@ def _has_arrays(cls: type, version: int) -> bool:
 
 
 def tagged_shape(shape: FieldShape) -> FieldShape:
-    """How a tagged field is encoded within its tag.
+    """Return how a tagged field is encoded within its tag.
 
-    It is null by its absence, and what is present is not nullable; a struct keeps its marker.
+    A null value is absent, so a present one is not nullable; a struct keeps its marker.
     """
     is_struct = shape.inner is not None and not shape.is_array
     return shape._replace(is_nullable=shape.is_nullable and is_struct)
@@ -104,7 +104,7 @@ class ReaderSource:
     def _entity(
         self, cls: type, prefix: str, before: str, after: str = "", *, has_tags: bool = True
     ) -> None:
-        """Read a struct; `before` and `after` stand around the call that makes the value of it."""
+        """Read a struct; `before` and `after` surround the call that creates its value."""
         carried = shapes(cls, self._version)
         variables = {shape.name: self.source.variable(prefix + shape.name) for shape in carried}
         tagged = []
@@ -160,7 +160,7 @@ class ReaderSource:
     def _length(self, variable: str, layout: str) -> None:
         """Read a length or count; -1 means null.
 
-        A compact one is stored as one more, usually in one byte.
+        A compact one is stored plus one, usually in one byte.
         """
         if not self._flexible:
             self._run.append((layout, variable))
@@ -223,7 +223,7 @@ class ReaderSource:
         line = self.source.line
         self._length("count", "i")
         with self._unless("count == -1", variable, shape.is_nullable):
-            # Every element takes at least one byte.
+            # Each element takes at least one byte.
             self._refuse_if(
                 "not 0 <= count <= limit - position",
                 f"{variable} with {{count}} elements, {{limit - position}} bytes left",
@@ -266,7 +266,7 @@ class ReaderSource:
             self._entity(inner, f"{shape.name}_", f"{variable} = ")
 
     def _skip_tags(self, prefix: str) -> None:
-        """Step over the tagged fields of a struct that has none that we know: mostly a zero."""
+        """Skip the tagged fields of a struct that has no known ones; mostly their count is 0."""
         tags = self.source.variable(f"{prefix}tags")
         self._run.append(("B", tags))
         self._unpack()
@@ -274,7 +274,7 @@ class ReaderSource:
             self.source.line("position = skip_tags(buffer, position - 1)")
 
     def _tags(self, tagged: list[tuple[str, FieldShape]], prefix: str) -> None:
-        """Read the tagged fields that we know, and step over the others."""
+        """Read the known tagged fields, and skip the others."""
         self._unpack()
         line, block = self.source.line, self.source.block
         for variable, shape in tagged:

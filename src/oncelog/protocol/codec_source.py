@@ -1,7 +1,7 @@
 """Writes the source of one function and compiles it, for the generators of readers and writers.
 
 Neighbouring fields of fixed size are collected in a run, which becomes a single `Struct`. This
-module must not know any message, nor which way the bytes go.
+module must not know any message, nor whether it is read or written.
 """
 
 import linecache
@@ -14,7 +14,7 @@ _INDENT: Final = "    "
 _LINE_LENGTH_MAX: Final = 100
 
 _LAYOUT_LETTERS: Final = str.maketrans({"?": "o"})
-"""How a layout is spelled in a function's name: `unpack_qho` is `Struct(">qh?").unpack_from`."""
+"""Letters of a layout in a function's name: `unpack_qho` is `Struct(">qh?").unpack_from`."""
 
 
 class Source:
@@ -43,7 +43,7 @@ class Source:
         self._indent -= 1
 
     def call(self, before: str, function: str, arguments: list[str], after: str = "") -> None:
-        """Add a line with a call, broken into one line per argument where it gets too long."""
+        """Add a line with a call, or one line per argument if the call is too long."""
         short = f"{before}{function}({', '.join(arguments)}){after}"
         if len(short) + len(_INDENT) * self._indent <= _LINE_LENGTH_MAX:
             self.line(short)

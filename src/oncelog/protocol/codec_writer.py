@@ -1,7 +1,7 @@
 """Writes the source of a writer of one message in one version (see `oncelog.protocol.codec`).
 
-A field that may not be null and is, or a value beyond what its field can carry, raises: such a
-message was built wrongly here. The length of compact strings is not bounded.
+A null value of a field that is not nullable, or a value out of its field's range, raises
+`MisfitError`: the caller built the message wrongly. The length of compact strings is not bounded.
 """
 
 import struct
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import FieldShape, shapes
 
 
 class MisfitError(OncelogError, ValueError):
-    """A value does not fit the field that has to carry it: the message was built wrongly here."""
+    """A value does not fit its field: the caller built the message wrongly."""
 
 
 class WriterSource:
@@ -76,7 +76,7 @@ class WriterSource:
             self._fixed(value, shape)
 
     def _named(self, value: str, wanted: str = "") -> str:
-        """A variable with a value that is looked at more than once."""
+        """Return a variable with a value that is used more than once."""
         if value.isidentifier():
             return value
         name = self.source.variable(wanted or value.rpartition(".")[2])
@@ -100,7 +100,7 @@ class WriterSource:
             self.source.line(f"{self._out} += {bytes(len(layout))!r}")
 
     def _length(self, value: str, layout: str) -> None:
-        """Write a length or count. A compact one is stored as one more."""
+        """Write a length or count. A compact one is stored plus one."""
         if not self._flexible:
             self._run.append((layout, value))
             self._pack()

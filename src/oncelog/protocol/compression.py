@@ -1,12 +1,12 @@
-"""The codecs of record batches: gzip, snappy, lz4 and zstd, with a bound on what comes out.
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, with bounded decompression.
 
-What Kafka's clients write is what is written here: gzip with its header, snappy in the Xerial
-framing of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java
-reader takes no dependent blocks), zstd as a frame. Read is anything those formats allow, raw snappy
-too.
+The formats written are those of Kafka's clients: gzip with its header, snappy in the Xerial framing
+of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java reader
+does not support dependent blocks), zstd as a frame. Readers accept everything that those formats
+allow, and raw snappy.
 
-A batch names no size for its records before compression, so a few bytes could ask for any amount of
-memory: every function that decompresses takes the most bytes that may come out.
+A batch does not contain its decompressed size, so a few bytes could claim any amount of memory.
+Therefore every function that decompresses has a limit on its output.
 """
 
 import zlib
@@ -143,7 +143,7 @@ def _decompress_raw_snappy(view: memoryview, limit: int) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # As Kafka's: its default level, 9, is the fast compressor, all others are the thorough one's.
+    # As in Kafka, the default level, 9, means the fast compressor; other levels mean the HC one.
     is_fast = level is None or level == _LZ4_LEVEL
     out = [_LZ4_HEADER]
     with memoryview(data) as view:
@@ -162,7 +162,7 @@ def _fast_lz4_block(block: bytes) -> bytes:
 
 
 def _thorough_lz4_block(block: bytes, level: int | None) -> bytes:
-    """The one block of a frame made for it: the library takes a level for frames only."""
+    """Return the block of a frame with that block alone: the library has levels for frames only."""
     packer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     packer.compress(block)
     frame = bytes(packer.finish())
@@ -186,7 +186,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
 def _grow(decompress_into: Callable[[bytes, bytearray], int], data: Buffer, limit: int) -> bytes:
     """Decompress into a buffer that doubles until the output fits or the limit is passed.
 
-    Neither format need name its size, and where it does, the sender chose it.
+    Neither format must contain its size, and the sender chooses what it contains.
     """
     raw = bytes(data)
     size = min(max(len(raw) * _FIRST_GUESS_FACTOR, _FIRST_GUESS_BYTES_MIN), limit)

@@ -240,7 +240,7 @@ def encode_fetch_response(
 ) -> list[Buffer]:
     """Encode header and body as a gather list, without the frame's 4-byte size.
 
-    Records are referred to, not copied.
+    The list refers to the records; they are not copied.
     """
     out: list[Buffer] = []
     head = bytearray(INT32.pack(correlation_id))
@@ -329,7 +329,7 @@ def _encode_legacy_topic(
 def _encode_records(
     records: Buffer | Sequence[Buffer] | None, compact: bool, head: bytearray, out: list[Buffer]
 ) -> None:
-    # Clients take null records for an error, so none is sent as empty, as Kafka does.
+    # Clients treat null records as an error, so no records are sent as empty ones, as in Kafka.
     buffers: Sequence[Buffer]
     if records is None:
         buffers = ()

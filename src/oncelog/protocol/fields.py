@@ -1,12 +1,12 @@
 """Declares the fields of the messages in `oncelog.protocol.messages`.
 
-A message is one dataclass for all versions (as Kafka's generator has it): its fields in the order
-of the wire, each annotated with how it is encoded and which versions carry it. A field that a
+A message is one dataclass for all versions, as in Kafka's generated code: its fields in the order
+of the wire, each annotated with its encoding and the versions that carry it. A field that a
 version does not carry keeps its default when that version is read, and is left out when it is
 written. Where versions differ in shape and not only in fields, the annotation says so too
 (`Single`, `Bare`, `Leading`), so that no class of an old version is needed.
 
-Codecs are made of these declarations (`oncelog.protocol.codec`). This module must not know any
+`oncelog.protocol.codec` makes the codecs from these declarations. This module must not know any
 message.
 """
 
@@ -58,7 +58,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class RequestFor(Generic[ResponseT]):
-    """The base of a request's class: names the class of its response to the type checker."""
+    """The base of a request's class; it tells the type checker the class of the response."""
 
     __slots__ = ()
 
@@ -97,23 +97,23 @@ class Tag:
 
 
 OWN_TAGS: Final = 10_000
-"""Tagged fields from here on are ours: Kafka numbers its own from 0.
+"""Numbers of Oncelog's own tagged fields begin here; Kafka's begin at 0.
 
-A peer that does not know one skips it (KIP-482), and a broker sends ours only to those that send
-one.
+A peer skips a tagged field that it does not know (KIP-482). A broker sends these only to clients
+that send one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Up to this version the array's only element stands in its place, without a count."""
+    """Up to this version the field is the array's only element, without a count."""
 
     last: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """Up to this version the array's elements are their first field alone, without tags."""
+    """Up to this version each element of the array is only its first field, without tags."""
 
     last: int
 

@@ -1,7 +1,7 @@
 """The hashes by which Java's clients and Kafka's coordinators choose partitions.
 
-Keys go where the Java client would send them, and groups and transactional ids to the coordinator
-that any client asks for; one bit of difference would split a key over two partitions.
+They choose the partition of a key as the Java client does, and the coordinator of a group or
+transactional id as Kafka does. With one bit of difference, a key would be in two partitions.
 """
 
 from functools import lru_cache

@@ -29,7 +29,7 @@ _TAGGED: Final[dict[int, tuple[int, int]]] = {
 }
 """First and last version with tagged fields in the request's header.
 
-The body of a version that we do not know is never read, so neither are the tags in front of it.
+The body of an unknown version is never read, nor are the tags before it.
 """
 
 
@@ -49,7 +49,7 @@ class RequestHeader(NamedTuple):
 _new_header: Final[Callable[[tuple[object, ...]], RequestHeader]] = partial(
     tuple.__new__, RequestHeader
 )
-"""Spares each request the Python function that calling `RequestHeader` would be."""
+"""Makes a `RequestHeader` without the cost of calling its Python constructor."""
 
 
 @lru_cache(maxsize=_CLIENT_IDS_CACHED_COUNT)

@@ -31,7 +31,7 @@ _PARTITION_V8: Final = integers(">ihqqqih")
 _PARTITION_V9: Final = integers(">ihqqqBBB")
 _LEADER: Final = integers(">iiB")
 
-# Half the cost of a named tuple's own constructor; used where a request makes one per partition.
+# It takes half the time of a named tuple's own constructor; used once per partition.
 _new = tuple.__new__
 
 
@@ -309,7 +309,7 @@ def encode_produce_request(
 ) -> list[Buffer]:
     """Encode header and body as a gather list, without the frame's 4-byte size.
 
-    Records are referred to, not copied.
+    The list refers to the records; they are not copied.
     """
     flexible = version >= FLEXIBLE_SINCE
     topics = list(topics)

@@ -1,7 +1,7 @@
-"""Records inside a batch: building batches and walking them.
+"""Encodes and decodes the records of a batch.
 
-The broker's hot path never comes here (D4). Coordinators, the client, compaction and tools do.
-Control batches, the markers that end a transaction, are made and read here too
+The broker's hot path does not use it (D4); coordinators, the client, compaction and tools do.
+Control batches, the markers that end a transaction, are encoded and decoded here too
 (`EndTxnMarker.json`, `ControlRecordType.json`).
 
 Layout of a record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key
@@ -138,7 +138,7 @@ def build_batch(
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """One record without its length, for a batch being filled step by step."""
     _offset, _timestamp, key, value, headers = record
-    # Small varints, by far the most, are looked up in place: a call costs more than the look-up.
+    # Most varints are small; an inline table look-up is faster than a call.
     if key is None:
         key_size, key = _NULL, b""
     else:
@@ -184,7 +184,7 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the records of the batch at `position`, decompressed into at most `limit_bytes`.
 
-    Raises `ProtocolError`: corrupt_message for records that are none, message_too_large,
+    Raises `ProtocolError`: corrupt_message for malformed records, message_too_large,
     unsupported_compression_type. The CRC is not checked here.
     """
     yield from _iter_unpacked(unpack_records(buffer, position, header, limit_bytes), header)
@@ -233,7 +233,7 @@ def _iter_unpacked(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 def _read_record(data: bytes, position: int, end: int, header: BatchHeader) -> Record:
     timestamp_delta, position = read_varlong(data, position + 1)
-    # One-byte varints, by far the most, are read in place: a call costs more than the reading.
+    # Most varints have one byte; reading them inline is faster than a call.
     raw = data[position]
     if raw < 0x80:
         offset_delta = (raw >> 1) ^ -(raw & 1)

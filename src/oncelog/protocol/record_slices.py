@@ -49,11 +49,11 @@ class RecordSlice(NamedTuple):
     """One record's position in the decompressed records of its batch, and its key."""
 
     start: int
-    """Its first byte, which begins its length."""
+    """Position of its first byte, where its length begins."""
     body: int
-    """Its attributes, after the length."""
+    """Position of its attributes, after the length."""
     tail: int
-    """Its offset delta, after the timestamp delta."""
+    """Position of its offset delta, after the timestamp delta."""
     end: int
     timestamp_delta: int
     offset: int
@@ -78,7 +78,7 @@ def unpacked(
 def iter_slices(data: bytes, header: BatchHeader) -> Iterator[RecordSlice]:
     """Yield the records of a batch, given what `unpacked` returned for it.
 
-    Raises `ProtocolError` (corrupt_message) for records that are none.
+    Raises `ProtocolError` (corrupt_message) for malformed records.
     """
     if header.record_count * _RECORD_SIZE_MIN > len(data):
         raise _corrupt(f"{header.record_count} records in {len(data)} bytes")
@@ -103,7 +103,7 @@ def _slice_at(data: bytes, start: int, base_offset: int) -> RecordSlice:
         raise _corrupt(f"record of {size} bytes")
     timestamp_delta, tail = read_varlong(data, body + 1)
     offset_delta, position = read_varint(data, tail)
-    # One-byte varints, by far the most, are read in place: a call costs more than the reading.
+    # Most varints have one byte; reading them inline is faster than a call.
     raw = data[position]
     if raw < 0x80:
         key_size = (raw >> 1) ^ -(raw & 1)
@@ -155,7 +155,7 @@ def thinned_batch(
 
 
 def emptied_batch(header: BatchHeader) -> bytearray:
-    """Return the batch without records, with its producer's last sequence and its last offset."""
+    """Return the batch without records; it keeps its last sequence and last offset."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
     return _batch(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
 

@@ -1,8 +1,8 @@
-"""Checks a batch's records one by one, without decoding them to values.
+"""Checks each record of a batch, without decoding it to values.
 
-Structure (sizes, counts, nothing left over), offset deltas, timestamps and keys, as Kafka's
-`LogValidator` and `DefaultRecord` do. It costs about ten times what an append costs
-(docs/differences.md), so it is done only where the records have to be parsed anyway.
+It checks sizes and counts, offset deltas, timestamps and keys, as Kafka's `LogValidator` and
+`DefaultRecord` do. It takes many times as long as an append (bench/records.py), so
+`oncelog.storage.validation` does it only where records have to be parsed anyway.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ __all__ = ["EVERY_TIME", "Times", "Walked", "walk_records"]
 
 
 class Times(NamedTuple):
-    """Timestamps that are taken, both included, in milliseconds; -1 (no timestamp) always is."""
+    """The accepted timestamps, both inclusive, in milliseconds; -1 (none) is always accepted."""
 
     earliest_ms: int
     latest_ms: int

@@ -1,9 +1,9 @@
 """Primitive types of the wire: varints, strings, arrays and tagged fields.
 
-For codecs written by hand, as functions of (buffer, position). Every reader returns (value, next
-position) and never looks past the buffer's end: it raises `ProtocolError` (invalid_request), or
-lets `IndexError` or `struct.error` out, which the codec that calls it turns into one. No count read
-from the wire is used to allocate.
+They are functions of (buffer, position), for codecs written by hand. Every reader returns (value,
+next position) and never reads past the buffer's end: it raises `ProtocolError` (invalid_request),
+`IndexError` or `struct.error`, and the calling codec converts the latter two. No count read from
+the wire is used to allocate memory.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _VARLONG_BYTES_MAX: Final = 10
 
 
 def malformed(message: str) -> ProtocolError:
-    """The error for bytes that are no message of the kind expected."""
+    """Return the error for bytes that are not the expected message."""
     return ProtocolError(ErrorCode.invalid_request, message)
 
 
@@ -155,7 +155,7 @@ def read_compact_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
 def iter_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
     """Yield (tag, start, end) of each tagged field (KIP-482).
 
-    The last item is (-1, end, end) with the end of them all.
+    The last item is (-1, end, end), where `end` is the position after all tagged fields.
     """
     count, position = read_uvarint(buffer, position)
     if count > TAGGED_FIELDS_COUNT_MAX:

@@ -1,7 +1,7 @@
 """Validates batches before a leader accepts them, and rewrites them where a config requires it.
 
 Pure: its inputs are bytes, configs and a time. Of every batch the header, the sizes and the CRC are
-checked. Kafka's `LogValidator` also parses each record; here that costs about twenty times the
+checked. Kafka's `LogValidator` also parses each record. Here that takes many times as long as the
 append itself (bench/records.py), so it is done only where records have to be parsed anyway, or
 where the header cannot be right:
 

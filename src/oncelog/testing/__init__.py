@@ -1,4 +1,4 @@
-"""For tests of applications: a broker whose faults the test chooses, and a plugin for pytest.
+"""Tools for tests of applications: a broker with injected faults, and a pytest plugin.
 
 docs/testing.md is the guide. The names are imported when first used, because pytest imports
 `oncelog.testing.plugin`, and this with it, in every run.

@@ -25,7 +25,7 @@ __all__ = ["ControlledBroker"]
 
 
 class ControlledBroker(EmbeddedBroker):
-    """See `EmbeddedBroker`; `faults` injects faults on demand."""
+    """An `EmbeddedBroker` in which `faults` injects faults on demand."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ControlledBroker(EmbeddedBroker):
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> None:
-        """Create a topic; it can be used when this returns. Raises `ValueError` with the reason."""
+        """Create a topic and wait until it is usable. Raises `ValueError` with the reason."""
         settings: dict[str, str | None] = {key: str(v) for key, v in (config or {}).items()}
 
         async def create() -> None:
@@ -55,7 +55,7 @@ class ControlledBroker(EmbeddedBroker):
         self.run(create())
 
     def revive(self) -> None:
-        """Start a broker again that was killed and stayed down; returns when it serves."""
+        """Start the broker again after a kill without restart; returns when it serves."""
 
         async def wake() -> None:
             death = self._death
@@ -66,7 +66,7 @@ class ControlledBroker(EmbeddedBroker):
         self.run(wake())
 
     def dies(self, restart: bool) -> None:
-        """The broker is being killed, in its loop."""
+        """Called in the broker's loop when a fault kills the broker."""
         self._death = _Death()
         if restart:
             self._death.is_revived.set()
@@ -106,7 +106,7 @@ class ControlledBroker(EmbeddedBroker):
 
 
 class _Death:
-    """A broker is dead: whether it is to serve again, and whether it does."""
+    """A killed broker: whether it shall start again, and whether its death is over."""
 
     def __init__(self) -> None:
         self.is_revived = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A clock that tests move: the machine's own, and what was added to it."""
+"""A clock that tests advance: the system's clock plus an offset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ControlledClock"]
 
 
 class ControlledClock:
-    """See `oncelog.runtime.clock.Clock`. `advance` is called in the loop whose tasks sleep here."""
+    """A `oncelog.runtime.clock.Clock`. Call `advance` in the loop whose tasks sleep on it."""
 
     def __init__(self) -> None:
         self._system = SystemClock()
@@ -18,15 +18,15 @@ class ControlledClock:
         self._moved: asyncio.Event | None = None
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970 (UTC), as far ahead as it was moved."""
+        """Wall time in milliseconds since 1970 (UTC), plus the offset."""
         return self._system.now_ms() + round(self._ahead_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of the monotonic clock, as far ahead."""
+        """Milliseconds of the monotonic clock, plus the offset."""
         return self._system.monotonic_ms() + self._ahead_ms
 
     async def sleep(self, delay_ms: float) -> None:
-        """Sleep until that much time has passed, really or by `advance`."""
+        """Sleep until that much time has passed, in real time or by `advance`."""
         end_ms = self.monotonic_ms() + delay_ms
         while (left_ms := end_ms - self.monotonic_ms()) > 0:
             if self._moved is None:
@@ -38,7 +38,7 @@ class ControlledClock:
                 continue
 
     def advance(self, ms: float) -> None:
-        """Move the clock ahead, and wake whose time has come."""
+        """Advance the clock and wake the tasks whose sleep is over."""
         self._ahead_ms += ms
         moved, self._moved = self._moved, None
         if moved is not None:

@@ -1,6 +1,6 @@
-"""A disk on which a broker can be killed: after some write, no more is written.
+"""A disk on which a broker can be killed at a write: later writes fail.
 
-Earlier writes remain, as after SIGKILL: their bytes are the system's.
+Earlier writes remain, as after SIGKILL: the system has their bytes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Killed(BaseException):
-    """Unwinds what a killed broker was about to do.
+    """Ends what a killed broker was doing.
 
-    No error handler of the broker may see it, as none would run in a killed process.
+    It derives from `BaseException` so that no error handler of the broker catches it, as none
+    would run in a killed process.
     """
 
 
 class ControlledDisk(SystemDisk):
-    """See `SystemDisk`. `watch`, where set, sees every write before and after it happens."""
+    """A `SystemDisk`. `watch`, if set, is called before and after each write."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_dead = False
         self.watch: Callable[[str, Buffer, bool], None] | None = None
-        """Called with the path, what is written, and whether that is still to come."""
+        """Called with the path, the bytes, and whether the write has yet to happen."""
 
     def check(self) -> None:
         """Raise `Killed` once the broker is dead."""
@@ -68,7 +69,7 @@ class ControlledDisk(SystemDisk):
 
 
 class _ControlledFile:
-    """A file of that disk."""
+    """A file of a `ControlledDisk`."""
 
     __slots__ = ("_disk", "_file", "close", "fsync", "path", "pread", "pread_cached", "size")
 
@@ -83,7 +84,7 @@ class _ControlledFile:
         self.close = file.close
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write, unless the broker dies of it."""
+        """Write, unless the broker is dead, or is killed at this write."""
         disk = self._disk
         disk.check()
         if disk.watch is not None:
@@ -93,6 +94,6 @@ class _ControlledFile:
             disk.watch(self.path, data, False)
 
     def truncate(self, size: int) -> None:
-        """Cut, unless the broker is dead."""
+        """Truncate, unless the broker is dead."""
         self._disk.check()
         self._file.truncate(size)

@@ -1,4 +1,4 @@
-"""`ArmedFault`: one fault on demand, from the moment it is set until it has struck."""
+"""`ArmedFault`: one fault, from when it is set until it has occurred."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArmedFault:
         return self._hits_count
 
     def wait(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Return when it has occurred as often as requested, and its effect has ended.
+        """Wait until it has occurred as often as requested, and its effect has ended.
 
         A kill ends when the broker serves again, if it is restarted. Raises `TimeoutError` with a
         sentence that names the fault.
@@ -41,13 +41,13 @@ class ArmedFault:
             raise TimeoutError(f"within {timeout_s} s this has not happened: {self.description}")
 
     def cancel(self) -> None:
-        """Take it back; harmless when it is over."""
+        """Remove the fault; this does nothing once it is over."""
         self._cancel()
 
     # For the broker's side, in its loop.
 
     def strikes(self) -> bool:
-        """Count one occasion; whether the fault strikes now."""
+        """Count one matching request or write; return whether the fault occurs now."""
         if self._left_count == 0:
             return False
         if self._skips_count > 0:
@@ -59,7 +59,7 @@ class ArmedFault:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it will never strike again."""
+        """Whether it will not occur again."""
         return self._left_count == 0
 
     def finish(self) -> None:

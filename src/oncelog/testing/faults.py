@@ -1,11 +1,10 @@
 """`Faults` injects faults into a `ControlledBroker`, at chosen moments.
 
-Faults of requests stand between the dispatcher and the handlers, kills at the disk, time at the
-clock; all three are the edges that the broker takes from outside (D3). While no fault is set,
-requests go straight to the handlers.
+Faults of requests are injected between the dispatcher and the handlers, kills at the disk, and time
+at the clock (D3). While no fault is set, the dispatcher calls the handlers directly.
 
-The methods may be called from any thread, also from a coroutine: they wait for the broker's loop,
-which is another one.
+The methods may be called from any thread, and from a coroutine: they wait for the broker's own
+event loop, which runs in another thread.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = ["Faults"]
 T = TypeVar("T")
 
 BEYOND_MS = 100.0
-"""How far beyond a deadline the clock is moved: the system's own may step back a little."""
+"""How far beyond a deadline the clock is advanced: the system's clock may step back a little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,10 @@ class Controlled(Protocol):
         """Run a coroutine in that loop."""
 
     def dies(self, restart: bool) -> None:
-        """The broker is being killed, in its loop."""
+        """Called in the broker's loop when a fault kills the broker."""
 
     def revive(self) -> None:
-        """Start a broker again that stayed down."""
+        """Start the broker again after a kill without restart."""
 
 
 class Faults:
@@ -90,7 +89,7 @@ class Faults:
         self._requests: list[RequestFault] = []
         self._kills: list[_Kill] = []
         self._struck: list[ArmedFault] = []
-        """Kills that have struck, until the broker serves again or stays down."""
+        """Kills that have occurred, until the broker serves again or stays down."""
         self._ids: dict[int, str] = {}
         """Transactional ids by producer id, from PREPARE records: a marker contains no id."""
 
@@ -105,10 +104,10 @@ class Faults:
         times: int = 1,
         client_id: str | None = None,
     ) -> ArmedFault:
-        """Answer the n-th request of an API from now on, and `times` in a row, by an error.
+        """Answer the `nth` request of an API from now on by an error, and `times` - 1 after it.
 
         The request has no effect. `client_id` leaves the requests of other clients alone. Raises
-        `ValueError` for an API that has no such answer.
+        `ValueError` for an API whose responses have no error code here.
         """
         if api not in CAN_FAIL:
             names = ", ".join(sorted(each.title for each in CAN_FAIL))
@@ -135,7 +134,7 @@ class Faults:
     def lose_request(
         self, api: ApiKey, *, nth: int = 1, times: int = 1, client_id: str | None = None
     ) -> ArmedFault:
-        """Drop the connection before anything of the request happens."""
+        """Drop the connection before the request has any effect."""
         what = f"{api.title} is lost before it takes effect"
         return self._set(api, what, losing_request(what), nth, times, client_id)
 
@@ -158,7 +157,7 @@ class Faults:
     ) -> ArmedFault:
         """Kill the broker at a moment of a transaction, by default now; then start it again.
 
-        Its files are as after SIGKILL; afterwards it neither writes nor answers. It comes back on
+        Its files are as after SIGKILL; afterwards it neither writes nor answers. It starts again on
         the same port. With `restart` false it stays down until `restart` is called.
         """
         if at is None:
@@ -175,7 +174,7 @@ class Faults:
         return kill.fault
 
     def restart(self) -> None:
-        """Start a broker again that was killed and stayed down."""
+        """Start the broker again after a kill without restart."""
         self._controlled.revive()
 
     # ---- producers and time ----
@@ -206,17 +205,18 @@ class Faults:
         return self._controlled.run(take_over())
 
     def advance_clock(self, ms: float) -> None:
-        """Move the broker's clock ahead, and have done what is due by then.
+        """Advance the broker's clock, and run what is due by then.
 
-        Transactions and sessions time out, ids and offsets expire, records age. What a request in
-        flight waits for does not end sooner.
+        Transactions and sessions time out, ids and offsets expire, records age. The deadlines of
+        requests in flight do not change.
         """
         self._controlled.call(lambda broker: self._advance(broker, ms))
 
     def expire_transaction(self, transactional_id: str) -> None:
-        """Move the clock just beyond an open transaction's timeout: it is aborted and fenced.
+        """Advance the clock beyond the timeout of an open transaction, which aborts it.
 
-        What else is due by then happens too. Raises `ValueError` when it is not open.
+        Its producer is fenced. Everything else that is due by then happens too. Raises `ValueError`
+        when no transaction of the id is open.
         """
 
         def expire(broker: Broker) -> None:
@@ -230,9 +230,10 @@ class Faults:
         self._controlled.call(expire)
 
     def expire_sessions(self, group_id: str) -> None:
-        """Move the clock just beyond the session timeout of a group's members: they are out.
+        """Advance the clock beyond the session timeout of a group's members, which removes them.
 
-        What else is due by then happens too. Raises `ValueError` when the group has no members.
+        Everything else that is due by then happens too. Raises `ValueError` for a group without
+        members.
         """
 
         def expire(broker: Broker) -> None:
@@ -249,7 +250,7 @@ class Faults:
         self._controlled.call(expire)
 
     def clear(self) -> None:
-        """Take back every fault that has not struck."""
+        """Remove every fault that has not occurred."""
 
         def work() -> None:
             self._requests.clear()
@@ -260,14 +261,14 @@ class Faults:
     # ---- in the broker's loop ----
 
     def attach(self, broker: Broker, disk: ControlledDisk) -> None:
-        """A broker has started: its faults are set, and the kills before it are over."""
+        """Called when a broker has started: install its faults and end the earlier kills."""
         self._broker, self._disk = broker, disk
         self._thread_id = threading.get_ident()
         self._install()
         self.finish_kills()
 
     def detach(self) -> None:
-        """The broker has ended."""
+        """Called when the broker has ended."""
         self._broker = self._disk = None
 
     def finish_kills(self) -> None:
@@ -301,7 +302,7 @@ class Faults:
         return answer
 
     def _watch(self, path: str, data: Buffer, is_coming: bool) -> None:
-        """See every write; end the broker at the one that a kill waits for."""
+        """Called for every write; kill the broker at the one that a fault waits for."""
         if threading.get_ident() != self._thread_id:
             return
         for step in steps_of_write(path, bytes(data)):
@@ -364,7 +365,7 @@ class Faults:
         self._do(work)
 
     def _do(self, work: Callable[[], None]) -> None:
-        """Run it in the broker's event loop; for a broker that is down, at its next start."""
+        """Run `work` in the broker's event loop; if the broker is down, at its next start."""
 
         async def in_loop() -> None:
             work()

@@ -58,17 +58,17 @@ class Moment(Enum):
 
     @property
     def step(self) -> TransactionWriteKind:
-        """The write that it is about."""
+        """The kind of write before or after which the broker is killed."""
         return self.value[0]
 
     @property
     def is_before(self) -> bool:
-        """Whether the write does not happen any more."""
+        """Whether the broker is killed before the write."""
         return self.value[1] == "before"
 
 
 def steps_of_write(path: str, data: bytes) -> Iterator[TransactionWrite]:
-    """The steps that a write to this file is."""
+    """Yield the steps of transactions that a write to this file contains."""
     if not path.endswith(".log"):
         return
     folder = path.rpartition("/")[0].rpartition("/")[2]

@@ -51,14 +51,14 @@ _BROKERS: Final = pytest.StashKey[_Brokers]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Settings for all brokers that the fixtures start."""
+    """Add the options for all brokers that the fixtures start."""
     parser.addini(
         "oncelog_config", "settings of the brokers of fixtures, KEY=VALUE", type="linelist"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, and a place for what this session starts."""
+    """Register the marker, and create the session's collection of brokers."""
     config.stash[_BROKERS] = _Brokers()
     config.addinivalue_line(
         "markers",
@@ -71,23 +71,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def oncelog_broker(pytestconfig: pytest.Config) -> Iterator[ControlledBroker]:
     """A broker for all tests of this process: under pytest-xdist each worker has its own.
 
-    Faults that have not struck are taken back after each test.
+    Faults that have not occurred are removed after each test.
     """
     yield from pytestconfig.stash[_BROKERS].start(_config_of_session(pytestconfig))
 
 
 @pytest.fixture
 def oncelog(request: pytest.FixtureRequest) -> Iterator[ControlledBroker]:
-    """A broker for this test alone, with the settings of its marker."""
+    """A broker for this test alone, with the configs of its marker."""
     config = _config_of_session(request.config) | _wanted(request.node).config
     yield from request.config.stash[_BROKERS].start(config)
 
 
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test uses, made as the marker says.
+    """The name of a topic that no other test uses, created as the marker says.
 
-    It is on the broker of `oncelog` where the test has one, else on that of `oncelog_broker`.
+    It is on the broker of the fixture `oncelog` if the test uses it, else on `oncelog_broker`.
     """
     own = "oncelog" in request.fixturenames
     wanted = _wanted(request.node)
@@ -106,7 +106,7 @@ def oncelog_topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The log of a test begins with its fixtures."""
+    """Clear the log before a test's fixtures run."""
     log = item.config.stash[_BROKERS].log
     if log is not None:
         log.clear()
@@ -114,7 +114,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Have the session's broker as the next test expects it: running, without a fault."""
+    """Restart the session's broker if it is down, and remove its faults, for the next test."""
     for broker in item.config.stash[_BROKERS].running:
         broker.faults.clear()
         broker.faults.restart()
@@ -124,7 +124,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the brokers of a failed test know to its report."""
+    """Add logs, topics and transactions of a failed test's brokers to its report."""
     report = yield
     _tell(item, report)
     return report

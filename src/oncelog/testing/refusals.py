@@ -1,7 +1,7 @@
-"""Builds error responses for requests of a test; such requests have no effect.
+"""Builds the error responses of injected faults; the requests have no effect.
 
-Each has the shape of Apache Kafka's errors: for the whole request where its response has such a
-field, else for every topic, partition or id that it names.
+As in Apache Kafka the error is in the response's top-level field if it has one, else in each topic,
+partition or id of the request.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _WHOLE: Final = frozenset(
         ApiKey.DESCRIBE_CLUSTER,
     }
 )
-"""APIs whose response has one error for all."""
+"""APIs whose response has a top-level error."""
 
 
 def refusal(request: Request[Any], error: ErrorCode) -> object:
-    """The answer of that error to a request of an API in `CAN_FAIL`."""
+    """Return the response with that error, for a request of an API in `CAN_FAIL`."""
     if request.api in _WHOLE:
         return codec.response_class(request.api)(error_code=error)
     return _BY_API[request.api](request, error)
@@ -58,7 +58,7 @@ def _produce(request: Request[memoryview], error: ErrorCode) -> Buffers | None:
 def _fetch(request: Request[memoryview], error: ErrorCode) -> Buffers:
     fetch = parse_fetch_request(request.body, request.version)
     if not fetch.topics:
-        # A session's next request names no partition: the session is what can fail.
+        # An incremental request need not name a partition, so the session gets the error.
         code = int(ErrorCode.fetch_session_id_not_found)
         return encode_fetch_response(request.version, request.correlation_id, (), error=code)
     topics = [
@@ -208,4 +208,4 @@ _BY_API: Final[dict[ApiKey, Callable[[Request[Any], ErrorCode], object]]] = {
 }
 
 CAN_FAIL: Final = _WHOLE | frozenset(_BY_API)
-"""The APIs whose requests can be answered by an error on demand."""
+"""The APIs whose requests `Faults.fail` can answer by an error."""

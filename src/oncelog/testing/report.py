@@ -1,6 +1,6 @@
 """Adds the broker's log, topics and transactions to the report of a failed test.
 
-A transaction's life is its records in `__transaction_state`.
+The history of a transaction is its records in `__transaction_state`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BrokerLog(Handler):
         self._level_before = NOTSET
 
     def emit(self, record: LogRecord) -> None:
-        """Keep a line."""
+        """Store a line."""
         if threading.current_thread().name.startswith(THREAD_PREFIX):
             self._lines.append(self.format(record))
 
@@ -75,7 +75,7 @@ class BrokerLog(Handler):
 
 
 def topics_text(broker: Broker) -> str:
-    """A line per partition of each topic: where it starts and ends, and how far readers get."""
+    """Return a line per partition: its start and end, high watermark and last stable offset."""
     lines = [f"{'partition':40} {'start':>8} {'stable':>8} {'high':>8} {'end':>8}"]
     for partition in sorted(broker.partitions, key=lambda each: each.topic_partition):
         log = partition.log
@@ -90,7 +90,7 @@ def topics_text(broker: Broker) -> str:
 
 
 def transactions_text(broker: Broker) -> str:
-    """Return the life of each transactional id, as far as its log contains it."""
+    """Return the history of each transactional id, as far as its log contains it."""
     lives: dict[str, list[str]] = {}
     for partition in broker.partitions:
         if partition.topic_partition.topic != TRANSACTION_STATE_TOPIC:

@@ -34,7 +34,7 @@ Action = Callable[[Api, object, "Request[Any]"], object]
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """A fault of the requests of one API, of one client where `client_id` is given."""
+    """A fault of the requests of one API, only of one client if `client_id` is set."""
 
     api: ApiKey
     client_id: str | None
@@ -42,7 +42,7 @@ class RequestFault:
     fault: ArmedFault
 
     def concerns(self, request: Request[Any]) -> bool:
-        """Whether a request counts."""
+        """Whether the fault applies to a request."""
         return request.api is self.api and self.client_id in (None, request.client_id)
 
 
@@ -102,7 +102,7 @@ def losing_reply(description: str) -> Action:
 
 
 async def until_kept(pending: Pending[object]) -> None:
-    """Return when the promise is kept; drop it if the caller is cancelled."""
+    """Wait until `pending` is completed; drop it if the caller is cancelled."""
     kept = asyncio.get_running_loop().create_future()
     pending.wait(lambda: None if kept.done() else kept.set_result(None))
     try:

@@ -1,5 +1,5 @@
 """Keys and values of the records in the internal topics, byte for byte as Kafka writes them (D5).
 
-Every key and value begins with an int16: a key's names its kind, a value's its version. They are
-written by hand here; Apache's kafka-dump-log judges them.
+Every key and value begins with an int16: the kind of a key, the version of a value. The codecs are
+written by hand; tests read their output with Apache's kafka-dump-log.
 """

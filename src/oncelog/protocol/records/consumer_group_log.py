@@ -2,10 +2,10 @@
 
 From Kafka's `ConsumerGroup*Key.json` and `ConsumerGroup*Value.json`: key kinds 3 to 8 and 16, all
 values in version 0 with tagged fields. A key names the group, and most also a member or a regular
-expression. A record without a value forgets its key. Kafka 4.1 stopped writing partition metadata
-(kind 4), which the hash in `GroupEpochValue` replaced; it still deletes what older brokers left.
+expression. A record without a value deletes its key. Brokers before Kafka 4.1 write partition
+metadata (kind 4); later ones use the hash in `GroupEpochValue`, and only delete such records.
 
-The values are declared as messages are, and their codecs made of that (`oncelog.protocol.codec`).
+The values are declared as messages are, and `oncelog.protocol.codec` makes their codecs.
 """
 
 from dataclasses import dataclass

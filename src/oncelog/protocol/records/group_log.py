@@ -1,7 +1,7 @@
 """`__consumer_offsets`: committed offsets and the state of classic groups.
 
 From `OffsetCommitKey/Value.json` (key kinds 0 and 1, value versions 0 to 4) and
-`GroupMetadataKey/Value.json` (key kind 2, value versions 0 to 4). A record without a value forgets
+`GroupMetadataKey/Value.json` (key kind 2, value versions 0 to 4). A record without a value deletes
 its key. Keys of other kinds (`consumer_group_log`) decode to None. The member subscription and
 assignment are bytes that only clients understand.
 """
@@ -21,7 +21,7 @@ OFFSET_COMMIT_KEY: Final = 1
 GROUP_METADATA_KEY: Final = 2
 
 OFFSET_COMMIT_VALUE_VERSION: Final = 4
-"""What Kafka writes today. An expiry of its own needs version 1, the only one that has it."""
+"""The version that Kafka writes. An offset with its own expiry is written in version 1."""
 GROUP_METADATA_VALUE_VERSION: Final = 3
 _VALUE_VERSION_MAX: Final = 4
 _FLEXIBLE_SINCE: Final = 4

@@ -1,8 +1,8 @@
 """Scans an internal partition fast: it checks batches and slices records without decoding.
 
 A coordinator reads its whole partition when it starts, mostly batches of one record that a later
-one supersedes. So nothing is decoded here: a record is its offset, timestamp, key and value, as a
-plain tuple. Such batches are read in runs, without a header object for each; all others, and
+one supersedes. So keys and values stay bytes: a record is the plain tuple of its offset, timestamp,
+key and value. Such batches are read in runs, without a header object for each; all others, and
 damaged ones, are read by `oncelog.protocol.batch` and `oncelog.protocol.record`.
 
 It does not know what keys and values mean. It reads compacted logs as well: empty batches, gaps
@@ -35,7 +35,7 @@ ScannedRecord = tuple[int, int, bytes | None, bytes | None]
 """(offset, timestamp in ms, key, value)"""
 
 RUN_COUNT_MAX: Final = 256
-"""Plain batches that come at once."""
+"""Plain batches that one run has at most."""
 
 _unpack_header = HEADER.unpack_from
 _MORE: Final = 0x80
@@ -44,7 +44,7 @@ _BITS: Final = 0x7F
 
 
 class DamagedRecord(ProtocolError):  # noqa: N818 - names what was found
-    """Bytes of an internal partition that cannot be understood, from `offset` on."""
+    """A damaged record of an internal partition, at `offset`."""
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(ErrorCode.corrupt_message, f"the record at offset {offset}: {why}")
@@ -59,7 +59,7 @@ class Scanned(NamedTuple):
     """None for plain batches: no transaction, no markers."""
     records: list[ScannedRecord]
     next_offset: int
-    """The first offset behind them."""
+    """The first offset after them."""
 
 
 def scan_batches(
@@ -67,9 +67,8 @@ def scan_batches(
 ) -> Iterator[Scanned]:
     """Yield what the batches hold, in the order of the log.
 
-    `next_offset` is the first offset that is still to come, `run_count_max` how many plain batches
-    come at once. Raises `DamagedRecord` for a checksum or a size that is wrong, and for offsets
-    that do not rise.
+    Batches below `next_offset` are not expected; a run has at most `run_count_max` plain batches.
+    Raises `DamagedRecord` for a wrong checksum or size, and for offsets that do not increase.
     """
     position = 0
     with memoryview(batches) as view:
@@ -99,9 +98,9 @@ def scan_batches(
 def _plain_run(
     batches: bytes, view: memoryview, position: int, next_offset: int, count_max: int
 ) -> tuple[list[ScannedRecord], int, int]:
-    """Read sound batches of one record and without attributes, as many as follow each other.
+    """Read a run of sound batches with one record and no attributes.
 
-    Returns their records, the position behind them and the offset that comes next.
+    Returns their records, the position after them and the next offset.
     """
     run: list[ScannedRecord] = []
     last_start = len(batches) - HEADER_SIZE
@@ -127,8 +126,8 @@ def _only_record(
 ) -> ScannedRecord | None:
     """Cut out the only record of a plain batch, from `place` to `end`.
 
-    None, so that the careful way judges it, for damage, for headers, and for a length of more than
-    two bytes. Lengths are read in place: a call costs more than the reading.
+    None for damage, for record headers, and for a length of more than two bytes: then the caller
+    uses the general reader. Lengths are read inline, which is faster than a call.
     """
     try:
         raw = batches[place]

@@ -1,7 +1,7 @@
-"""`__transaction_state`: what the transaction coordinator remembers of each transactional id.
+"""`__transaction_state`: the coordinator's state of each transactional id.
 
-From `TransactionLogKey.json` and `TransactionLogValue.json`. A record without a value forgets the
-id. Value version 0 knows no tagged fields; version 1 carries what TV2 needs in them (KIP-890). This
+From `TransactionLogKey.json` and `TransactionLogValue.json`. A record without a value deletes the
+id. Value version 0 has no tagged fields; version 1 has those of TV2 (KIP-890). This
 module knows the bytes of a status, not which moves between statuses are legal.
 """
 
@@ -39,7 +39,7 @@ class TransactionLogValue(NamedTuple):
 
     `status` is Kafka's number of the state: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort,
     4 CompleteCommit, 5 CompleteAbort. `partitions` holds (topic, partition indexes); None, which
-    Kafka writes for Empty, is kept apart from an empty tuple.
+    Kafka writes for Empty, differs from an empty tuple.
     """
 
     producer_id: int
@@ -84,7 +84,7 @@ def encode_value(value: TransactionLogValue, version: int = VALUE_VERSION_MAX) -
 
 @lru_cache(maxsize=_PARTITION_LISTS_CACHED_COUNT)
 def _partitions(partitions: Partitions | None, flexible: bool) -> bytes:
-    """Encode the list of partitions; a producer's transactions mostly have the same ones."""
+    """Encode the list of partitions; cached, as a producer's transactions often have the same."""
     if partitions is None:
         return b"\x00" if flexible else INT32.pack(-1)
     out = bytearray(_count(len(partitions), flexible))
