@@ -66,9 +66,8 @@ class PartitionLog(CleanableLog):
     ) -> "PartitionLog":
         """Open or create the log in `directory` (INV-9). Blocking: call it in the executor.
 
-        `clean`: the log was closed cleanly. `recovery_point`: the checkpoint says that everything
-        below it was flushed. `clean` may be false for a clean log and `recovery_point` too low,
-        but not the reverse. Raises `StorageFailure`.
+        `clean`: the log was closed cleanly. `recovery_point`: all below it was flushed; a lower one
+        is safe, as is `clean` being false. Raises `StorageFailure`.
         """
         name = str(topic_partition)
         is_new = not (recovery_point or log_start_offset or disk.exists(directory))

@@ -192,10 +192,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             self._run(self.processor.committed(append_id, base_offset, now_ms), now_ms)
 
     def _arm(self, deadline_ms: int) -> None:
-        """Schedule `tick` for the shard's next deadline.
-
-        An earlier timer is not cancelled: it fires, and schedules again.
-        """
+        """Schedule `_tick` for the shard's next deadline; replaces a later timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._deadline_ms = deadline_ms
