@@ -6,6 +6,7 @@ copied for every use.
 """
 
 import asyncio
+import random
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,8 @@ SETTINGS = {
 OPEN_PRODUCER_ID = 99
 TRANSACTIONAL_ID = "ends"
 AGE_MS = 60_000
+SEED = 3
+"""With most others a flipped bit of `partition.metadata` leaves no id: one case less to look at."""
 MIXED = TopicPartition("mixed", 0)
 PLAIN = TopicPartition("plain", 0)
 TRIMMED = TopicPartition("trimmed", 0)
@@ -80,7 +83,8 @@ def _leave_open(broker: Broker, time_ms: int) -> None:
 
 
 async def _make(clean: Path, killed: Path) -> None:
-    async with broker_in_loop(str(clean), SETTINGS) as broker:
+    # Topic ids stand in files: damaged at one place, one may still read as an id and another not.
+    async with broker_in_loop(str(clean), SETTINGS, rng=random.Random(SEED)) as broker:
         servers = broker.bootstrap_servers
         # One time for all records: otherwise time indexes would fill, and segments end, by chance.
         time_ms = broker.clock.now_ms() - AGE_MS
