@@ -1,1 +1,1 @@
-"""The command line: ``oncelog serve`` and its sisters."""
+"""The command line: ``oncelog serve`` and the other commands."""

@@ -100,7 +100,7 @@ def describe_command(node_ids: tuple[int, ...], servers: str, as_json: bool) -> 
 
 
 async def _folders(admin: Admin, node_id: int) -> list[DataFolder] | None:
-    """The data folders; None from a broker that does not tell."""
+    """Return the data folders; None if the broker does not report them."""
     from oncelog.client import ClientError
 
     try:
@@ -116,5 +116,5 @@ def _held(folders: list[DataFolder] | None) -> int | None:
 
 
 def _shown(size: int | None, *, as_json: bool) -> Cell:
-    """A size for a person at a terminal, in bytes for a program."""
+    """Format a size: readable on a terminal, in bytes otherwise."""
     return size if size is None or as_json or not is_terminal() else size_text(size)

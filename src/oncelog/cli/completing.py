@@ -1,6 +1,6 @@
 """Completes names that the cluster knows, beside commands and options.
 
-The user waits for the completion, so the cluster has a second; without an answer there is none.
+The user waits for the completion, so a cluster that does not reply within a second is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_S: Final = 1.0
 
 
 def complete_topics(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
-    """The topics that begin so; internal ones only where an underscore was typed."""
+    """Return the topics with this prefix; internal ones only after an underscore."""
     return [
         name
         for name in _asked(ctx, _topics)
@@ -32,14 +32,14 @@ def complete_topics(ctx: click.Context, parameter: click.Parameter, start: str) 
 
 
 def complete_groups(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
-    """The groups that begin so."""
+    """Return the groups with this prefix."""
     return [name for name in _asked(ctx, _groups) if name.startswith(start)]
 
 
 def complete_transactional_ids(
     ctx: click.Context, parameter: click.Parameter, start: str
 ) -> list[str]:
-    """The transactional ids that begin so."""
+    """Return the transactional ids with this prefix."""
     return [name for name in _asked(ctx, _transactional_ids) if name.startswith(start)]
 
 

@@ -41,7 +41,7 @@ def command(shell: str | None, install: bool) -> None:
 
 
 def script(shell: str) -> str:
-    """The script for a shell. Raises `Failure` for one that is too old."""
+    """Return the script for a shell. Raises `Failure` for a version that is too old."""
     from oncelog.cli.main import main
 
     found = get_completion_class(shell)

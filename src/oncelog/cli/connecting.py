@@ -1,8 +1,8 @@
-"""How the commands reach a cluster: its address, and Kafka's client settings.
+"""The options of commands that connect to a cluster: its address, and Kafka's client configs.
 
 As in Kafka's tools: ``--bootstrap-server``, and ``--command-config FILE`` with properties; ``-X``
-gives one setting. The command line wins over the file. The settings are kept in click's context,
-and `keywords` makes a client's options of them.
+sets one config. The command line takes precedence over the file. Click's context holds the configs,
+and `keywords` converts them to a client's options.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["administrator", "connection_options", "keywords"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 ADMIN_TIMEOUT_MS: Final = 20_000
-"""How long a command of a person's goes on asking a cluster that answers "not now"."""
+"""How long a command retries after retriable errors of the cluster."""
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
 _SETTINGS: Final = "oncelog.client.settings"
@@ -52,7 +52,7 @@ def keywords(role: Role, **own: Any) -> dict[str, Any]:
 
 
 def administrator(servers: str, command: str) -> Admin:
-    """The client of a command that administers."""
+    """Return the client of a command that administers the cluster."""
     from oncelog.client import Admin, Role
 
     own = keywords(Role.ADMIN, client_id=f"oncelog-{command}", timeout_ms=ADMIN_TIMEOUT_MS)

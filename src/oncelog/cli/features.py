@@ -1,4 +1,4 @@
-"""``oncelog features``: levels that a cluster works at, as Apache's `kafka-features`."""
+"""``oncelog features``: the feature levels of a cluster, as in Apache's `kafka-features`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def describe_command(node_id: int | None, servers: str, as_json: bool) -> None:
 
 
 def _change_options(function: F) -> F:
-    """Add what an upgrade and a downgrade have in common."""
+    """Add the options that upgrade and downgrade share."""
     function = click.option("--dry-run", is_flag=True, help="Have it checked, and change nothing.")(
         function
     )

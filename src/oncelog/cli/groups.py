@@ -1,7 +1,7 @@
-"""``oncelog groups``: consumer groups, how far they are behind, and where they go on.
+"""``oncelog groups``: consumer groups, their lag, and resets of their offsets.
 
-Lag is shown twice: to the last stable offset, which is all that a read_committed consumer can read,
-and to the high watermark. Where they differ, a transaction is open, and the consumer is not late.
+Lag is shown twice: to the last stable offset, up to which a read_committed consumer can read, and
+to the high watermark. Where they differ, a transaction is open, and the consumer is not late.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def show_command(names: tuple[str, ...], servers: str, as_json: bool) -> None:
 
 
 class Lag(NamedTuple):
-    """How far a group is behind in one partition. Ends are None where the partition is gone."""
+    """A group's lag in one partition. Ends are None if the partition does not exist."""
 
     committed: int
     stable: int | None
@@ -334,7 +334,7 @@ async def _require_group(admin: Admin, name: str) -> GroupDescription:
 
 
 async def _require_no_members(admin: Admin, name: str) -> None:
-    """Refuse before anything changes: the group's members would go on from elsewhere."""
+    """Refuse a group with members before anything changes: they have their own positions."""
     members = (await _require_group(admin, name)).members
     if members:
         clients = ", ".join(sorted({one.client_id for one in members}))

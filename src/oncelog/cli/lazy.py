@@ -1,7 +1,7 @@
 """A group whose commands are imported when they are asked for.
 
-So `oncelog serve` does not pay for what `oncelog demo` needs, and a missing extra only matters to
-who uses it.
+So `oncelog serve` does not import what `oncelog demo` needs, and a missing extra matters only to
+commands that use it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _CHOSEN: Final = "oncelog.cli.logs"
 
 
 class StderrHandler(logging.Handler):
-    """Writes to what is standard error at that moment; a terminal that is gone is no error."""
+    """Writes to the present standard error; a closed terminal is ignored."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""

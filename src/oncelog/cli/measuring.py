@@ -1,4 +1,4 @@
-"""What `oncelog perf` measures: counts, rates over time, latencies; and how it is drawn.
+"""The measurements of `oncelog perf` (counts, rates, latencies) and their plot.
 
 Memory does not grow with the records: latencies are counted in classes of 2 % width, rates are kept
 for the last columns of the plot.
@@ -21,7 +21,7 @@ _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 
 
 class Latencies:
-    """How long things took, each within 1 % of the truth."""
+    """A histogram of durations, with an error of at most 1 %."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""A line of progress on standard error, while a person watches and something else is the input."""
+"""A progress line on standard error, if that is a terminal and the input is none."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the line away."""
+        """Erase the line."""
         self._stack.close()
 
     def _line(self) -> Text:

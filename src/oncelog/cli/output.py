@@ -1,8 +1,8 @@
-"""How the commands print: tables in colour for a person, plain lines for a program, JSON on demand.
+"""Prints the output of commands: tables on a terminal, plain lines in a pipe, JSON with an option.
 
-A command hands over rows of plain values and says nothing about layout. On a terminal they become
-a table; otherwise one line per row with tabs between the columns and no heading, for `cut` and
-`awk`; with ``--json`` one JSON object per row. Rich is imported only for a terminal.
+A command passes rows of plain values. On a terminal they become a coloured table; otherwise one
+line per row with tabs between the columns and no heading, for `cut` and `awk`; with ``--json`` one
+JSON object per row. Rich is imported only for a terminal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_terminal() -> bool:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that prints what it is given: no markup, no guesses about highlighting."""
+    """A rich console without markup and automatic highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -96,7 +96,7 @@ def print_text(text: str, style: str | None = None) -> None:
 
 
 def say(text: str, style: str = "green") -> None:
-    """Tell a person at the terminal how it went; a program has the exit code."""
+    """Print the outcome on a terminal; a program reads the exit code."""
     if sys.stderr.isatty():
         console(stderr=True).print(text, style=style, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""What several commands ask about partitions: which ones, and how large they are."""
+"""Options and queries about partitions that several commands share."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def partition_sizes(
         try:
             folders = await admin.describe_data_folders(node_id)
         except ClientError:
-            # Not everybody may ask for sizes; the rest of the description is still worth having.
+            # A user without the permission to read sizes still gets the rest of the description.
             continue
         for folder in folders:
             found |= {

@@ -1,4 +1,4 @@
-"""``oncelog perf``: how fast a cluster takes and gives records, and commits transactions.
+"""``oncelog perf``: measures how fast a cluster writes, reads and commits transactions.
 
 Options carry the names of Kafka's ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test``. On
 a terminal the rate is drawn while it runs; the result is a table, or one JSON object.
@@ -33,7 +33,7 @@ __all__ = ["command"]
 
 SAMPLE_S: Final = 0.5
 YIELD_EVERY_COUNT: Final = 64
-"""Records after which the loop gets its turn, so that batches leave and answers come in."""
+"""Records between two turns of the event loop, in which batches are sent and responses read."""
 
 _COLUMNS = (Column("figure", "Figure", style="cyan"), Column("value", "Value", numeric=True))
 _TOPIC = click.argument("topic", shell_complete=complete_topics)
@@ -193,7 +193,7 @@ def transactions_command(
 
 @asynccontextmanager
 async def _producer(servers: str, topic: str, **options: Any) -> AsyncIterator[Producer]:
-    """A producer, once the topic is known to be there: no typing error makes one."""
+    """Return a producer after a check that the topic exists, so that a typo creates none."""
     from oncelog.client import Producer, Role
 
     async with administrator(servers, "perf") as admin:

@@ -216,7 +216,7 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
             with Meter(sent.describe, is_input_terminal=stream.isatty()):
                 await _send_all(job, producer, stream, sent)
         except (Failure, ClientError) as error:
-            # First: aborting fails the deliveries that are left, and they are not the reason.
+            # Before the abort: that fails the remaining deliveries, which are not the reason.
             reason = _sentence(job, sent, error)
             raise Failure(f"{reason}; {await _stop(producer, sent)}") from None
         except asyncio.CancelledError:
@@ -228,7 +228,7 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
 
 
 async def _commit(job: Job, producer: Producer, sent: SendTally) -> None:
-    """Commit; nothing is called committed or aborted that may be the other (INV-4)."""
+    """Commit, and report committed or aborted only if that is certain (INV-4)."""
     from oncelog.client import ClientError, RetriableError
 
     try:
@@ -242,7 +242,7 @@ async def _commit(job: Job, producer: Producer, sent: SendTally) -> None:
 
 
 async def _commit_whole(producer: Producer) -> None:
-    """Commit. A signal ends the command after it: half way there is nothing to abort any more."""
+    """Commit. A signal ends the command only afterwards: a commit in progress cannot be aborted."""
     commit = asyncio.ensure_future(producer.commit_transaction())
     try:
         await asyncio.shield(commit)
@@ -320,7 +320,7 @@ class SendTally:
                 }
             )
         except BrokenPipeError:
-            # The reader of this output is gone; the records are to arrive all the same.
+            # The reader of standard output is gone; the records are sent nevertheless.
             self._as_json = False
             discard_stdout()
 
@@ -407,9 +407,9 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
 async def _chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     """The bytes of `stream` as they come, read by a thread of its own.
 
-    Not by the executor: that is waited for at the end, and a terminal may stay silent forever. The
-    thread reads the descriptor itself, as a lock of Python's stream held by it would be in the way
-    of the exit.
+    Not in the executor: the program waits for that at its end, and a terminal may stay silent
+    forever. The thread reads the descriptor itself, because it would hold a lock of Python's stream
+    that the exit needs.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()

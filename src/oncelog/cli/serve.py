@@ -2,8 +2,8 @@
 
 Settings come from the file, then `--data-dir` and `--listen`, then `--set`; later ones win, and
 `--listen` takes the place of what the file advertises as well.
-Everything that a person may have got wrong ends in one sentence on standard error and exit code 1
-(2 for misuse of the command line itself). The line ``oncelog: ready on ...`` on standard output
+Every mistake in the settings ends in one sentence on standard error and exit code 1 (2 for misuse
+of the command line itself). The line ``oncelog: ready on ...`` on standard output
 says that clients can connect.
 """
 
@@ -38,13 +38,13 @@ __all__ = ["command"]
 log = logging.getLogger("oncelog")
 
 STOP_SAID_EVERY_S: Final = 2
-"""How often a stop that takes long says what it does."""
+"""Interval at which a long stop logs what it waits for, in seconds."""
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread of the executor may hold the interpreter while the event loop wants it.
 
-Python's own 5 ms, times the threads that compact logs or make partitions, is what every client
-would wait.
+With Python's default of 5 ms, every client would wait that long for each thread that compacts a log
+or creates partitions.
 """
 
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -97,7 +97,7 @@ def gather(
         given["log.dirs"] = data_dir
     if listen is not None:
         host, port = parse_listener("--listen", listen)
-        # What a file advertises is the address that it listens on, which is not this one.
+        # The file's advertised address belongs to its own listener, which --listen replaces.
         given.pop("advertised.listeners", None)
         given["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
     given |= dict(parse_setting(setting) for setting in settings)

@@ -1,8 +1,8 @@
 """``oncelog simulate``: the whole system under deterministic simulation.
 
-With ``--seed`` one run, and what came of it; with ``--runs`` many, over processes, with the finding
-of each new kind made smaller and the command that replays it. Exit code 1 when something was found
-that is no known defect.
+``--seed`` does one run and prints its outcome. ``--runs`` does many in several processes; each new
+kind of finding is minimised and printed with the command that replays it. Exit code 1 means that a
+defect was found that is not known.
 """
 
 from __future__ import annotations

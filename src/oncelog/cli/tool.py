@@ -1,8 +1,8 @@
-"""What every command that talks to a cluster shares: its options, its errors, its event loop.
+"""The common parts of commands that connect to a cluster: options, errors, event loop.
 
-Whatever goes wrong for a reason that a person can act on ends in **one line** on standard error
-that says what to do, and a non-zero exit code: 2 for misuse of the command line, 1 for the rest.
-The client library is imported when a command runs, so that help is there at once.
+An error that the user can act on ends in **one line** on standard error that says what to do, and
+in exit code 2 for misuse of the command line, 1 for all others. The client library is imported when
+a command runs, so that help is printed at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MISUSE: Final = 2
 
 
 class Failure(click.ClickException):
-    """What went wrong and what to do about it, in one sentence."""
+    """An error whose message is one sentence: what is wrong, and what to do."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(" ".join(message.split()))
@@ -288,7 +288,7 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 
 def discard_stdout() -> None:
-    """Standard output's reader is gone: what is still buffered must not raise again at exit."""
+    """Drop buffered output after a closed pipe, so that the exit does not raise again."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

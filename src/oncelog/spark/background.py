@@ -1,7 +1,7 @@
 """An event loop on its own thread, for code that must block.
 
-Spark chooses the threads that call us. Connections live as long as the loop does, so that a
-micro-batch opens none.
+Spark chooses the threads that call the sink. Connections live as long as the loop, so a micro-batch
+opens none.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class StoppableLoop:
     ) -> T:
         """Run a coroutine to its end and return its result, or raise its exception.
 
-        The caller's own interruption cancels it. `is_stopping` is called once a second: when it is
-        true the call ends with `StoppedError`.
+        Ctrl-C in the caller cancels it. `is_stopping` is called once a second: when it is true the
+        call ends with `StoppedError`.
         """
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -51,7 +51,7 @@ class StoppableLoop:
             raise
 
     def close(self) -> None:
-        """Stop the loop. Whatever still runs on it is cancelled."""
+        """Stop the loop and cancel the tasks that still run on it."""
         if self._loop.is_closed():
             return
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()

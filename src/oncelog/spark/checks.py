@@ -28,7 +28,7 @@ PYSPARK_MIN: Final = (4, 2)
 
 
 def refuse_version(version: str) -> None:
-    """PySpark without admission control for Python data sources, which came with 4.2."""
+    """Refuse a PySpark before 4.2, which has no admission control for Python data sources."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is not None and (int(found[1]), int(found[2])) < PYSPARK_MIN:
         raise UnsupportedModeError(
@@ -41,7 +41,7 @@ refuse_version(pyspark.__version__)
 
 
 def refuse_connect(df: Any) -> None:
-    """Spark Connect runs foreachBatch in a process that this sink was never tested in."""
+    """Refuse Spark Connect: it runs foreachBatch in another process, which is not tested."""
     if type(df).__module__.startswith("pyspark.sql.connect"):
         raise UnsupportedModeError(
             "Spark Connect runs foreachBatch in another process, where exactly_once is not "
@@ -50,7 +50,7 @@ def refuse_connect(df: Any) -> None:
 
 
 def refuse_execution(execution: Any) -> None:
-    """Only plain micro-batches have one write stage per entry of the offsets log."""
+    """Refuse other triggers: only micro-batches have one write stage per offsets log entry."""
     name = str(execution.getClass().getSimpleName())
     trigger = str(execution.trigger().getClass().getSimpleName())
     if name != "MicroBatchExecution" or "RealTime" in trigger or "Continuous" in trigger:
@@ -61,7 +61,7 @@ def refuse_execution(execution: Any) -> None:
 
 
 def check_configuration(df: DataFrame) -> None:
-    """Settings of the session under which a task may run twice, or a barrier stage not at all."""
+    """Refuse configs under which a task may run twice, or a barrier stage does not run."""
     configuration = df.sparkSession.sparkContext.getConf()
     if str(configuration.get("spark.speculation", "false")).lower() == "true":
         raise UnsupportedModeError(

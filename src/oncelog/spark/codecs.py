@@ -45,7 +45,7 @@ HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.bin
 
 VARINT_SIZE_MAX: Final = 10
 RECORD_OVERHEAD_SIZE_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
-"""Length, attributes, timestamp delta, offset delta, key length, value length, header count."""
+"""Largest size of: length, attributes, two deltas, key length, value length, header count."""
 
 ENCODE_SIZE_MAX: Final = 1 << 30
 """Bytes of keys and values interleaved at a time: Arrow's binary arrays end at 2 GiB."""
@@ -81,12 +81,10 @@ class EncodedBatch:
 
 
 def decode_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[DecodedRecords]:
-    """Decode whole batches standing back to back.
+    """Decode consecutive whole batches; yield their records with start <= offset < end.
 
-    Yields the records with start <= offset < end, one value per batch.
-
-    Control batches are left out. Raises `ProtocolError` (corrupt_message) for records that do not
-    fit their batch. CRCs are not checked here.
+    It yields one value per batch, and leaves control batches out. Raises `ProtocolError`
+    (corrupt_message) for records that do not fit their batch. CRCs are not checked here.
     """
     for position, header in iter_headers(buffer):
         if header.is_control or header.record_count == 0 or header.last_offset < start_offset:
@@ -171,7 +169,7 @@ def _cut(section: bytes, starts: Int64s, lengths: Int64s) -> Any:
 
 
 def _decode_headers(section: bytes, counts: Int64s, starts: Int64s) -> Any:
-    """The headers column, null where a record has none. Records with headers are walked singly."""
+    """The headers column, null where a record has none. Records with headers are parsed singly."""
     if not counts.any():
         return pa.nulls(len(counts), HEADERS_TYPE)
     rows: list[list[dict[str, object]] | None] = [None] * len(counts)

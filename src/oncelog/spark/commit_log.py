@@ -7,9 +7,10 @@ committed, ``commits/N`` is written as Spark would have written it. Spark contin
 1, on the state of the run whose output is visible: its state stores committed version N + 1 in the
 tasks of the write stage, before the transaction ended.
 
-The entry needs the watermark after batch N, which the marker carries. Entries of format v1 only:
-those of `STATE_FORMAT` 2 name the state's checkpoints, which are not known any more. Then, and when
-the marker carries no watermark, the batch is drained instead (`oncelog.spark.driver`).
+The entry needs the watermark after batch N, which the marker contains. Only entries of format v1
+can be written: those of `STATE_FORMAT` 2 contain ids of state checkpoints, which are lost. With
+format 2, or without a watermark in the marker, the batch is drained instead
+(`oncelog.spark.driver`).
 """
 
 import json
@@ -57,11 +58,11 @@ def complete_before_start(
 def complete_commit_log(
     checkpoint: Checkpoint, committed: Callable[[], Marker | None], running: Collection[str] = ()
 ) -> int | None:
-    """Write ``commits/N`` if it is all that batch N lacks, and return N.
+    """Write ``commits/N`` if batch N lacks nothing else, and return N.
 
     `committed` fences other drivers and returns the marker; it is called only when an entry is
     missing, and not for the queries that are `running`: Spark will refuse to start them twice. A
-    checkpoint that does not look like this is left to the checks of the first batch.
+    checkpoint in any other state is left to the checks of the first batch.
     """
     batch_id = checkpoint.last_entry("offsets")
     if batch_id < 0 or batch_id != checkpoint.last_entry("commits") + 1:
@@ -94,7 +95,7 @@ def watermark_after(execution: Any) -> int:
 
 
 def text_of(jvm: Any, stream: Any) -> str:
-    """Return all text of an input stream of the JVM, which is closed."""
+    """Return all text of an input stream of the JVM, and close it."""
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:

@@ -2,9 +2,8 @@
 
 A write stage takes longer than a small micro-batch: workers, a shuffle, a barrier. A few rows are
 collected instead, and sent over a connection that stays open from batch to batch. Spark refuses
-barrier stages under dynamic allocation; there the executors still encode, and their blobs come to
-the driver one source partition at a time. A repeated task does no harm then, as tasks send nothing
-(INV-2).
+barrier stages under dynamic allocation; then the executors encode, and the driver fetches and sends
+their blobs, one source partition at a time. Tasks send nothing then, so one may run again (INV-2).
 """
 
 from collections.abc import Iterable

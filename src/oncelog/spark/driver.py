@@ -2,10 +2,10 @@
 
 `BatchDriver.process` is called once per micro-batch, on Spark's driver. It knows neither Spark nor
 sockets: the batch is a `MicroBatch`, the transaction a `Transaction`, and both have fakes in the
-tests. Theory of operation, with N the batch and the marker that of the last committed one:
+tests. The protocol for batch N, where the marker names the last committed batch:
 
-1. At the start InitProducerId ends a former run's transaction; after it the marker is certain: it
-   is in the marker topic, and in the group's stable offsets, whichever is newer.
+1. At the start InitProducerId ends the transaction of an earlier run. Then the marker is final: it
+   is the newer one of the marker topic's and of that in the group's stable offsets.
 2. marker = N: compute the batch and write nothing. marker = N - 1: continue. Any other marker fails
    closed (`marker.compare`).
 3. A new epoch, so that a zombie is fenced (INV-5) and sequences restart at 0.
@@ -13,8 +13,8 @@ tests. Theory of operation, with N the batch and the marker that of the last com
    attempt.
 5. The marker's record, the source offsets and the marker beside them join the transaction;
    EndTxn(commit).
-6. An outcome in doubt is settled by 1 and 2: InitProducerId either waits for a commit that is under
-   way or aborts, and the marker says which.
+6. If the outcome is unknown, steps 1 and 2 settle it: InitProducerId waits for a commit that is in
+   progress, or aborts, and then the marker shows which.
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
    would hold the last stable offset for all readers. A failure that no attempt can avoid, such as a
    user's mistake or a missing permission, is tried once.
@@ -58,10 +58,10 @@ __all__ = ["BatchDriver", "another_cluster"]
 T = TypeVar("T")
 
 RENEWAL_S: Final = 3600.0
-"""Marker and offsets are this old when an idle query commits them again."""
+"""Age of marker and offsets at which an idle query commits them again."""
 
 MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
-"""So long after it was seen a marker is believed though the cluster has none at all."""
+"""For so long after it read or wrote a marker the driver trusts it, if the cluster has none."""
 
 _EXPIRED: Final = (ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id)
 """The coordinator forgot the transactional id (``transactional.id.expiration.ms``)."""
@@ -79,7 +79,7 @@ _HOPELESS: Final = frozenset(
         ErrorCode.invalid_topic_exception,
     }
 )
-"""Answers that another attempt does not change."""
+"""Errors that another attempt cannot avoid."""
 
 
 _FAILURES: Final = (DataLossError, UsageError, WriteStageError, RetriableError, StoppedError)
@@ -139,7 +139,7 @@ class BatchDriver:
             self._process(batch)
 
     def prepare(self, new_query_id: str | None = None) -> None:
-        """Fence other drivers and read the marker, before the first batch comes.
+        """Fence other drivers and read the marker, before the first batch.
 
         Then an idle query is renewed too. `new_query_id` is that of a query without a planned
         batch, which is opened at once. Raises as `process`.
@@ -256,7 +256,7 @@ class BatchDriver:
         self._step("txn_ended", batch)
 
     def _add(self, marker: Marker, offsets: Mapping[TopicPartition, int]) -> None:
-        """The marker and the source offsets, into the transaction."""
+        """Add the marker and the source offsets to the transaction."""
         group_id, place = self._options.application_id, self._options.marker_partition
         if place is not None:
             value = marker.encode().encode()
@@ -278,7 +278,7 @@ class BatchDriver:
         self._opened_query = query_id
 
     def _commit_alone(self, marker: Marker, offsets: Mapping[TopicPartition, int]) -> None:
-        """A transaction without output."""
+        """Commit a transaction without output."""
         self._guarded(self._transaction.new_epoch())
         self._add(marker, offsets)
         self._guarded(self._transaction.end(commit=True))
@@ -319,7 +319,7 @@ class BatchDriver:
         self._is_open, self._is_superseded = True, False
 
     def _may_have_expired(self, batch: MicroBatch) -> bool:
-        """Whether a marker of this batch could be gone, as offsets go."""
+        """Whether a marker of this batch in the group's offsets could have expired."""
         options = self._options
         if self._marker is not None or batch.batch_id > 0 or not options.has_group_markers:
             return False
@@ -357,7 +357,7 @@ class BatchDriver:
         if offsets and foreign and options.cluster_id is not None:
             raise UsageError(another_cluster(min(foreign), options.cluster_id))
         if len(sources) > 1:
-            # One name may be a topic of each.
+            # A topic of one name may exist in both clusters.
             offsets = {}
         if not offsets and options.marker_partition is None:
             raise UsageError(

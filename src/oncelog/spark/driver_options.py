@@ -21,14 +21,14 @@ class DriverOptions:
     cluster_id: str | None = None
     """The sink's cluster id, if known."""
     has_group_markers: bool = True
-    """Whether a marker may stand, or have stood, in nothing but a group's offsets, which expire."""
+    """Whether a marker may be, or have been, only in a group's offsets, which expire."""
     commit_source_offsets: bool = True
     accept: frozenset[str] = frozenset()
     replaces_query: str | None = None
     write_attempts: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse what is wrong in itself: every sink makes its options first."""
+        """Refuse invalid values, before a sink connects to a cluster."""
         if not self.application_id:
             raise UsageError("application_id is empty")
         if self.write_attempts < 1:

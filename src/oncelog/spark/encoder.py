@@ -1,7 +1,7 @@
-"""Rows to finished record batches: target, key, value, headers and time of each row, compressed.
+"""Encodes rows as compressed record batches, one target partition per batch.
 
-This is done before the shuffle, so that what is shuffled is a few large byte strings (`Blob`)
-instead of rows, and the task that sends them only stamps them. It must not know Spark, and does no
+This happens before the shuffle, so that Spark shuffles a few large byte strings (`Blob`) instead of
+rows, and the sending task only writes the producer's fields. It must not know Spark, and does no
 I/O.
 
 Rows of one source partition that have the same target keep their order: batches of a (source,
@@ -62,8 +62,8 @@ class Blob:
 class Encoder:
     """Encodes the rows of one source partition. Picklable.
 
-    `batch_id` only turns the wheel of targets for rows without a key, so that small micro-batches
-    do not all go to the same partition.
+    `batch_id` is where the rotation of rows without a key begins, so that small micro-batches do
+    not all go to the same partition.
     """
 
     targets: Targets
@@ -140,7 +140,7 @@ class Encoder:
 
 
 class BlobOrder:
-    """Refuses blobs that do not come in the order in which they were encoded."""
+    """Refuses blobs that do not arrive in the order in which they were encoded."""
 
     def __init__(self) -> None:
         self._next: Counter[tuple[int, int]] = Counter()

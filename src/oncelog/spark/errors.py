@@ -25,7 +25,7 @@ __all__ = [
 
 
 class PipelineError(OncelogError):
-    """Root of what `oncelog.spark` raises."""
+    """Base of all errors of `oncelog.spark`."""
 
 
 class UsageError(PipelineError):
@@ -36,7 +36,7 @@ class UsageError(PipelineError):
 
 
 class UnknownTargetError(UsageError):
-    """A row names a topic or a partition that was not there when the metadata was read.
+    """A row names a topic or a partition that is not in the metadata.
 
     The driver reads the metadata again, once.
     """
@@ -51,7 +51,7 @@ class FailClosedError(PipelineError):
 
     `reason` names the case in one word.
 
-    The message names the override that accepts the case after a person has looked.
+    The message names the override with which an administrator can accept the case.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -88,11 +88,11 @@ class TooLargeError(WriteStageError):
 
 
 class DataLossError(PipelineError):
-    """Records that the query has to read are gone (retention, or the topic was made again)."""
+    """Records that the query has to read are lost (retention, or the topic was created again)."""
 
 
 class DrainError(PipelineError):
-    """A batch that is committed cannot be computed again, so its state cannot be had."""
+    """A committed batch cannot be computed again, so its state is lost."""
 
     def __init__(self, batch_id: int, cause: str) -> None:
         super().__init__(

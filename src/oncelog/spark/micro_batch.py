@@ -1,7 +1,7 @@
 """Writes one micro-batch from Spark's driver, in the cheapest way.
 
-A batch without partitions needs no write; the driver writes a few rows, or all where Spark has no
-barriers; otherwise one stage encodes, Spark shuffles, and a barrier stage sends.
+A batch without partitions needs no write. The driver itself writes a few rows, or all rows if Spark
+cannot run barrier stages. Otherwise one stage encodes, Spark shuffles, and a barrier stage sends.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Imported first: raises an error with the installing command where packages are missing."""
+"""Imported first: raises an error with the command that installs missing packages."""
 
 from oncelog.runtime.installation import require_extra
 

@@ -1,4 +1,4 @@
-"""The parties that `oncelog.spark.driver` meets: a micro-batch, a transaction, a runner.
+"""Interfaces that `oncelog.spark.driver` uses: a micro-batch, a transaction, a runner.
 
 The driver knows neither Spark nor sockets. Each sink has its own implementations, and the tests
 have fakes.

@@ -26,20 +26,20 @@ from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 __all__ = ["check_carrier", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
-"""A cluster without a reply for so long is named as the reason."""
+"""After so long without a reply the error names the cluster."""
 
 MARKER_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(4 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""Small segments: a query reads the whole topic when it starts."""
+"""Configs of the marker topic; its segments are small, as each start reads the whole topic."""
 
 log = logging.getLogger("oncelog.spark")
 
 
 def check_client_options(options: SinkOptions) -> None:
-    """Refuse a client option that no client of ours knows. Asks no cluster."""
+    """Refuse a client option that no client supports, without a request to a cluster."""
     try:
         Admin(options.bootstrap_servers, **client_options(Role.ADMIN, options.client_options))
     except (ConfigError, TypeError, ValueError) as error:
@@ -52,7 +52,7 @@ def examine(
     query_id: str | None,
     is_query_known: bool,
 ) -> str | None:
-    """Refuse what the clusters show to be wrong, within ten seconds; the sink's cluster id.
+    """Check the clusters, within ten seconds; return the id of the sink's cluster.
 
     `sources` are the options of the query's Kafka sources; `query_id` is that of the checkpoint,
     None when it is empty, which only counts if `is_query_known`.
@@ -114,7 +114,7 @@ def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
 
 
 async def _make_marker_topic(admin: Admin, topics: Collection[str], options: SinkOptions) -> None:
-    """Create the marker topic if it is missing, and refuse one that forgets."""
+    """Create the marker topic if it is missing, and refuse one that is not only compacted."""
     place = options.driver.marker_partition
     if place is None:
         return
@@ -123,7 +123,7 @@ async def _make_marker_topic(admin: Admin, topics: Collection[str], options: Sin
             await admin.create_topics([NewTopic(place.topic, 1, -1, MARKER_TOPIC_CONFIGS)])
             return
         except FatalError as error:
-            # Another query may have been faster.
+            # Another query may have created it at the same time.
             if error.code is not ErrorCode.topic_already_exists:
                 raise UsageError(
                     f"the marker topic {place.topic!r} is missing and may not be created "
@@ -218,7 +218,7 @@ async def _marker(transaction: TransactionDriver, options: SinkOptions) -> Marke
 
 
 def explained(error: Exception, options: SinkOptions) -> Exception:
-    """The sentence for what a cluster refused or left unanswered; other errors as they are."""
+    """Convert a cluster's refusal or silence to an error with a remedy; return others unchanged."""
     application_id = options.driver.application_id
     if isinstance(error, TimeoutError | RetriableError):
         return UsageError(

@@ -43,7 +43,7 @@ RECENT_STEPS_COUNT: Final = 1000
 
 
 class CrashRow(Enum):
-    """The rows of the crash table: where a kill can fall, in the order of a batch."""
+    """The rows of the crash table: the steps of a batch at which a process can be killed."""
 
     BETWEEN_BATCHES = "between batches"
     WAL_WRITTEN = "offsets logged, before InitProducerId"
@@ -69,10 +69,9 @@ _ROW_OF_STEP: Final = {
 
 
 class ProgressLog:
-    """Appends steps to `path`.
+    """Appends steps to the file `path`, and remembers the last ones; without a path only that.
 
-    Without one it only remembers the last of them. Safe to use from several processes (O_APPEND,
-    one write per line).
+    Several processes may append to one file (O_APPEND, one write per line).
     """
 
     def __init__(self, path: str | None) -> None:
@@ -80,7 +79,7 @@ class ProgressLog:
         self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT_STEPS_COUNT)
 
     def step(self, name: str, batch_id: int, **details: object) -> None:
-        """Write one line: the step, the batch, the wall time in ms, and what else is known."""
+        """Write one line: the step, the batch, the wall time in ms, and the given fields."""
         line = {"step": name, "batch": batch_id, "time_ms": time.time_ns() // 1_000_000, **details}
         self._recent.append(line)
         if self.path is None:
@@ -99,15 +98,15 @@ class ProgressLog:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """A named point, and the batch it is for (None.
+    """A named crash point and its batch; None means the first batch that reaches it.
 
-    The first that comes). Picklable: tasks carry it to the executors.
+    Picklable: tasks carry it to the executors.
     """
 
     name: str
     batch_id: int | None = None
     pids: tuple[int, ...] = ()
-    """Processes to kill, in this order, before the one that is at the point."""
+    """Ids of the processes to kill, in this order, before the process that reaches the point."""
 
     def __post_init__(self) -> None:
         if self.name not in CRASH_POINTS:
@@ -123,7 +122,7 @@ class CrashPoint:
         return cls(name, int(batch) if batch else None)
 
     def is_at(self, name: str, batch_id: int) -> bool:
-        """Whether this is the point meant."""
+        """Whether this is the crash point that is set."""
         return name == self.name and self.batch_id in (None, batch_id)
 
     def kill(self, send: Callable[[int, int], None] = os.kill) -> None:

@@ -1,7 +1,7 @@
 """Common parts of the exactly-once sinks: a query's run, checkpoint and micro-batches.
 
-Where the rows go is the sink's own business: `oncelog.spark.run` and `oncelog.spark.micro_batch`
-for Kafka, `oncelog.spark.jdbc` for PostgreSQL.
+Each sink writes the rows itself: `oncelog.spark.run` and `oncelog.spark.micro_batch` to Kafka,
+`oncelog.spark.jdbc` to PostgreSQL.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ class SparkQuery:
             return False
 
     def wait(self) -> None:
-        """Return when it has ended, however."""
+        """Wait until it has ended, with or without an error."""
         # The query failed, or the JVM has ended; Spark reports that itself.
         with suppress(Py4JError, PySparkException, OSError):
             self._query._jsq.awaitTermination()  # noqa: SLF001 - the Python method would raise the query's failure here
@@ -97,7 +97,7 @@ class SparkQuery:
         try:
             return watermark_after(self._execution)
         except Py4JError:
-            # Not what Spark promises to show. A restart then computes the batch again.
+            # No public API of Spark. Without the watermark a restart computes the batch again.
             return None
 
 
@@ -175,13 +175,13 @@ class QueryBatch:
         return self._query.next_watermark_ms()
 
     def drain(self) -> None:
-        """Run the plan into nothing, so that state stores commit; without state there is no need.
+        """Run the plan and drop its rows, so that state stores commit; skip it without state.
 
         Raises `DrainError` when the batch cannot be computed again.
         """
         context, root = self._query.context, self._query.checkpoint
         if not exists(context, f"{root}/state"):
-            # Not even the source has to have the batch's records any more.
+            # Then the source need not have the batch's records either.
             return
         text = f"batch {self.batch_id}: committed before, computed again for its state"
         try:
@@ -200,7 +200,7 @@ class QueryBatch:
 
 
 class SinkRun(Protocol):
-    """The parts of a sink that live as long as a query's run."""
+    """The part of a sink that lives as long as a run of the query."""
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
@@ -251,13 +251,13 @@ class RunningSink(Generic[R]):
 
 
 def run_of(run_id: str) -> QueryRun | None:
-    """The run of a sink in this process, while Spark or anyone else holds it."""
+    """Return the run of a sink in this process, as long as something refers to it."""
     return _RUNS.get(run_id)
 
 
 @contextmanager
 def described(context: Any, text: str) -> Iterator[None]:
-    """Name the jobs within in the Spark UI.
+    """Set the description of jobs in the Spark UI.
 
     Only the description: the job group is the query's, by which `stop` cancels.
     """

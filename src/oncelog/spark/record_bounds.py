@@ -1,7 +1,7 @@
 """Finds where each record of a batch begins and ends, in NumPy.
 
-Only this depends on the record before. Consecutive records of the same size are found many at a
-time; where sizes vary, that is tried now and then.
+A record's start depends on the size of the record before it. Runs of records of the same size are
+found at once; where sizes vary, a run is searched for less often.
 """
 
 from typing import Final
@@ -14,11 +14,13 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 __all__ = ["record_bounds"]
 
 RUN_WINDOW_COUNT: Final = 64
-"""Records that are looked at together first, when the one before them may be of the same size."""
+"""Records that are first compared together, to find a run of the same size."""
 
 RUN_WORTH_IT_COUNT: Final = 16
 RUN_WALK_COUNT_MAX: Final = 1024
-"""After a shorter run than that, twice as many records are walked singly, up to the second."""
+"""After a run of fewer than `RUN_WORTH_IT_COUNT` records, twice as many as before are parsed
+singly, up to this count.
+"""
 
 Uint8s = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]

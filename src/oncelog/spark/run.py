@@ -70,9 +70,9 @@ class Run(QueryRun):
         return self._loop.call(coroutine, self.is_stopping)
 
     def prepare(self) -> None:
-        """Take the application id over before the first batch comes.
+        """Take over the application id before the first batch.
 
-        Raises what the cluster refuses, in a sentence.
+        Raises an error in one sentence if the cluster refuses.
         """
         with self._in_use:
             if self._closing.is_set():
@@ -116,11 +116,11 @@ class Run(QueryRun):
         return self._targets
 
     def forget_targets(self) -> None:
-        """A write failed: perhaps because topics changed."""
+        """Request partition counts again after a failed write: topics may have changed."""
         self._targets = None
 
     def limit_size(self, error: TooLargeError) -> None:
-        """A topic refused a record batch: from now on they are half as large, or of its new limit.
+        """Halve the batches for a topic that refused one, and request its limit again.
 
         Raises `UsageError` if the batch held one record, which no split makes smaller.
         """
@@ -133,7 +133,7 @@ class Run(QueryRun):
         self.forget_targets()
 
     def wrote(self, read_to: Mapping[TopicPartition, int], record_count: int) -> None:
-        """A micro-batch that reads up to these offsets was written."""
+        """Record that a micro-batch up to these offsets was written."""
         self._read_to = read_to
         self._written_count = record_count
 
@@ -207,8 +207,8 @@ def has_barrier_stages(context: Any) -> bool:
 def committed_marker(options: SinkOptions) -> Marker | None:
     """The marker of the last committed batch, before a run begins.
 
-    It is definitive: other drivers are fenced, and what they left open is aborted. Raises what the
-    cluster refuses, in a sentence.
+    It is final: other drivers are fenced, and their open transactions aborted. Raises an error in
+    one sentence if the cluster refuses.
     """
     loop = StoppableLoop("oncelog-marker")
 

@@ -1,8 +1,8 @@
-"""Encoded record batches, sent under the producer identity of the driver's transaction.
+"""Sends encoded record batches under the producer id and epoch of the driver's transaction.
 
-Tasks of the write stage send so, and the driver does where a micro-batch is small. Connecting and
-sending are tried again until the delivery timeout, as in Java's producer: a broker that is away for
-seconds costs time, and not an attempt of the micro-batch.
+Tasks of the write stage use it, and the driver for small micro-batches. Connecting and sending are
+retried until the delivery timeout, as in Java's producer: a broker that is down for seconds delays
+the micro-batch, but costs no attempt.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Deliveries:
         self._written: dict[int, _Written] = {}
 
     async def send(self, blobs: Iterable[Blob]) -> None:
-        """Queue blobs; waits for older ones while many are on their way.
+        """Queue blobs; wait for older ones while many are in flight.
 
         Raises what the producer raised for an older one, or `WriteStageError` for a blob that is
         not the next of its source and target.
@@ -60,7 +60,7 @@ class Deliveries:
             try:
                 future = self._producer.send_batch(topic, partition, blob.data, blob.record_count)
             except ClientError:
-                # The transaction has failed already; the batch that failed it has the reason.
+                # The transaction has failed; the delivery that failed it has the reason.
                 await self._settle(len(self._pending))
                 raise
             self._pending.append((blob, future))

@@ -1,11 +1,8 @@
-"""The exactly-once sink.
+"""`exactly_once`: the sink that writes each micro-batch in one Kafka transaction (INV-10, D8).
 
-`exactly_once(df, ...)` gives a DataStreamWriter whose every micro-batch is one Kafka transaction
-(INV-10, D8).
-
-This module is the way in. What lasts as long as a query's run is `oncelog.spark.run`, one
-micro-batch on Spark's driver `oncelog.spark.micro_batch`, the protocol itself
-`oncelog.spark.driver`, what the executors do `oncelog.spark.tasks`.
+`oncelog.spark.run` has the state of a query's run, `oncelog.spark.micro_batch` writes one
+micro-batch from Spark's driver, `oncelog.spark.driver` has the protocol, and `oncelog.spark.tasks`
+the tasks on the executors.
 """
 
 from collections.abc import Collection, Sequence

@@ -32,7 +32,7 @@ class SinkOptions:
 
 
 def check_options(options: SinkOptions) -> None:
-    """Refuse what is wrong in itself. Asks no cluster."""
+    """Refuse invalid values, without a request to a cluster."""
     driver = options.driver
     marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
     if options.compression_type not in CODEC_NAMES:

@@ -39,7 +39,7 @@ class _Extent(NamedTuple):
 
 
 def is_in_use(folder: str) -> bool:
-    """Whether a broker holds the folder. Takes no lock that a broker could meet for long."""
+    """Whether a broker holds the folder's lock. The check holds a shared lock only briefly."""
     try:
         with open(os.path.join(folder, LOCK_NAME), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -61,12 +61,12 @@ class FolderCheck:
         self._extents: dict[TopicPartition, _Extent] = {}
 
     def run(self) -> Iterator[Finding]:
-        """All findings: the folder's own files, each partition, then what joins them."""
+        """Yield all findings: the folder's own files, each partition, then checks across them."""
         yield from self._check_identity()
         yield from self._check_all()
 
     def run_own(self) -> Iterator[Finding]:
-        """Only what is wrong with the folder's own files."""
+        """Yield only the findings about the folder's own files."""
         partitions = tuple(os.path.join(path, "") for path in partition_folders(self.folder))
         for finding in self.run():
             if not os.path.join(finding.path, "").startswith(partitions):
@@ -103,12 +103,12 @@ class FolderCheck:
     # ---- metadata
 
     def _read_metadata(self) -> tuple[dict[str, TopicId] | None, list[Finding]]:
-        """Topic ids by name as the metadata store has them; None where it cannot be asked."""
+        """Return topic ids by name from the metadata store; None if it cannot be read."""
         path = self._path(METADATA_NAME)
         if not os.path.exists(path):
             return None, []
         with tempfile.TemporaryDirectory(prefix="oncelog-verify-") as scratch:
-            # SQLite writes beside what it reads; so it reads copies.
+            # SQLite creates files beside a database that it reads, so it reads copies.
             for name in (METADATA_NAME, f"{METADATA_NAME}-wal"):
                 if os.path.exists(self._path(name)):
                     shutil.copy(self._path(name), os.path.join(scratch, name))

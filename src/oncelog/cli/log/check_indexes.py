@@ -31,7 +31,7 @@ class IndexChecks:
     def __init__(self, segment: SurveyedSegment, *, was_closed: bool) -> None:
         self._segment = segment
         self._is_due = was_closed or not segment.is_active
-        """Only then are the files there: the broker writes an active segment's when it stops."""
+        """Whether the files must exist: those of an active segment are written at a stop."""
         self._found: list[Finding] = []
         self._offsets_path = segment.beside(INDEX_SUFFIX)
         self._times_path = segment.beside(TIME_INDEX_SUFFIX)
@@ -85,7 +85,7 @@ class IndexChecks:
     def _check_position(self, batch: IntactBatch) -> None:
         header = batch.header
         if self._last_offset_due is not None:
-            # Some writers note the end of the last batch of an append beside its first byte.
+            # Some writers index the last offset of an append at the position of its first batch.
             if header.last_offset == self._last_offset_due:
                 self._last_offset_due = None
             elif header.last_offset > self._last_offset_due:

@@ -37,7 +37,7 @@ __all__ = ["PartitionCheck", "log_start_of"]
 class PartitionCheck:
     """Checks a folder once. `was_closed`: the broker stopped in order, so all files are due.
 
-    `in_use`: a broker is running, so that the end of the log may be half written.
+    `in_use`: a broker is running, so the last batch may be partly written.
     """
 
     def __init__(self, folder: str, *, was_closed: bool, in_use: bool = False) -> None:
@@ -111,7 +111,7 @@ class PartitionCheck:
             self._record_findings.append(error(self._path, where, text))
 
     def _watch_records(self, batch: IntactBatch) -> None:
-        """Open the batch: its records must be what its header says."""
+        """Parse the records of a batch: they must agree with its header."""
         header = batch.header
         where = f"offset {header.base_offset}"
         last, newest = header.base_offset - 1, -1
@@ -135,8 +135,8 @@ class PartitionCheck:
     def _check_snapshot(self, offset: int) -> Iterator[Finding]:
         """Check the snapshot of the moment before `offset`, if there is one.
 
-        Judged against the log only where nothing before it was lost: expired producers may be
-        missing from it, but what it says must be what the log says.
+        It is compared with the log only if no earlier record was lost. Expired producers may be
+        missing from it, but its entries must agree with the log.
         """
         self._snapshots_seen.add(offset)
         prefix = os.path.join(self._folder, f"{offset:020d}")

@@ -1,6 +1,6 @@
-"""What control records and the records of the internal topics say, as plain values.
+"""Decodes control records and the records of the internal topics to plain values.
 
-Bytes that make no sense are shown as text with the reason beside it: a dump must go on.
+Bytes that cannot be decoded are shown as text with the reason, so that a dump continues.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Decoded:
 
 
 def decoder_for(topic: str) -> Callable[[Record], Decoded | None] | None:
-    """What reads the records of an internal topic; None for a topic of users."""
+    """Return the decoder for the records of an internal topic; None for any other topic."""
     return {"__transaction_state": _transaction, "__consumer_offsets": _group}.get(topic)
 
 

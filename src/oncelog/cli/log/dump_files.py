@@ -1,4 +1,4 @@
-"""The rows of every other kind of file. A file that does not parse has none, and a note why."""
+"""The rows of all files but `.log`. A file that cannot be parsed has a note in place of rows."""
 
 from __future__ import annotations
 

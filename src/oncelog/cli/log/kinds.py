@@ -1,4 +1,4 @@
-"""Which file of a data folder is of which kind, and what of it a path given by a person names."""
+"""Determines the kind of a file in a data folder, and the target of a path on the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OFFSET_CHECKPOINTS: Final = (
 )
 
 _PASSING = re.compile(r"\.(deleted|cleaned|swap|orphan|(\d+\.)?(damaged|cut))$")
-"""Suffixes of files that are set aside, or on their way out or in, behind that of their kind."""
+"""Suffixes after that of the kind: files that are set aside, deleted, or not yet in place."""
 _PARTITION_FOLDER = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})(\.[0-9a-f]{32}-(stray|delete|future))?"
 )
@@ -106,7 +106,7 @@ class NamedPath(NamedTuple):
 
 
 def kind_of(path: str) -> FileKind | None:
-    """The kind that a file's name says, or None for a name that is not one of ours or Kafka's."""
+    """Return the kind of a file by its name; None if neither Oncelog nor Kafka writes that name."""
     name = _settled_name(path)
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -120,7 +120,7 @@ def _settled_name(path: str) -> str:
 
 
 def is_passing(path: str) -> bool:
-    """Whether a file is set aside, or on its way out or in, and no part of the log now."""
+    """Whether a file is set aside, deleted or not yet in place, so no part of the log."""
     return _PASSING.search(path) is not None
 
 
@@ -131,7 +131,7 @@ def base_offset(path: str) -> int:
 
 
 def partition_of(folder: str) -> tuple[str, int] | None:
-    """Topic and partition that a folder's name says; strays and folders on their way out too."""
+    """Return topic and partition of a folder by its name; also of strays and deleted folders."""
     match = _PARTITION_FOLDER.fullmatch(os.path.basename(os.path.abspath(folder)))
     return (match["topic"], int(match["partition"])) if match else None
 

@@ -1,15 +1,14 @@
 """Plans and executes the repair of damage in a partition's folder.
 
-A damaged stretch of a log is replaced by one empty batch that takes its offsets, as compaction
-leaves them behind: every reader passes over it, no later offset moves, none is given out twice. If
-only a batch's offset is wrong, which its CRC does not cover and its neighbours tell, that is put
-right and nothing is lost. Files that follow from the log are set aside and built again by the
-broker's own recovery.
+A damaged range of a log is replaced by one empty batch with its offsets, like those that compaction
+leaves: every reader skips it, no later offset changes, and none is assigned twice. If only the
+offset of a batch is wrong, which its CRC does not cover, it is corrected from its neighbours and
+nothing is lost. Files derived from the log are set aside and rebuilt by the broker's own recovery.
 
-Nothing is deleted: what a file held before stays beside it as ``NAME.damaged``. Each file is
-replaced by a rename, after its copy was made; indexes go before the log that they describe. So a
-crash at any moment leaves the old log or the new one, and no index of the other; the clean shutdown
-marker is away meanwhile, so that the next start looks at everything.
+Nothing is deleted: the old content remains beside each file as ``NAME.damaged``. Each file is
+copied first and then replaced by a rename; indexes are removed before their log is replaced. So a
+crash at any moment leaves the old log or the new one, and no index of the other. The clean shutdown
+file is removed first, so that the next start recovers the folder.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = ["Mend", "PartitionPlan", "plan_partition", "set_aside"]
 
 ASIDE_SUFFIX: Final = ".damaged"
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A larger stretch is not looked at for a sound batch with a wrong offset."""
+"""A larger range is not searched for a sound batch with a wrong offset."""
 _DERIVED: Final = frozenset(
     {
         FileKind.INDEX,
@@ -62,7 +61,7 @@ _DERIVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One stretch of a log and the bytes that come in its place."""
+    """One range of a log and the bytes that replace it."""
 
     position: int
     size: int
@@ -152,7 +151,7 @@ class PartitionPlan:
 
 
 def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
-    """Verify a partition and say what to do about each finding. Reads only."""
+    """Verify a partition and plan a repair for each finding. It changes nothing."""
     plan = PartitionPlan(folder)
     check = PartitionCheck(folder, was_closed=was_closed)
     damaged: list[SurveyedSegment] = []
@@ -222,7 +221,7 @@ def _mends(
 
 
 def _with_offset(data: bytes, size: int, first: int, last: int) -> bytes | None:
-    """The batch with the right offset, when that is all that is wrong with it."""
+    """Return the batch with a corrected offset, if nothing else is wrong with it."""
     if len(data) != size or size < HEADER_SIZE:
         return None
     header = parse_header(data, 0)

@@ -1,9 +1,8 @@
-"""The batches of a `.log` file, one by one, and the stretches of it that are none.
+"""Reads the batches of a `.log` file in order, and the damaged ranges between them.
 
-Reads through a window of a fixed size and never the file whole. Where bytes are no batch, it looks
-for the next place where a batch begins whose CRC is right, so that one flipped bit costs one batch.
-Opens files for reading only, so it may run beside a broker; what that appends after the file was
-opened is not seen.
+It reads through a window of a fixed size. After damage it searches for the next batch with a
+correct CRC, so that one flipped bit costs one batch. It opens files for reading only, so a broker
+may be running; batches appended after the file was opened are not read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What comes in the place of a damaged stretch of a log.
+"""Makes the batches that replace a damaged range of a log.
 
-One empty batch for its offsets; where a sound `.txnindex` proves that a transaction ended within
-the stretch, also the marker that ended it. Otherwise the producer's next marker would end that
-transaction too, and read_committed would be shown what was aborted, or not what was committed.
+These are one empty batch for its offsets, and a marker for each transaction that ended within the
+range, as a sound `.txnindex` proves. Without it the producer's next marker would end that
+transaction too: read_committed readers would see aborted records, or miss committed ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``oncelog log strays``: show the folders that a broker set aside, put them back or remove them.
+"""``oncelog log strays``: shows, restores or removes the folders that a broker set aside.
 
-A broker never deletes a partition's folder that its metadata does not know: it renames it to
-``<topic>-<partition>.<id>-stray`` and says so. Here a person decides. To change something, no
-broker may be running on the folders.
+A broker never deletes a partition's folder that its metadata does not contain: it renames it to
+``<topic>-<partition>.<id>-stray`` and logs it. An administrator decides here what becomes of it. To
+change something, no broker may be running on the folders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read a partition's logs from the first batch to the last, and what follows from them.
+"""Reads a partition's log from the first batch to the last, and derives its state.
 
 Each segment is read once. What it implies (producers, aborted transactions, leader epochs) is built
 by the same code that the broker uses when it recovers. Others watch the batches go by, so that no

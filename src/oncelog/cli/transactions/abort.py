@@ -8,8 +8,8 @@ Two ways, for two troubles:
 - the open transaction of a **transactional id**: its coordinator aborts it on every partition, as
   it would for a new producer (InitProducerId), and fences the producer.
 
-And for an id that is stuck in Prepare*, because a partition refuses the coordinator's marker:
-``--as-decided`` writes there what the coordinator has decided.
+For an id that stays in Prepare*, because a partition refuses the coordinator's marker,
+``--as-decided`` writes the marker that the coordinator has decided.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``oncelog transactions find-hanging``: open in a partition, and no coordinator will end it.
+"""``oncelog transactions find-hanging``: finds open transactions that no coordinator will end.
 
 By the rule of Apache's ``kafka-transactions find-hanging``: older than any transaction may get, and
 either no transactional id has its producer id, or that id's transaction does not have the

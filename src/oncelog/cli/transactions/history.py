@@ -1,8 +1,8 @@
 """Reads the history of a transactional id from the coordinators' log.
 
-Apache Kafka does not report the life of an id, but each of its moves was a record of
-`__transaction_state`, which an authorized client can consume. Compaction leaves the last record of
-each id for sure; markers and causes are not in the log.
+Apache Kafka does not report the history of an id, but each of its transitions is a record of
+`__transaction_state`, which an authorized client can consume. Compaction always retains the last
+record of each id; markers and causes are not in the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["read_life"]
 async def read_life(
     admin: Admin, servers: str, transactional_id: str
 ) -> tuple[TransactionStep, ...]:
-    """The moves of an id among the last records of its partition; none if that cannot be read."""
+    """Return an id's transitions in the last records of its partition; none if unreadable."""
     from oncelog.client import Consumer, FatalError, Role
     from oncelog.core.errors import ErrorCode
     from oncelog.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition

@@ -34,7 +34,7 @@ _COLUMNS = (
     Column("expires_at_ms", "Expires"),
 )
 _DAY_MS: Final = 86_400_000
-"""An id that expires within a day is warned of: its producer fails then."""
+"""The command warns of an id that expires within a day: its producer fails then."""
 
 
 @click.command("list", cls=ToolCommand)

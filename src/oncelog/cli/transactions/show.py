@@ -1,7 +1,7 @@
-"""``oncelog transactions show``: where a transactional id stands, and what happened to it.
+"""``oncelog transactions show``: the state and the history of a transactional id.
 
-An Oncelog coordinator tells the life of an id, with markers and causes. Of Apache Kafka's the
-moves are read from the coordinators' log, as far as compaction left them.
+An Oncelog coordinator reports the history, with markers and causes. With Apache Kafka the
+transitions are read from the coordinators' log, as far as compaction has retained them.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class OldestTransaction(NamedTuple):
     owner: TransactionDescription | None
 
     def open_ms(self, at_ms: int) -> int:
-        """Since when it is open, by the coordinator, else by the producer's last record."""
+        """The time since which it is open, by the coordinator, else the producer's last record."""
         begun_ms = self.oldest.producer.last_timestamp_ms
         if self.owner is not None and self.owner.start_time_ms is not None:
             begun_ms = self.owner.start_time_ms

@@ -1,6 +1,6 @@
 """Exactly once into PostgreSQL: a micro-batch's rows and its marker in one transaction (INV-10).
 
-The protocol is that of `oncelog.spark.driver`; a database stands where Kafka's coordinator does.
+The protocol is that of `oncelog.spark.driver`, with a database in place of Kafka's coordinator.
 Tasks copy rows into a staging table, and the driver moves those of the attempts that Spark accepted
 into the target table, in the transaction that also writes the marker.
 """

@@ -39,7 +39,7 @@ class CopyTask:
     crash_point: CrashPoint | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Copy all rows; yields when the server has them."""
+        """Copy all rows; yield the report once the server has them."""
         context = TaskContext.get()
         if context is None:
             raise WriteStageError("the write task runs outside Spark")

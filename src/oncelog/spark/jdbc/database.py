@@ -121,10 +121,10 @@ def quoted(*parts: str) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise what the driver raises as ours.
+    """Convert errors of psycopg to errors of this package.
 
-    What the data or the schema is guilty of is a `UsageError`, which no retry mends; all else is a
-    `ConnectionLostError`: the outcome is unknown and another attempt may work.
+    An error of the data or the schema becomes a `UsageError`, as no retry can help. All others
+    become a `ConnectionLostError`: the outcome is unknown and another attempt may succeed.
     """
     psycopg = _driver()
     try:

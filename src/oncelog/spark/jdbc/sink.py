@@ -1,4 +1,4 @@
-"""The way into PostgreSQL: `exactly_once_jdbc`, a run of its query, and a micro-batch."""
+"""The sink for PostgreSQL: `exactly_once_jdbc`, a run of its query, and a micro-batch."""
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -103,7 +103,7 @@ def exactly_once_jdbc(
         return JdbcRun(query, context, options)
 
     def examine(query_id: str | None, is_known: bool) -> None:
-        """The table was looked at already."""
+        """Do nothing: `exactly_once_jdbc` has checked the table."""
 
     def committed() -> Marker | None:
         return committed_marker(options)
@@ -150,7 +150,7 @@ class JdbcRun(QueryRun):
         self.options = options
         self.transaction = _transaction(options)
         self._runner = DirectRunner()
-        # A connection is closed only when no call uses it: a query may be stopped in mid-batch.
+        # A connection is closed only when no call uses it: a query may be stopped during a batch.
         self._in_use = threading.Lock()
         self._driver = BatchDriver(
             options.driver,
@@ -162,7 +162,7 @@ class JdbcRun(QueryRun):
         self.call_at_end(self.close)
 
     def prepare(self) -> None:
-        """Fence other drivers before the first batch comes."""
+        """Fence other drivers before the first batch."""
         with self._in_use, _said():
             self._driver.prepare()
 

@@ -72,7 +72,7 @@ def describe(
 
 
 def check_schema(schema: StructType, columns: Iterable[TargetColumn], table: str) -> None:
-    """Every column has its place, with a type that fits, and none that must be filled is left."""
+    """Check that every column exists with a fitting type, and no required column is missing."""
     targets = {column.name: column for column in columns}
     if not schema.fields:
         raise UsageError("the DataFrame has no columns")
@@ -125,7 +125,7 @@ def suggestion(name: tuple[str, ...], schema: StructType, keys: tuple[str, ...])
 
 
 def projected(df: DataFrame, columns: Iterable[TargetColumn]) -> DataFrame:
-    """The DataFrame with every value as it is copied."""
+    """Return the DataFrame with every value in the form in which COPY reads it."""
     targets = {column.name: column for column in columns}
     return df.select(
         *(as_text(field, targets[field.name]).alias(field.name) for field in df.schema.fields)

@@ -1,4 +1,4 @@
-"""A database where Kafka's coordinator stands: epoch, marker, and one transaction per batch.
+"""The batch driver's transaction in a database: epoch, marker, and one transaction per batch.
 
 One row per application in the marker table holds its epoch, its last marker, and where that batch
 ended in its Kafka sources (INV-10):
@@ -44,21 +44,21 @@ MARKER_PARTITION: Final = TopicPartition("postgresql", 0)
 """The name of the batch driver's marker, which the application's row stores."""
 
 REACH_S_MAX: Final = 30.0
-"""For so long a start, or an attempt, tries to reach a database that does not answer."""
+"""How long a start, or an attempt, tries to reach a database that does not answer."""
 
 REACH_PAUSE_S: Final = 0.5
 
 LOCK_WAIT_MS: Final = 60_000
-"""For so long an opening waits for a transaction of an older epoch to end."""
+"""How long `open` waits for a transaction of an older epoch to end."""
 
 IDLE_MS: Final = 30_000
-"""The server ends a transaction of ours that stands still for so long, as a frozen driver's does.
+"""The server ends an idle transaction after this time: that of a frozen driver, for example.
 
 Below `LOCK_WAIT_MS`, so that its successor can open.
 """
 
 STAGED_ROWS_COUNT_MAX: Final = 50_000
-"""The staging table is truncated when it holds so many rows that are not needed any more.
+"""The staging table is truncated when it has so many rows that are not needed.
 
 A truncation syncs files, which costs tens of milliseconds; reading past old rows costs less.
 """
@@ -99,7 +99,7 @@ class StagedRows:
 
 
 class DirectRunner:
-    """Runs a coroutine that never waits for a loop."""
+    """Runs a coroutine that never awaits an event loop."""
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and return its result, or raise its exception."""
@@ -261,7 +261,7 @@ class PostgresTransaction:
         try:
             connection.execute(statement)
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
-            return  # another application made it in this moment
+            return  # Another application created it at the same time.
         except psycopg.ProgrammingError as error:
             raise UsageError(
                 f"the marker table cannot be made or changed ({error.diag.message_primary}); have "
@@ -321,16 +321,16 @@ class PostgresTransaction:
         keys = self._target.key_columns
         if not keys:
             return ""
-        # A table of keys only sets the keys, to what they are.
+        # In a table with only key columns an update sets the keys to themselves.
         others = [name for name in self._target.columns if name not in keys] or list(keys)
         changes = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
         return f"ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changes}"
 
     def _tidy(self, connection: "psycopg.Connection[Any]") -> None:
-        """Empty the staging table now and then.
+        """Truncate the staging table when it has too many old rows.
 
-        The batch is committed: nothing here may fail it, and a table that a lost task still copies
-        into waits for the next time.
+        The batch is committed, so errors are ignored; a table into which a lost task still copies
+        is truncated later.
         """
         import psycopg
 

@@ -100,7 +100,7 @@ def _fits(kind: T.DataType, type_name: str) -> bool:
 
 
 def _rounds(kind: T.DataType, type_name: str) -> bool:
-    """Whether PostgreSQL would round silently: fewer digits behind the point than Spark's type."""
+    """Whether PostgreSQL would round: its type has fewer fractional digits than Spark's."""
     match = _MODIFIER.search(type_name)
     if match is None:
         return False
