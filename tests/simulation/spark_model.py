@@ -160,17 +160,18 @@ def _marker_topic(seed: int) -> PlannedTopic:
 
 
 def _hours(seed: int) -> list[PlannedFault]:
-    """Hours pass for the broker within the run, and with them the life of offsets and ids."""
+    """Hours pass for the broker within the run, and with them the life of offsets and ids.
+
+    Its coordinators follow no jump of the clock, so it starts again after each.
+    """
     rng = part_rng(seed, "hours")
-    return [
-        PlannedFault(
-            f"hour{number}",
-            "wall-jump-forward",
-            rng.uniform(0.5, DURATION_S),
-            {"ms": JUMP_MS_MAX},
-        )
-        for number in range(3)
-    ]
+    faults = []
+    for number in range(3):
+        at_s = rng.uniform(0.5, DURATION_S)
+        jump = {"ms": JUMP_MS_MAX}
+        faults.append(PlannedFault(f"hour{number}", "wall-jump-forward", at_s, jump))
+        faults.append(PlannedFault(f"start{number}", "kill", at_s + 0.01, {}))
+    return faults
 
 
 def _task_faults(seed: int, profile: str) -> dict[str, float]:

@@ -33,6 +33,7 @@ from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
+from oncelog.spark.marker import latest
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashRow, ProgressLog, crash_row
 from oncelog.spark.source_offsets import limit_ends
@@ -113,6 +114,7 @@ class _Transaction:
         self._life = life
         self._inner = inner
         self._is_begun = False
+        self._is_group_empty = True
 
     @property
     def producer_id(self) -> int:
@@ -148,6 +150,7 @@ class _Transaction:
         asked_s = self._life.app.stage.world.now_s
         found = await self._inner.fetch_offsets(group_id, partitions, require_stable=require_stable)
         offsets = {tp: committed.offset for tp, committed in found.items()}
+        self._is_group_empty = not offsets
         self._life.record(OffsetsFetched, (group_id, offsets, asked_s, require_stable))
         return found
 
@@ -155,7 +158,10 @@ class _Transaction:
         await self._watched(self._inner.append(topic_partition, key, value))
 
     async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
-        return await self._inner.committed_value(topic_partition, key)
+        found = await self._inner.committed_value(topic_partition, key)
+        if self._is_group_empty and found is not None and latest([found.decode()]) is not None:
+            self._life.app.count("marker in the topic only")
+        return found
 
     async def add_offsets(self, group_id: str) -> None:
         await self._watched(self._inner.add_offsets(group_id))

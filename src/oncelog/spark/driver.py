@@ -308,8 +308,9 @@ class BatchDriver:
             key = options.application_id.encode()
             place = options.marker_partition
             value = self._runner.call(self._transaction.committed_value(place, key))
-            texts.append((value or b"").decode())
-            self._opened_query = opened_query(texts[-1])
+            text = (value or b"").decode()
+            texts.append(text)
+            self._opened_query = opened_query(text)
         found = latest(texts)
         if found is not None:
             self._seen_at_s = self._now_s()
