@@ -17,14 +17,18 @@ from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.producer import BatchMaker
 from oncelog.simulation.peers.transactional import Transactional
 
-__all__ = ["FIRST", "GROUP", "NEXT", "TOPIC", "Life", "live", "parameters"]
+__all__ = ["FIRST", "GROUP", "NEXT", "OFFSETS_OF", "TOPIC", "Life", "live", "parameters"]
 
 TOPIC: Final = "t"
 GROUP: Final = "readers"
 PARTITIONS: Final = tuple(TopicPartition(TOPIC, number) for number in range(3))
+OFFSETS_OF: Final = PARTITIONS[0]
+"""The partition whose offset the transactions commit for the group."""
 FIRST, NEXT = 7, 8
 """The offsets that the group is given by the first transaction and by the next one."""
 ATTEMPTS_COUNT_MAX: Final = 3
+OPEN_MS: Final = 10
+"""How long a transaction stays open with its offsets."""
 FLAVORS: Final = {1: "librdkafka", 2: "java"}
 
 
@@ -76,7 +80,9 @@ async def _transact(
         producer.begin()
         batches = [maker.batch(at, producer.transaction) for at in PARTITIONS]
         await producer.send(batches)
-        await producer.send_offsets(GROUP, {PARTITIONS[0]: offset})
+        await producer.send_offsets(GROUP, {OFFSETS_OF: offset})
+        # Others see the group meanwhile.
+        await context.clock.sleep(OPEN_MS)
         if commit:
             if await producer.commit():
                 return

@@ -5,7 +5,8 @@ write that is torn, or the place between two callbacks of the broker's loop, whe
 arrival of requests lie. The client of `transaction_life` lives through it; the second start of the
 broker dies as well, at a moment that moves with the point. Then all checkers of the simulation
 judge (INV-2 to INV-6 and INV-11 among them), and what a read_committed reader sees is compared with
-what the client was told.
+what the client was told. A witness asks for the group's offsets all the while, with and without
+require_stable: none may show before the client asked to commit it.
 
 `python -m tests.simulation.transaction_points` runs all of them and writes
 docs/evidence/transaction-points.json; part of `make test-full`.
@@ -34,7 +35,16 @@ from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.run import undisturbed
 from oncelog.simulation.scheduler import ProcessDied
 from oncelog.simulation.world import World
-from tests.simulation.transaction_life import GROUP, NEXT, TOPIC, Life, live, parameters
+from tests.simulation.offset_witness import WITNESS, early, watch
+from tests.simulation.transaction_life import (
+    GROUP,
+    NEXT,
+    OFFSETS_OF,
+    TOPIC,
+    Life,
+    live,
+    parameters,
+)
 from tests.support import evidence
 from tests.support.moments import Moments, counted_disk, counted_network
 
@@ -103,6 +113,8 @@ class _Stage:
         world.run_to_end(setup, make_topic(world.context(setup)), BOUND_S)
         process = world.new_process("c0", "10.0.1.1")
         context = world.context(process, parameters=parameters(life))
+        witness = world.new_process(WITNESS, "10.0.3.1")
+        witness.spawn(watch(world.context(witness, parameters=parameters(life)), GROUP, OFFSETS_OF))
         self._arm()
         try:
             world.run_to_end(process, live(context, life), 4 * BOUND_S)
@@ -110,6 +122,7 @@ class _Stage:
             outcome.findings.append("the client did not come to its end")
         outcome.met = any(event.cause == "kill" for event in world.history.of(BrokerDied))
         self._disarm()
+        witness.kill("kill")
         node.kill()
         world.run_until(lambda: node.is_serving, BOUND_S)
         stock = world.new_process("stock", "10.0.2.2")
@@ -175,6 +188,7 @@ def findings(history: History, final: FinalState, now_s: float, life: Life) -> l
         found.append(f"INV-3: {sorted(map(str, shown))} is shown, {sorted(map(str, sent))} due")
     if len(committed) != 1 + life.commit:
         found.append(f"{len(committed)} transactions were committed")
+    found += early(history, OFFSETS_OF)
     if set(final.offsets.get(GROUP, {}).values()) != {NEXT}:
         found.append(f"INV-6: the group's offsets are {final.offsets}")
     return found
