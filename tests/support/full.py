@@ -1,6 +1,7 @@
 """`make test-full`: every test, planted bugs, simulated runs, every crash point of a transaction,
-20,000 mutated files, 5,000 lives of a log, a million bad frames, 500 starts of an
-embedded broker on each Python, the crash table of Spark's queries, five demos.
+groups whose consumers are killed once a second, 20,000 mutated files, 5,000 lives of a log, a
+million bad frames, 500 starts of an embedded broker on each Python, the crash table of Spark's
+queries, five demos.
 
 What they found is written to docs/evidence/.
 
@@ -28,6 +29,7 @@ STEPS = (
     "mutations",
     "simulation",
     "transactions",
+    "groups",
     "corruption",
     "properties",
     "fuzz",
@@ -153,6 +155,10 @@ def main() -> int:
         for module in ("tests.simulation.transaction_points", "tests.support.transaction_kills"):
             command = [sys.executable, "-m", module]
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
+    if arguments.only in (None, "groups"):
+        command = [sys.executable, "-m", "tests.support.group_kills"]
+        command += ["--seed", str(arguments.seed)]
+        passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "corruption"):
         command = [sys.executable, "-m", "tests.corruption.campaign", "--evidence"]
         command += ["--count", str(MUTATED_FILES), "--seed", str(arguments.seed)]
